@@ -50,7 +50,8 @@ def compared(options: argparse.Namespace, console: Console) -> int:
         results.append(result)
         records.append({**describe(), **watch.record(), **result.record()})
         size = tables.sized(result.size) or "one size"
-        console.print(f"{size}, {result.source}, value {result.value:.15g}, gradient's norm {result.norm:.15g}", tables.problem(result))
+        console.print(f"{size}, {result.source}, value {result.value:.15g}, gradient's norm {result.norm:.15g}",
+                      tables.problem(result))
         finish(tables.notes([result]), watch, console)
         keep(options, problem.name, records[-1])
         if options.json:  # after each problem, so that a run that is broken off leaves what it has
@@ -67,7 +68,8 @@ def measured(problem: Problem, options: argparse.Namespace, console: Console) ->
     data = ["--data", str(options.data)] if options.data else []
     size = ["--size", *(f"{key}={n}" for key, n in options.size)] if options.size else []
     with progress_bar(problem.name, console) as progress:
-        return run.measure(problem.found(options.data, dict(options.size)), names, [*data, *size], options.repeats or problem.repeats,
+        return run.measure(problem.found(options.data, dict(options.size)), names, [*data, *size],
+                           options.repeats or problem.repeats,
                            options.limit, progress, "minimum" if options.minima else "median")
 
 
@@ -103,7 +105,8 @@ def swept(problem: Problem, options: argparse.Namespace, console: Console) -> in
 @contextmanager
 def progress_bar(name: str, console: Console) -> Iterator[run.Progress]:
     """Show what is being done to a problem."""
-    with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True) as bar:
+    with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console,
+                  transient=True) as bar:
         task = bar.add_task(name)
         yield lambda what, done, total: bar.update(task, description=f"{name}: {what}", completed=done, total=total)
 

@@ -137,7 +137,8 @@ def bundle(path: Path | None) -> tuple[Makers, Tool]:
         "torch.func": lambda: lambda: torch.func.vmap(
             torch.func.jacfwd(single(ba_torch.project)))(t_rows, t_features)}
     if JAX:
-        found["jax"] = jitted(lambda jax, np: jax.vmap(jax.jacfwd(single(rebound(ba.project, np)))), rows, data["features"])
+        found["jax"] = jitted(lambda jax, np: jax.vmap(jax.jacfwd(single(rebound(ba.project, np)))), rows,
+                              data["features"])
     return found, lambda: errors(*args)
 
 

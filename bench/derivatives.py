@@ -114,7 +114,8 @@ def main(args: Sequence[str] | None = None) -> None:
         kept = json.loads(path.read_text())["rows"] if given.only and path.exists() else []
         kept = [row for row in kept if row["problem"] not in measured_now]  # of problems that were left out
         record: dict[str, Any] = {
-            **describe(), **watch.stop().record(), "unit": "seconds", "rows": [*kept, *[row._asdict() for row in found]]}
+            **describe(), **watch.stop().record(), "unit": "seconds",
+            "rows": [*kept, *[row._asdict() for row in found]]}
         path.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -37,7 +37,8 @@ class First:
     peak_next: float
 
 
-def first(problem: Problem, peer: Peer, keep: Callable[[Any, tuple[Any, ...]], None] | None = None) -> tuple[First, Gradient]:
+def first(problem: Problem, peer: Peer,
+          keep: Callable[[Any, tuple[Any, ...]], None] | None = None) -> tuple[First, Gradient]:
     """Measure the first gradient and a few more; return what was measured, and the gradient to go on with.
 
     The first value and gradient are shown to `keep`, and given up before those that follow.
@@ -76,7 +77,8 @@ def argument_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("problem", choices=list(PROBLEMS))
     parser.add_argument("peer", choices=list(PEERS))
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="published data; without them, data are made")
-    parser.add_argument("--size", nargs="+", type=key_value, default=[], metavar="KEY=N", help="the size of the data to make")
+    parser.add_argument("--size", nargs="+", type=key_value, default=[], metavar="KEY=N",
+                        help="the size of the data to make")
     return parser
 
 

@@ -23,7 +23,8 @@ def growth(steps: Sequence[Step]) -> Table:
                 continue
             compared = "", ""
             if not math.isnan(row.difference):
-                compared = f"{row.median / step.best:.2f}", "reference" if row is step.gradients[0] else f"{row.difference:.1e}"
+                compared = (f"{row.median / step.best:.2f}",
+                            "reference" if row is step.gradients[0] else f"{row.difference:.1e}")
             table.add_row(f"  {row.name}", f"{row.median * 1e3:,.2f}", f"{row.minimum * 1e3:,.2f}",
                           f"{row.median / step.operations * 1e6:.2f}", *compared)
     return table
@@ -33,7 +34,9 @@ def remarks(steps: Sequence[Step]) -> list[str]:
     """Say which peers are missing, and whose gradient is wrong."""
     lines = []
     for step in steps:
-        lines += [f"[yellow]{row.name} not measured[/] at {sized(step.size)}: {row.missing}" for row in step.rows if row.missing]
-        lines += [f"[bold red]{row.name} differs[/] at {sized(step.size)}: {row.difference:.1e} > {step.tolerance:.0e}, "
+        lines += [f"[yellow]{row.name} not measured[/] at {sized(step.size)}: {row.missing}" for row in step.rows
+                  if row.missing]
+        lines += [f"[bold red]{row.name} differs[/] at {sized(step.size)}: {row.difference:.1e} > "
+                  f"{step.tolerance:.0e}, "
                   f"relative to {step.gradients[0].name}" for row in step.wrong]
     return lines

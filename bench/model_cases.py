@@ -70,37 +70,45 @@ def images(size: int = 32) -> Any:
 @model("transformers")
 def gpt2() -> Built:
     from transformers import GPT2Config, GPT2LMHeadModel
-    config = GPT2Config(n_layer=2, n_embd=128, n_head=4, n_positions=LENGTH, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **TEXT)
+    config = GPT2Config(n_layer=2, n_embd=128, n_head=4, n_positions=LENGTH, resid_pdrop=0.0, embd_pdrop=0.0,
+                        attn_pdrop=0.0, **TEXT)
     return batches(lambda m, x: m(input_ids=x, labels=x).loss, GPT2LMHeadModel(config), lambda: (words(BATCH, LENGTH),))
 
 
 @model("transformers")
 def bert() -> Built:
     from transformers import BertConfig, BertForMaskedLM
-    module = BertForMaskedLM(BertConfig(intermediate_size=512, max_position_embeddings=LENGTH, vocab_size=WORDS, **WIDTH)).eval()
-    return batches(lambda m, x, y: m(input_ids=x, labels=y).loss, module, lambda: (words(BATCH, LENGTH), words(BATCH, LENGTH)))
+    module = BertForMaskedLM(BertConfig(intermediate_size=512, max_position_embeddings=LENGTH, vocab_size=WORDS,
+                                        **WIDTH)).eval()
+    return batches(lambda m, x, y: m(input_ids=x, labels=y).loss, module,
+                   lambda: (words(BATCH, LENGTH), words(BATCH, LENGTH)))
 
 
 @model("transformers")
 def llama() -> Built:
     from transformers import LlamaConfig, LlamaForCausalLM
-    module = LlamaForCausalLM(LlamaConfig(num_key_value_heads=2, intermediate_size=344, max_position_embeddings=LENGTH, **TEXT, **WIDTH))
+    module = LlamaForCausalLM(LlamaConfig(num_key_value_heads=2, intermediate_size=344, max_position_embeddings=LENGTH,
+                                          **TEXT, **WIDTH))
     return batches(lambda m, x: m(input_ids=x, labels=x).loss, module, lambda: (words(BATCH, LENGTH),))
 
 
 @model("transformers")
 def t5() -> Built:
     from transformers import T5Config, T5ForConditionalGeneration
-    config = T5Config(num_layers=2, d_model=128, num_heads=4, d_kv=32, d_ff=512, vocab_size=WORDS, dropout_rate=0.0, decoder_start_token_id=0)
+    config = T5Config(num_layers=2, d_model=128, num_heads=4, d_kv=32, d_ff=512, vocab_size=WORDS, dropout_rate=0.0,
+                      decoder_start_token_id=0)
     module = T5ForConditionalGeneration(config)
-    return batches(lambda m, x, y: m(input_ids=x, labels=y).loss, module, lambda: (words(BATCH, LENGTH), words(BATCH, 24)))
+    return batches(lambda m, x, y: m(input_ids=x, labels=y).loss, module,
+                   lambda: (words(BATCH, LENGTH), words(BATCH, 24)))
 
 
 @model("transformers")
 def vit() -> Built:
     from transformers import ViTConfig, ViTForImageClassification
-    module = ViTForImageClassification(ViTConfig(intermediate_size=512, image_size=32, patch_size=4, num_labels=10, **WIDTH))
-    return batches(lambda m, x, y: F.cross_entropy(m(pixel_values=x).logits, y), module, lambda: (images(), classes(10, BATCH)))
+    module = ViTForImageClassification(ViTConfig(intermediate_size=512, image_size=32, patch_size=4, num_labels=10,
+                                                 **WIDTH))
+    return batches(lambda m, x, y: F.cross_entropy(m(pixel_values=x).logits, y), module,
+                   lambda: (images(), classes(10, BATCH)))
 
 
 # -- differential equations
@@ -159,7 +167,8 @@ def exact_gp() -> Built:
     x = torch.linspace(0.0, 1.0, 200)
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
     marginal = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, GP(x, torch.sin(6.0 * x), likelihood))
-    return batches(lambda m, y: -m(m.model(*m.model.train_inputs), y), marginal, lambda: (torch.sin(6.0 * x) + 0.1 * torch.randn(200),))
+    return batches(lambda m, y: -m(m.model(*m.model.train_inputs), y), marginal,
+                   lambda: (torch.sin(6.0 * x) + 0.1 * torch.randn(200),))
 
 
 class Guide(nn.Module):
@@ -201,7 +210,8 @@ class Filter(nn.Module):
     def forward(self, x: Any) -> Any:
         from kornia import color, filters
         blurred, slope = filters.gaussian_blur2d(x, (5, 5), (1.5, 1.5)), filters.spatial_gradient(x).abs().mean(2)
-        return x + self.amount * (x - blurred) + self.mix.view(1, 3, 1, 1) * filters.sobel(x) + color.rgb_to_grayscale(slope)
+        return (x + self.amount * (x - blurred) + self.mix.view(1, 3, 1, 1) * filters.sobel(x)
+                + color.rgb_to_grayscale(slope))
 
 
 class Warp(nn.Module):
@@ -216,7 +226,8 @@ class Warp(nn.Module):
     def forward(self, x: Any) -> Any:
         from kornia.geometry import transform
         size = tuple(x.shape[-2:])
-        return transform.rotate(transform.warp_perspective(transform.warp_affine(x, self.affine, size), self.homography, size), self.angle)
+        return transform.rotate(transform.warp_perspective(transform.warp_affine(x, self.affine, size), self.homography,
+                                                           size), self.angle)
 
 
 @model("kornia")
@@ -257,7 +268,8 @@ def attention() -> Built:
 @model("einops")
 def layers() -> Built:
     from einops.layers.torch import Rearrange, Reduce
-    module = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.GELU(), Reduce("b c (h p) (w q) -> b c h w", "max", p=2, q=2),
+    module = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.GELU(),
+                           Reduce("b c (h p) (w q) -> b c h w", "max", p=2, q=2),
                            Rearrange("b c h w -> b (c h w)"), nn.Linear(16 * 256, 10))
     return batches(lambda m, x, y: F.cross_entropy(m(x), y), module, lambda: (images(), classes(10, BATCH)))
 
@@ -295,7 +307,8 @@ class Pooled(nn.Module):
 @model("torch_geometric")
 def gcn() -> Built:
     edges = classes(NODES, 2, 5 * NODES)
-    return batches(lambda m, x, edges, y: F.cross_entropy(m(x, edges), y), Convolutions(), lambda: (torch.randn(NODES, 32), edges, classes(7, NODES)))
+    return batches(lambda m, x, edges, y: F.cross_entropy(m(x, edges), y), Convolutions(),
+                   lambda: (torch.randn(NODES, 32), edges, classes(7, NODES)))
 
 
 @model("torch_geometric")

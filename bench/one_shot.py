@@ -100,18 +100,22 @@ def leaves(x: Any) -> list[Any]:
 
 def main() -> None:
     """Print the table, and keep a record if that is wanted."""
-    parser = argparse.ArgumentParser(prog="python -m bench.one_shot", description="One gradient of small arrays, by tapegrad and by HIPS autograd.")
+    parser = argparse.ArgumentParser(prog="python -m bench.one_shot",
+                                     description="One gradient of small arrays, by tapegrad and by HIPS autograd.")
     parser.add_argument("--save", action="store_true", help="write one_shot.json into bench/results")
     save, watch, rows = parser.parse_args().save, Watch(), []
-    table = Table("program", *(f"{what}, µs" for what in ("tapegrad", "autograd")), "ratio", "of the least", title="one-shot value and gradient")
+    table = Table("program", *(f"{what}, µs" for what in ("tapegrad", "autograd")), "ratio", "of the least",
+                  title="one-shot value and gradient")
     for f, x in PROGRAMS:
         gc.collect()
         row = measured(f, x)
         rows.append(row)
-        table.add_row(row.name, f"{row.ours:.0f}", f"{row.theirs:.0f}", f"{row.ours / row.theirs:.2f}", f"{row.our_least / row.their_least:.2f}")
+        table.add_row(row.name, f"{row.ours:.0f}", f"{row.theirs:.0f}", f"{row.ours / row.theirs:.2f}",
+                      f"{row.our_least / row.their_least:.2f}")
     Console().print(table)
     if save:
-        record = {**describe(), **watch.stop().record(), "unit": "microseconds", "rows": [row._asdict() for row in rows]}
+        record = {**describe(), **watch.stop().record(), "unit": "microseconds",
+                  "rows": [row._asdict() for row in rows]}
         (RESULTS / "one_shot.json").write_text(json.dumps(record, indent=1) + "\n")
 
 

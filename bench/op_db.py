@@ -151,7 +151,8 @@ def compare(found: Any, wanted: Reference, what: str) -> None:
     for got, known in zip(tensors_in(value), tensors_in(wanted.value), strict=True):
         torch.testing.assert_close(got, known, equal_nan=True, msg=lambda text: f"{what}, value: {text}")
     for dx, known in zip(dxs, wanted.gradients, strict=True):
-        torch.testing.assert_close(dx, known.resolve_conj(), equal_nan=True, msg=lambda text: f"{what}, gradient: {text}")
+        torch.testing.assert_close(dx, known.resolve_conj(), equal_nan=True,
+                                   msg=lambda text: f"{what}, gradient: {text}")
 
 
 def check(sample: Sample, replayed: bool) -> None:
@@ -209,7 +210,8 @@ def checked(op: Any, variant: str, limit: int) -> Outcome:
         except Exception as err:
             return Outcome(name, variant, "raises", count, f"{type(err).__name__}: {err}")
         count += 1
-    return Outcome(name, variant, "agrees" if count else "left out", count, "" if count else "; ".join(reasons) or "no samples")
+    return Outcome(name, variant, "agrees" if count else "left out", count,
+                   "" if count else "; ".join(reasons) or "no samples")
 
 
 def first_line(err: BaseException) -> str:
@@ -230,7 +232,8 @@ def ops(names: Sequence[str] = ()) -> list[Any]:
 def run(chosen: Sequence[Any], limit: int = LIMIT, console: Console | None = None) -> list[Outcome]:
     """Check all variants of some ops."""
     tasks = [(op, variant) for op in chosen for variant, field in VARIANTS.items() if getattr(op, field) is not None]
-    bar = Progress(TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True)
+    bar = Progress(TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                   console=console, transient=True)
     outcomes = []
     with bar, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -251,7 +254,8 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         counts = Counter(found.verdict for found in outcomes if found.variant == variant)
         of = counts["agrees"] + counts["differs"] + counts["raises"]
         share = f"{counts['agrees'] / of:.1%}" if of else "–"
-        made.add_row(variant, *(str(counts[verdict]) for verdict in ("agrees", "differs", "raises")), str(of), share, str(counts["left out"]))
+        made.add_row(variant, *(str(counts[verdict]) for verdict in ("agrees", "differs", "raises")), str(of), share,
+                     str(counts["left out"]))
     return made
 
 
@@ -265,7 +269,8 @@ def remarks(outcomes: Sequence[Outcome], verbose: bool) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; the exit status is 1 where a function disagrees."""
-    parser = argparse.ArgumentParser(prog="python -m bench.op_db", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m bench.op_db", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="ops of the database; all, if none are named")
     parser.add_argument("--limit", type=int, default=LIMIT, help=f"samples of an op at most (default {LIMIT})")
     parser.add_argument("--verbose", action="store_true", help="errors at length")
@@ -280,7 +285,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in remarks(outcomes, options.verbose):
         console.print(line, markup=False, highlight=False)
     console.print(table(outcomes))
-    console.print(f"at most {options.limit} samples of an op, the first {REPLAYED} replayed; torch {torch.__version__}", style="dim")
+    console.print(f"at most {options.limit} samples of an op, the first {REPLAYED} replayed; torch {torch.__version__}",
+                  style="dim")
     if options.json:
         options.json.write_text(json.dumps([found._asdict() for found in outcomes], indent=1) + "\n")
     return int(any(found.verdict in ("differs", "raises") for found in outcomes))

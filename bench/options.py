@@ -82,24 +82,33 @@ def _sweep(options: argparse.Namespace, one: Problem | None) -> str:
 def argument_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     listed = "\n".join(f"  {name:<12} {summary(problem)}" for name, problem in PROBLEMS.items())
-    parser = argparse.ArgumentParser(prog="python -m bench", description=DESCRIPTION, epilog=f"problems:\n{listed}\n\n{EXAMPLES}",
+    parser = argparse.ArgumentParser(prog="python -m bench", description=DESCRIPTION,
+                                     epilog=f"problems:\n{listed}\n\n{EXAMPLES}",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="PROBLEM", help="all if there is none")
     parser.add_argument("--peers", nargs="+", choices=list(PEERS), metavar="PEER",
                         help=f"of {', '.join(PEERS)}; the gradients are compared with the first one's")
-    parser.add_argument("--replay", action="store_true", help="also the replay of tapegrad's gradient tape, and of the flat one")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="published data (or a file of them); what it does not have is made")
-    parser.add_argument("--size", nargs="+", type=key_value, default=[], metavar="KEY=N", help="the size of the data to make, for one problem")
+    parser.add_argument("--replay", action="store_true",
+                        help="also the replay of tapegrad's gradient tape, and of the flat one")
+    parser.add_argument("--data", type=Path, metavar="FOLDER",
+                        help="published data (or a file of them); what it does not have is made")
+    parser.add_argument("--size", nargs="+", type=key_value, default=[], metavar="KEY=N",
+                        help="the size of the data to make, for one problem")
     parser.add_argument("--repeats", type=int, metavar="N", help="measurements of each peer (15), fewer of a slow one")
     parser.add_argument("--minima", action="store_true", help="compare minima instead of medians, on a busy machine")
-    parser.add_argument("--cores", type=int, metavar="N", help="use no more cores, and threads, than this (not everywhere)")
-    parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds that a peer has for its first gradient (120)")
+    parser.add_argument("--cores", type=int, metavar="N",
+                        help="use no more cores, and threads, than this (not everywhere)")
+    parser.add_argument("--limit", type=float, default=120.0, metavar="S",
+                        help="seconds that a peer has for its first gradient (120)")
     parser.add_argument("--no-first", action="store_true", help="without the table of first calls")
     parser.add_argument("--no-memory", action="store_true", help="without the table of memory")
-    parser.add_argument("--sweep", action="store_true", help="one-shot gradients at growing sizes instead, in this process")
+    parser.add_argument("--sweep", action="store_true",
+                        help="one-shot gradients at growing sizes instead, in this process")
     parser.add_argument("--million", action="store_true", help="with --sweep: also with a million recorded operations")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all results, and what they depend on, to a file")
-    parser.add_argument("--save", type=Path, nargs="?", const=RESULTS, metavar="FOLDER", help="write a file for each problem (to bench/results)")
+    parser.add_argument("--json", type=Path, metavar="PATH",
+                        help="write all results, and what they depend on, to a file")
+    parser.add_argument("--save", type=Path, nargs="?", const=RESULTS, metavar="FOLDER",
+                        help="write a file for each problem (to bench/results)")
     return parser
 
 

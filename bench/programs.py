@@ -113,16 +113,19 @@ def gan(params: Any, it: int) -> Any:
     fake = 1.0 / (1.0 + np.exp(-dense(generator, STATE.rand(BATCH, 10))))
     real = images(it)
     scores_fake, scores_real = dense(discriminator, fake), dense(discriminator, real)
-    return np.mean(np.logaddexp(0, -scores_real) + np.logaddexp(0, scores_fake)) - np.mean(np.logaddexp(0, -scores_fake))
+    return np.mean(np.logaddexp(0, -scores_real)
+                   + np.logaddexp(0, scores_fake)) - np.mean(np.logaddexp(0, -scores_fake))
 
 
 def project(vx: Any, vy: Any) -> tuple[Any, Any]:
     """Project velocities to be nearly free of divergence, by a few steps of Jacobi's."""
     p = np.zeros(vx.shape)
     h = 1.0 / vx.shape[0]
-    div = -0.5 * h * (np.roll(vx, -1, axis=0) - np.roll(vx, 1, axis=0) + np.roll(vy, -1, axis=1) - np.roll(vy, 1, axis=1))
+    div = -0.5 * h * (np.roll(vx, -1, axis=0) - np.roll(vx, 1, axis=0) + np.roll(vy, -1, axis=1)
+                      - np.roll(vy, 1, axis=1))
     for _ in range(4):
-        p = (div + np.roll(p, 1, axis=0) + np.roll(p, -1, axis=0) + np.roll(p, 1, axis=1) + np.roll(p, -1, axis=1)) / 4.0
+        p = (div + np.roll(p, 1, axis=0) + np.roll(p, -1, axis=0) + np.roll(p, 1, axis=1)
+             + np.roll(p, -1, axis=1)) / 4.0
     vx = vx - 0.5 * (np.roll(p, -1, axis=0) - np.roll(p, 1, axis=0)) / h
     vy = vy - 0.5 * (np.roll(p, -1, axis=1) - np.roll(p, 1, axis=1)) / h
     return vx, vy
@@ -137,7 +140,8 @@ def advect(f: Any, vx: Any, vy: Any) -> Any:
     rw, bw = center_xs - left_ix, center_ys - top_ix
     left_ix, right_ix = np.mod(left_ix, rows), np.mod(left_ix + 1, rows)
     top_ix, bot_ix = np.mod(top_ix, cols), np.mod(top_ix + 1, cols)
-    flat = (1 - rw) * ((1 - bw) * f[left_ix, top_ix] + bw * f[left_ix, bot_ix]) + rw * ((1 - bw) * f[right_ix, top_ix] + bw * f[right_ix, bot_ix])
+    flat = (1 - rw) * ((1 - bw) * f[left_ix, top_ix] + bw * f[left_ix, bot_ix]) + rw * ((1 - bw) * f[right_ix, top_ix]
+                                                                                        + bw * f[right_ix, bot_ix])
     return np.reshape(flat, (rows, cols))
 
 

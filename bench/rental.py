@@ -86,7 +86,8 @@ def measure(program: Program, calls: Sequence[int], repeats: int, backend: str) 
             stats = repr(step.stats) if name == "auto" else stats  # type: ignore[attr-defined]
     one, auto, at_once = ([statistics.median(column) for column in zip(*rows)] for rows in times.values())
     one = extended(one, calls)
-    return {"program": program.name, "backend": backend, "calls": list(calls), "grad": one, "auto": auto, "at once": at_once, "stats": stats,
+    return {"program": program.name, "backend": backend, "calls": list(calls), "grad": one, "auto": auto,
+            "at once": at_once, "stats": stats,
             "ratios": [a / min(g, b) for g, a, b in zip(one, auto, at_once)]}
 
 
@@ -105,13 +106,15 @@ def table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
         compiling = row["at once"][2] - 2 * grad
         ratios = [f"[bold red]{ratio:.2f}[/]" if ratio > 2.0 else f"{ratio:.2f}" for ratio in row["ratios"]]
         gain = row["grad"][-1] / row["auto"][-1]
-        shown.add_row(row["program"], f"{1e3 * grad:.2f}", f"{1e3 * compiling:.1f}", *ratios, sparkline(row["ratios"]), f"{gain:.1f}")
+        shown.add_row(row["program"], f"{1e3 * grad:.2f}", f"{1e3 * compiling:.1f}", *ratios, sparkline(row["ratios"]),
+                      f"{gain:.1f}")
     return shown
 
 
 def main() -> None:
     """Measure, print, and keep a record."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rental", description="What n calls cost, beside n gradients and compiling at once.")
+    parser = argparse.ArgumentParser(prog="python -m bench.rental",
+                                     description="What n calls cost, beside n gradients and compiling at once.")
     parser.add_argument("--repeats", type=int, default=5, metavar="N")
     parser.add_argument("--only", default="", metavar="TEXT", help="programs whose names have this in them")
     parser.add_argument("--backend", default="numpy", choices=["numpy", "torch"])

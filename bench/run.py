@@ -54,7 +54,8 @@ class Row:
         if self.missing:
             return {"name": self.name, "missing": self.missing}
         numbers = {key: getattr(self, key) for key in ("median", "minimum", "first", "peak", "peak_next", "difference")}
-        return {"name": self.name, **{key: number if math.isfinite(number) else None for key, number in numbers.items()}, "seconds": self.seconds}
+        return {"name": self.name, **{key: number if math.isfinite(number) else None
+                                      for key, number in numbers.items()}, "seconds": self.seconds}
 
 
 @dataclass
@@ -101,11 +102,13 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """Return it as what JSON can hold."""
-        facts = {key: getattr(self, key) for key in ("problem", "size", "source", "tolerance", "native", "by", "value", "norm")}
+        facts = {key: getattr(self, key)
+                 for key in ("problem", "size", "source", "tolerance", "native", "by", "value", "norm")}
         return {**facts, "rows": [row.record() for row in self.rows]}
 
 
-def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], repeats: int, limit: float, progress: Progress,
+def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], repeats: int, limit: float,
+            progress: Progress,
             by: str = "median") -> Result:
     """Measure a problem by the named peers; `arguments` tell a worker which data to load. Raise Ended
     if no peer gave a gradient.
@@ -130,16 +133,19 @@ def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], re
                 row.missing = str(err)
                 worker.stop()
                 continue
-            row.first, row.peak, row.peak_next, row.seconds = found["seconds"], found["peak"], found["peak_next"], [found["next"]]
+            row.first, row.seconds = found["seconds"], [found["next"]]
+            row.peak, row.peak_next = found["peak"], found["peak_next"]
             value_and_gradient = gradient_of(worker)
             reference = reference or value_and_gradient
             row.difference = difference(value_and_gradient[1:], reference[1:])
             workers[peer] = worker
         if not workers:
-            raise Ended(f"no peer gave a gradient of {problem.name}: " + "; ".join(f"{row.name}: {row.missing}" for row in rows.values()))
+            raise Ended(f"no peer gave a gradient of {problem.name}: "
+                        + "; ".join(f"{row.name}: {row.missing}" for row in rows.values()))
         take_turns(workers, rows, repeats, limit, progress)
     native = problem.native if problem.size == problem.default else None
-    return Result(problem.name, problem.size, problem.source, problem.tolerance, native, by, float(reference[0]), norm(reference[1:]),
+    return Result(problem.name, problem.size, problem.source, problem.tolerance, native, by, float(reference[0]),
+                  norm(reference[1:]),
                   list(rows.values()), problem.behind)
 
 
@@ -151,7 +157,8 @@ def gradient_of(worker: Worker) -> list[Any]:
     return found
 
 
-def take_turns(workers: dict[str, Worker], rows: dict[str, Row], repeats: int, limit: float, progress: Progress) -> None:
+def take_turns(workers: dict[str, Worker], rows: dict[str, Row], repeats: int, limit: float,
+               progress: Progress) -> None:
     """Put `repeats` measurements into each row, one of each in every round, in place of the estimate that is there."""
     number = {name: max(1, math.ceil(TURN / rows[name].seconds.pop())) for name in workers}
     for done in range(repeats):

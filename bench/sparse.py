@@ -58,7 +58,8 @@ def rows(rounds: int) -> list[list[str]]:
             jac(u)
         pairs = [(seconds(lambda jac=jac, u=u: jac(u)), seconds(lambda u=u: brusselator(u))) for _ in range(rounds)]
         least, once = (min(times) for times in zip(*pairs))
-        made.append([f"{u.size:,}", str(sweeps), *[f"{each * 1e3:.2f}" for each in (found, coloured, first, least, once)], f"{least / once:.1f}"])
+        made.append([f"{u.size:,}", str(sweeps),
+                     *[f"{each * 1e3:.2f}" for each in (found, coloured, first, least, once)], f"{least / once:.1f}"])
     return made
 
 
@@ -67,7 +68,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args().rounds
-    table = Table("unknowns", "sweeps", "pattern, ms", "colours, ms", "first call, ms", "Jacobian, ms", "f, ms", "ratio")
+    table = Table("unknowns", "sweeps", "pattern, ms", "colours, ms", "first call, ms", "Jacobian, ms", "f, ms",
+                  "ratio")
     for row in rows(rounds):
         table.add_row(*row)
     Console().print(table)

@@ -26,7 +26,8 @@ def problem(result: Result) -> Table:
         if row.missing:
             table.add_row(row.name, *8 * ["–"], style="dim")
             continue
-        table.add_row(row.name, duration(row.median), duration(row.minimum), ratio(result.time(row), result.best), duration(row.first),
+        table.add_row(row.name, duration(row.median), duration(row.minimum), ratio(result.time(row), result.best),
+                      duration(row.first),
                       ratio(row.first, result.best_first), megabytes(row.peak), megabytes(row.peak_next),
                       "reference" if row is result.measured[0] else f"{row.difference:.1e}")
     if result.native is not None:
@@ -39,7 +40,8 @@ def steady(results: Sequence[Result]) -> Table:
     def ends(result: Result) -> tuple[str, ...]:
         native = "" if result.native is None else ratio(result.native, result.best)
         return to_compiled(result, result.row(HAND)), native, duration(result.best)
-    return summary(f"steady state by {results[0].by}, ratio to the best", results, Result.time, ratio, ("compiled / hand", NATIVE, "best"), ends)
+    return summary(f"steady state by {results[0].by}, ratio to the best", results, Result.time, ratio,
+                   ("compiled / hand", NATIVE, "best"), ends)
 
 
 def first(results: Sequence[Result]) -> Table:
@@ -50,7 +52,8 @@ def first(results: Sequence[Result]) -> Table:
 
 def memory(results: Sequence[Result]) -> Table:
     """Megabytes at the peak of gradients after the first one."""
-    return summary("peak memory in MB, after the first call", results, lambda _, row: row.peak_next, lambda peak, _: megabytes(peak))
+    return summary("peak memory in MB, after the first call", results, lambda _, row: row.peak_next,
+                   lambda peak, _: megabytes(peak))
 
 
 def against(results: Sequence[Result]) -> Table:
@@ -76,7 +79,8 @@ def reasons(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def summary(title: str, results: Sequence[Result], key: Callable[[Result, Row], float], show: Callable[[float, float], str],
+def summary(title: str, results: Sequence[Result], key: Callable[[Result, Row], float],
+            show: Callable[[float, float], str],
             last: tuple[str, ...] = (), ends: Callable[[Result], tuple[str, ...]] = lambda result: ()) -> Table:
     """A row for each problem and a column for each peer: `show(key, the best key)`, the best one marked."""
     names = peers(results)
@@ -97,7 +101,8 @@ def notes(results: Iterable[Result]) -> list[str]:
     lines = []
     for result in results:
         lines += [f"[yellow]{result.problem}, {row.name}[/]: {row.missing}" for row in result.rows if row.missing]
-        lines += [f"[bold red]{result.problem}, {row.name} differs[/] by {row.difference:.1e} > {result.tolerance:.0e}, "
+        lines += [f"[bold red]{result.problem}, {row.name} differs[/] by {row.difference:.1e} > "
+                  f"{result.tolerance:.0e}, "
                   f"relative to {result.measured[0].name}" for row in result.wrong]
     return lines
 
@@ -137,10 +142,12 @@ def megabytes(number: float) -> str:
 
 def three(number: float) -> str:
     """Three digits, more before the point, three after it at most."""
-    return f"{number:.3f}" if 0 < number < 0.0995 else f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:,.0f}"
+    return (f"{number:.3f}" if 0 < number < 0.0995 else f"{number:.2f}" if number < 9.995 else f"{number:.1f}"
+            if number < 99.95 else f"{number:,.0f}")
 
 
 def blank(title: str, *columns: str) -> Table:
     """Return a table of names and numbers; a header breaks between words, never within one."""
     numbers = [Column(header, justify="right", min_width=max(map(len, header.split()))) for header in columns]
-    return Table(Column("", no_wrap=True), *numbers, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(Column("", no_wrap=True), *numbers, title=title, title_justify="left", title_style="bold",
+                 box=box.SIMPLE_HEAD, pad_edge=False)

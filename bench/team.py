@@ -39,7 +39,8 @@ class Worker:
     def __init__(self, problem: str, peer: str, arguments: Sequence[str], folder: Path) -> None:
         self.gradient = folder / "gradient.npz"
         command = [sys.executable, "-m", "bench.worker", problem, peer, "--gradient", str(self.gradient), *arguments]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True,
                                         env=environment(folder), start_new_session=True)
         self.answers: queue.Queue[str] = queue.Queue()
         self.listener = threading.Thread(target=self._listen, daemon=True)

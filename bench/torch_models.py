@@ -87,13 +87,15 @@ def outcome(build: Callable[[], Built], rounds: int) -> Result:
             wanted = {False: by_torch(loss, args), True: by_torch(loss, second)}
             step = tg.value_and_grad(loss, 0, backend="torch", warmup=1)
             errors = [difference(wanted[False], tg.grad(loss, *args, argnums=0))]
-            errors += [difference(wanted[again], step(*(second if again else args))) for again in (False, True, False, True)]
+            errors += [difference(wanted[again], step(*(second if again else args)))
+                       for again in (False, True, False, True)]
         except tg.TapeError as err:
             return {"status": "refused", "words": f"{type(err).__name__}: {err}"}
         except Exception as err:
             return {"status": "crashed", "words": f"{type(err).__name__}: {err}"}
         found |= {"error": max(errors), "traces": step.stats.traces, "hits": step.stats.hits}
-        calls: dict[str, Callable[[], Any]] = {"torch": lambda: by_torch(loss, args), "one_shot": lambda: tg.grad(loss, *args, argnums=0),
+        calls: dict[str, Callable[[], Any]] = {"torch": lambda: by_torch(loss, args),
+                                               "one_shot": lambda: tg.grad(loss, *args, argnums=0),
                                                "compiled": lambda: step(*args)}
         times = taking_turns(calls, rounds)
         memory = {name: peak(call) for name, call in calls.items()}
@@ -158,7 +160,8 @@ def peak(call: Callable[[], Any]) -> int:
             call()
     events = taken.profiler.kineto_results.events()
     begin = next(event.start_ns() for event in events if event.name() == "measured")
-    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]" and event.start_ns() >= begin)
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]"
+                     and event.start_ns() >= begin)
     return max(itertools.accumulate(change for _, change in changes))
 
 
@@ -168,15 +171,18 @@ def keep(result: Result) -> None:
     known = {old["name"]: old for old in json.loads(path.read_text())["models"]} if path.exists() else {}
     known[result["name"]] = {"date": date.today().isoformat(), **rounded(result)}
     models = [known[name] for name in MODELS if name in known]
-    versions = {package: importlib.metadata.version(package) for package in dict.fromkeys(old["package"] for old in models)}
+    versions = {package: importlib.metadata.version(package)
+                for package in dict.fromkeys(old["package"] for old in models)}
     path.write_text(json.dumps({**describe(), "packages": versions, "goals": GOALS, "models": models}, indent=1) + "\n")
 
 
 def rounded(result: Result) -> Result:
     """Return a result with three digits, without the folders of this machine."""
     def text(words: str) -> str:
-        return " ".join(part if "site-packages/" not in part else part.rpartition("site-packages/")[2] for part in words.split(" "))
-    return {key: float(f"{x:.3g}") if type(x) is float else text(x) if key == "words" else x for key, x in result.items()}
+        return " ".join(part if "site-packages/" not in part else part.rpartition("site-packages/")[2]
+                        for part in words.split(" "))
+    return {key: float(f"{x:.3g}") if type(x) is float else text(x) if key == "words" else x
+            for key, x in result.items()}
 
 
 def line(result: Result) -> str:
@@ -188,14 +194,16 @@ def line(result: Result) -> str:
 def table(results: Sequence[Result]) -> Table:
     """Return a row for each model; what misses its goal is yellow."""
     made = Table("model", "torch, ms", "one-shot", "compiled", "memory, one-shot", "memory, compiled", "hits", "error",
-                 caption=f"ratios to torch's forward and backward; goals {GOALS['one_shot']:g}, {GOALS['compiled']:g}, {GOALS['one_shot_memory']:g}")
+                 caption=f"ratios to torch's forward and backward; goals {GOALS['one_shot']:g}, {GOALS['compiled']:g}, "
+                         f"{GOALS['one_shot_memory']:g}")
     for result in results:
         if "torch_ms" not in result:
             made.add_row(result["name"], result["status"])
             continue
         ratios = [f"[yellow]{result[key]:.2f}[/]" if result[key] > GOALS[key] else f"{result[key]:.2f}"
                   for key in ("one_shot", "compiled", "one_shot_memory", "compiled_memory")]
-        made.add_row(result["name"], f"{result['torch_ms']:.2f}", *ratios, str(result["hits"]), f"{result['error']:.0e}")
+        made.add_row(result["name"], f"{result['torch_ms']:.2f}", *ratios, str(result["hits"]),
+                     f"{result['error']:.0e}")
     return made
 
 

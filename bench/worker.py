@@ -27,7 +27,8 @@ QUICK = 0.2  # seconds: a quicker call is made once, unmeasured, before those th
 def main() -> None:
     """Serve until there is no more to read."""
     parser = argument_parser("python -m bench.worker")
-    parser.add_argument("--gradient", type=Path, required=True, metavar="PATH", help="where to put the first gradient (.npz)")
+    parser.add_argument("--gradient", type=Path, required=True, metavar="PATH",
+                        help="where to put the first gradient (.npz)")
     options = parser.parse_args()
     tell = speaker()
     try:
@@ -43,7 +44,8 @@ def serve(options: Any, tell: Any) -> None:
     problem, peer = PROBLEMS[options.problem].found(options.data, dict(options.size)), PEERS[options.peer]
     peer.ready(problem)
     tell({"ready": True})
-    measured, gradient = first(problem, peer, lambda value, parts: np.savez(options.gradient, *map(np.asarray, (value, *parts))))
+    measured, gradient = first(problem, peer,
+                               lambda value, parts: np.savez(options.gradient, *map(np.asarray, (value, *parts))))
     tell(asdict(measured))
     for line in sys.stdin:
         if measured.next < QUICK:

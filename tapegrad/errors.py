@@ -171,7 +171,8 @@ def _is_library(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     if file in _known_libraries:
         return True
-    found = _is_standard(file) or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch", "mpmath")
+    found = (_is_standard(file)
+             or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch", "mpmath"))
     if not file.startswith("<"):  # code from a text has no file of its own
         (_known_libraries if found else _known_users).add(file)
     return found
@@ -277,7 +278,8 @@ def like(kind: type[Exception] | None, *parts: Any) -> ReplayError:
 @functools.lru_cache(maxsize=1024)
 def _subclass(kind: type[Exception]) -> type[ReplayError]:
     """Return the class of both, one for each kind: handlers compare classes."""
-    return type(ReplayError.__name__, (ReplayError, kind), {"__module__": __name__, "__doc__": ReplayError.__doc__, "original": kind})
+    return type(ReplayError.__name__, (ReplayError, kind),
+                {"__module__": __name__, "__doc__": ReplayError.__doc__, "original": kind})
 
 
 class MalformedTape(TapeError):

@@ -15,5 +15,6 @@ from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.unroll import unroll
 
-__all__ = ["DEFAULT", "Report", "cse", "dce", "factors", "flatgrad", "fold", "forwarding", "last_uses", "optimise", "primitivize", "roll",
+__all__ = ["DEFAULT", "Report", "cse", "dce", "factors", "flatgrad", "fold", "forwarding", "last_uses", "optimise",
+           "primitivize", "roll",
            "simplify", "specialise", "unroll"]

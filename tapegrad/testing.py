@@ -17,7 +17,8 @@ from tapegrad.transforms.grad import grad, gradtape
 from tapegrad.tree.flatten import flatten, leaves_of
 
 
-def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float = 1e-5, atol: float = 1e-6, eps: float = 1e-5, **kwargs: Any) -> None:
+def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float = 1e-5, atol: float = 1e-6,
+                eps: float = 1e-5, **kwargs: Any) -> None:
     """Raise AssertionError unless the gradients of `f` at `args` agree with central differences.
 
     The output, real or complex, an array or a nested structure of arrays, is contracted with fixed random weights.
@@ -29,7 +30,8 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
     leaves: list[Any] = []
     structures = [flatten(arg, f"argument {i}", leaves, []) for i, arg in enumerate(args)]
     if any(map(is_tensor, leaves)):
-        raise ArgumentError("check_grads varies numbers and arrays, and no tensors", None, "torch.autograd.gradcheck, or arrays")
+        raise ArgumentError("check_grads varies numbers and arrays, and no tensors", None,
+                            "torch.autograd.gradcheck, or arrays")
     free = [i for i, leaf in enumerate(leaves) if getattr(np.asarray(leaf), "dtype", np.dtype(object)).kind in "fc"]
 
     def total(*xs: Any) -> Any:  # captures no more than it must: whatever it captured, each trace of it would walk
@@ -55,7 +57,8 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
         check_grads(of_gradient, *args, order=order - 1, rtol=max(rtol, 1e-4), atol=max(atol, 1e-5), eps=eps)
 
 
-def check_rule(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, atol: float = 1e-6, eps: float = 1e-5, **kwargs: Any) -> None:
+def check_rule(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, atol: float = 1e-6, eps: float = 1e-5,
+               **kwargs: Any) -> None:
     """Raise AssertionError unless the rule of `fn` is right at `args`, and every way to run it agrees.
 
     Tracing gives fn's own value, replaying the tape too; the gradient agrees with central differences, and the

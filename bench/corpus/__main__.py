@@ -25,25 +25,30 @@ from bench.machine import describe
 from bench.options import RESULTS
 from bench.team import ROOT
 
-STYLES = {"works": "green", "slow": "cyan", "refused": "yellow", "crashed": "bold red", "wrong": "bold red", "broken": "magenta"}
+STYLES = {"works": "green", "slow": "cyan", "refused": "yellow", "crashed": "bold red", "wrong": "bold red",
+          "broken": "magenta"}
 FOOTNOTE = """\
-works: values, one gradient, and three compiled ones with other arguments agree with the program and with central differences at two steps;
-slow: so they do, but a compiled gradient takes more than 10 times the program; refused: a TapeError; wrong: another number;
+works: values, one gradient, and three compiled ones with other arguments agree with the program and with central
+differences at two steps; slow: so they do, but a compiled gradient takes more than 10 times the program; refused: a
+TapeError; wrong: another number;
 crashed: another error, no end within the limit, or a dead process; broken: the program alone does not run here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the corpus; return 1 if a gradient is wrong or a case crashed."""
     parser = argparse.ArgumentParser(prog="python -m bench.corpus", description=__doc__, epilog=FOOTNOTE)
-    parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"], help="cases whose name holds one of these, or matches it (*filterpy*)")
+    parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"],
+                        help="cases whose name holds one of these, or matches it (*filterpy*)")
     parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds that a case has (120)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases at a time (1)")
     parser.add_argument("--plain", action="store_true", help="run the programs alone, without derivatives")
     parser.add_argument("--list", action="store_true", help="print the names of the cases, and run none")
-    parser.add_argument("--save", action="store_true", help="write into bench/results/corpus.json, in place of what is there of these cases")
+    parser.add_argument("--save", action="store_true",
+                        help="write into bench/results/corpus.json, in place of what is there of these cases")
     options = parser.parse_args(argv)
     console = Console(width=None if sys.stdout.isatty() else 150)
-    cases = [case for case in load().values() if any(only in case.name or fnmatch.fnmatch(case.name, only) for only in options.only)]
+    cases = [case for case in load().values()
+             if any(only in case.name or fnmatch.fnmatch(case.name, only) for only in options.only)]
     if options.list:
         console.print(*(case.name for case in cases), sep="\n")
         return 0
@@ -70,9 +75,11 @@ def keep(result: dict[str, Any]) -> None:
     """Put a result into the record, in place of an earlier one of its case; each has its own date."""
     path = RESULTS / "corpus.json"
     known = {old["name"]: old for old in json.loads(path.read_text())["cases"]} if path.exists() else {}
-    known[result["name"]] = {"date": date.today().isoformat(), **{key: anonymous(value) for key, value in result.items()}}
+    known[result["name"]] = {"date": date.today().isoformat(),
+                             **{key: anonymous(value) for key, value in result.items()}}
     cases = [known[name] for name in sorted(known)]
-    record = {**describe(), "packages": versions({old["package"] for old in cases}), "counts": counts(cases), "cases": cases}
+    record = {**describe(), "packages": versions({old["package"] for old in cases}), "counts": counts(cases),
+              "cases": cases}
     path.write_text(json.dumps(record, indent=1) + "\n")
 
 
@@ -97,7 +104,8 @@ def line(result: dict[str, Any]) -> Text:
     text.append(f"{status:<8}", STYLES[status])
     text.append(f" {result['name']:<48}")
     if "compiled" in result:
-        text.append(f" {result['one_shot'] * 1e3:9.1f} ms one-shot, compiled {result['compiled'] / result['plain']:6.1f} x plain", "dim")
+        text.append(f" {result['one_shot'] * 1e3:9.1f} ms one-shot, compiled "
+                    f"{result['compiled'] / result['plain']:6.1f} x plain", "dim")
     if "words" in result:
         text.append(f" {result.get('how', '')} {headline(result['words'])}")
     return text
@@ -118,7 +126,8 @@ def show(results: Sequence[dict[str, Any]], console: Console) -> None:
     for status in ("broken", "wrong", "crashed", "refused"):
         for result in results:
             if result["status"] == status:
-                console.print(Text(f"\n{status}: {result['name']} {result.get('how', '')}", STYLES[status]), Text(result["words"]), sep="\n")
+                console.print(Text(f"\n{status}: {result['name']} {result.get('how', '')}", STYLES[status]),
+                              Text(result["words"]), sep="\n")
     statuses = [status for status in STYLES if any(result["status"] == status for result in results)]
     table = Table("package", *statuses)
     for package in dict.fromkeys(result["package"] for result in results):

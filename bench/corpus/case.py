@@ -41,7 +41,8 @@ def load() -> dict[str, Case]:
                 importlib.import_module(f"{package.__name__}.{module.name}")
             else:
                 name = f"script/{module.name}"
-                CASES[name] = Case(name, "script", lambda module=module, package=package: script(f"{package.__name__}.{module.name}.main"))
+                main = f"{package.__name__}.{module.name}.main"
+                CASES[name] = Case(name, "script", lambda main=main: script(main))
     return CASES
 
 

@@ -117,7 +117,8 @@ def difference(f: Callable[..., Any], args: tuple[Any, ...], at: Any, v: Any, st
 
 def directions(size: int) -> list[Any]:
     """Return each coordinate's direction where these are few, and random ones where they are many."""
-    return list(np.eye(size)) if size <= COORDINATES else list(np.random.default_rng(0).normal(size=(DIRECTIONS, size)) / size ** 0.5)
+    return (list(np.eye(size)) if size <= COORDINATES
+            else list(np.random.default_rng(0).normal(size=(DIRECTIONS, size)) / size ** 0.5))
 
 
 def flat(args: Any) -> Any:

@@ -34,7 +34,8 @@ def array(value: Any, precision: str) -> Any:
 
 def numbers(parts: Any) -> tuple[Any, ...]:
     """Return tensors as arrays in double precision."""
-    return tuple(part.detach().double().cpu().numpy() if isinstance(part, torch.Tensor) else np.asarray(part, float) for part in parts)
+    return tuple(part.detach().double().cpu().numpy() if isinstance(part, torch.Tensor) else np.asarray(part, float)
+                 for part in parts)
 
 
 def eager(problem: Problem, device: str, precision: str, transform: Callable[[Any], Any] = lambda f: f) -> Gradient:
@@ -42,7 +43,8 @@ def eager(problem: Problem, device: str, precision: str, transform: Callable[[An
     torch.set_default_device(device)  # for what the objective makes
     objective = transform(importlib.import_module(beside(problem, "torch")).objective)
     args = [tensor(arg, device, precision).requires_grad_() for arg in problem.args]
-    given = {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else value for name, value in problem.given.items()}
+    given = {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else value
+             for name, value in problem.given.items()}
 
     def call() -> Any:
         value = objective(*args, **given)
@@ -65,8 +67,10 @@ def tapegrad(mode: str) -> Callable[..., Gradient]:
         tape = tg.flatgrad(tg.roll(tg.trace(problem.objective, *args, **given)[1]))
         run = tg.compile(tape, backend="torch", device=device, mode=mode)
         there = [tensor(arg, device, precision) for arg in args]
-        beside_them = {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else value for name, value in given.items()}
-        return Gradient(partial(run, *there, **beside_them), lambda result: (numbers(result[:1])[0], numbers(result[1][1:])))
+        beside_them = {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else value
+                       for name, value in given.items()}
+        return Gradient(partial(run, *there, **beside_them),
+                        lambda result: (numbers(result[:1])[0], numbers(result[1][1:])))
     return prepare
 
 
@@ -81,7 +85,8 @@ def jax(of: Callable[[Problem], Gradient]) -> Callable[..., Gradient]:
 
 
 PEERS: dict[str, Callable[[Problem, str, str], Gradient]] = {
-    "torch": eager, "torch.compile": compiled(None), "torch.compile max-autotune": compiled("max-autotune-no-cudagraphs"),
+    "torch": eager, "torch.compile": compiled(None),
+    "torch.compile max-autotune": compiled("max-autotune-no-cudagraphs"),
     "torch.compile reduce-overhead": compiled("reduce-overhead"), "jax": jax(on_jax.same), "jax scan": jax(on_jax.scan),
     "tapegrad eager": tapegrad("eager"), "tapegrad graph": tapegrad("graph"), "tapegrad inductor": tapegrad("inductor"),
 }

@@ -62,9 +62,12 @@ class Process:
 
     def __init__(self, arguments: Sequence[str], limit: float, folder: Path) -> None:
         self.limit = limit
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-                       "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TORCHINDUCTOR_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "4"}
-        self.process = subprocess.Popen([sys.executable, "-m", "bench.on_gpu.worker", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        environment = {**os.environ,
+                       "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+                       "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TORCHINDUCTOR_CACHE_DIR": str(folder),
+                       "OMP_NUM_THREADS": "4"}
+        self.process = subprocess.Popen([sys.executable, "-m", "bench.on_gpu.worker", *arguments],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env=environment, cwd=ROOT)
 
     def answer(self) -> dict[str, Any]:
@@ -77,7 +80,8 @@ class Process:
         watchdog.cancel()
         if line:
             return json.loads(line)  # type: ignore[no-any-return]
-        return {"missing": f"the process ended with {self.process.wait()}" if done else f"no result in {self.limit:g} s"}
+        return {"missing": f"the process ended with {self.process.wait()}" if done
+                else f"no result in {self.limit:g} s"}
 
     def ask(self) -> dict[str, Any]:
         """Have it measure."""
@@ -102,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     device = torch.cuda.get_device_name() if options.device.startswith("cuda") else "CPU"
     record: dict[str, Any] = {**describe(), "device": device, "cuda": torch.version.cuda}
     console.print(f"[bold]{device}[/], torch {torch.__version__}, CUDA {torch.version.cuda}, NumPy {np.__version__}")
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total}"), TimeElapsedColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} of {task.total}"),
+               TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True))
     with bar as progress, tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.processes) as pool:
         checks = [pool.submit(checked, dtype, options, Path(folder)) for dtype in (() if options.no_cases else DTYPES)]
@@ -119,13 +124,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(prog="python bench/gpu.py", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="PROBLEM", help=f"of {', '.join(PROBLEM_NAMES)}; all if there is none")
+    parser.add_argument("names", nargs="*", metavar="PROBLEM",
+                        help=f"of {', '.join(PROBLEM_NAMES)}; all if there is none")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where gpu.json and gpu.txt go")
     parser.add_argument("--device", default="cuda", help="cuda; cpu runs the same code without a GPU")
-    parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PEER", help=f"of {', '.join(PEERS)}")
+    parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS), metavar="PEER",
+                        help=f"of {', '.join(PEERS)}")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--limit", type=float, default=150.0, metavar="S", help="seconds that a peer has for its first gradient (150)")
-    parser.add_argument("--processes", type=int, default=max(2, (os.cpu_count() or 2) - 2), metavar="N", help="that get ready at once")
+    parser.add_argument("--limit", type=float, default=150.0, metavar="S",
+                        help="seconds that a peer has for its first gradient (150)")
+    parser.add_argument("--processes", type=int, default=max(2, (os.cpu_count() or 2) - 2), metavar="N",
+                        help="that get ready at once")
     parser.add_argument("--no-cases", action="store_true", help="without the rows of tests/cases")
     options = parser.parse_args(argv)
     for name in options.names:
@@ -144,14 +153,16 @@ def checked(dtype: str, options: argparse.Namespace, folder: Path) -> dict[str, 
 
 def measured(options: argparse.Namespace, progress: Progress, pool: ThreadPoolExecutor, folder: Path) -> list[Row]:
     """Let all get ready, then measure one after the other."""
-    rows = [Row(name, precision, peer) for name in options.names or PROBLEM_NAMES for precision in options.precisions for peer in options.peers
+    rows = [Row(name, precision, peer) for name in options.names or PROBLEM_NAMES for precision in options.precisions
+            for peer in options.peers
             if fits(peer, PROBLEMS[name])]
     task = progress.add_task("getting ready", total=len(rows))
 
     def ready(numbered: tuple[int, Row]) -> Process:
         number, row = numbered
         gradient = folder / f"{number}.npz"
-        process = Process([row.problem, row.peer, "--device", options.device, "--precision", row.precision, "--gradient", str(gradient)],
+        process = Process([row.problem, row.peer, "--device", options.device, "--precision", row.precision,
+                           "--gradient", str(gradient)],
                           options.limit, folder / str(number))
         found = process.answer()
         row.first, row.missing = found.get("first"), found.get("missing", "")
@@ -192,7 +203,8 @@ def report(record: dict[str, Any], rows: Sequence[Row], console: Console) -> Non
                 table.add_row(row.peer, *5 * ["–"], style="dim")
                 continue
             table.add_row(row.peer, duration(row.seconds), ratio(row.seconds, best), duration(row.first or 0.0),
-                          "–" if row.peak is None else megabytes(row.peak), "reference" if row.difference is None else f"{row.difference:.1e}")
+                          "–" if row.peak is None else megabytes(row.peak),
+                          "reference" if row.difference is None else f"{row.difference:.1e}")
         console.print(table)
         for row in own:
             if row.missing:

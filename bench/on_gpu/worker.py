@@ -21,7 +21,8 @@ ROUND = 0.03  # seconds that one takes at least
 
 def main() -> None:
     """Serve until there is no more to read."""
-    parser = argparse.ArgumentParser(prog="python -m bench.on_gpu.worker", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.on_gpu.worker",
+                                     description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("problem", help="a problem's name, or `cases`")
     parser.add_argument("peer", help="a peer's name; the dtype of the cases")
     parser.add_argument("--device", default="cuda")

@@ -33,7 +33,8 @@ def program(problem: Problem) -> Program:
 def of(problem: Problem, made: Program, call: Callable[..., Any]) -> Gradient:
     """Call what returns (value, (df, *dargs))."""
     if problem.module:
-        return Gradient(partial(call, *made.args), lambda result: (result[0].item(), tuple(dx.numpy() for dx in result[1][1].values())))
+        return Gradient(partial(call, *made.args),
+                        lambda result: (result[0].item(), tuple(dx.numpy() for dx in result[1][1].values())))
     return Gradient(partial(call, *made.args, **made.kwargs), lambda result: (result[0], tuple(result[1][1:])))
 
 
@@ -112,7 +113,9 @@ def load_torch() -> None:
         step(np.float64(2.0))
 
 
-PEERS = (Peer("tapegrad grad", one_shot, load, modules=True), Peer("tapegrad replay", replay, load, optional=True, modules=True),
-         Peer("tapegrad flat replay", flat, load, optional=True, modules=True), Peer("tapegrad compiled", compiled, load_compiler, modules=True),
+PEERS = (Peer("tapegrad grad", one_shot, load, modules=True),
+         Peer("tapegrad replay", replay, load, optional=True, modules=True),
+         Peer("tapegrad flat replay", flat, load, optional=True, modules=True),
+         Peer("tapegrad compiled", compiled, load_compiler, modules=True),
          Peer("tapegrad value_and_grad", value_and_grad, load_compiler, modules=True),
          Peer("tapegrad torch", on_torch, load_torch, optional=True))

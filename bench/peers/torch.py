@@ -70,4 +70,5 @@ def load_compiler() -> None:
     torch._dynamo.reset()
 
 
-PEERS = (Peer("torch", eager, load, "torch", modules=True), Peer("torch.compile", compiled, load_compiler, "torch", modules=True))
+PEERS = (Peer("torch", eager, load, "torch", modules=True),
+         Peer("torch.compile", compiled, load_compiler, "torch", modules=True))

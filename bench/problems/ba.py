@@ -62,7 +62,8 @@ def read(path: Path) -> Data:
     """
     numbers = np.array(Path(path).read_text().split(), float)
     if len(numbers) != 20:
-        raise ValueError(f"{path}: n, m, p, a camera, a point, a weight and a feature are 20 numbers, and the file has {len(numbers)}")
+        raise ValueError(f"{path}: n, m, p, a camera, a point, a weight and a feature are 20 numbers, and the file has "
+                         f"{len(numbers)}")
     n, m, p = map(int, numbers[:3])
     camera, point, weight, feature = np.split(numbers[3:], [11, 14, 15])
     return {"cameras": np.tile(camera, (n, 1)), "points": np.tile(point, (m, 1)), "weights": np.tile(weight, p),
@@ -74,7 +75,9 @@ def size_of(data: Data) -> Size:
     return {"n": len(data["cameras"]), "m": len(data["points"]), "p": len(data["weights"])}
 
 
-PROBLEM = Problem("ba", objective, ("cameras", "points", "weights"), make, {"n": 49, "m": 7776, "p": 31843}, size_of, read,
+PROBLEM = Problem("ba", objective, ("cameras", "points", "weights"), make, {"n": 49, "m": 7776, "p": 31843}, size_of,
+                  read,
                   file="ba1_n49_m7776_p31843.txt", native=0.9e-3,
-                  behind="each pass over 31,843 rows goes through memory once: native code for groups of calls, fused across columns, "
+                  behind="each pass over 31,843 rows goes through memory once: native code for groups of calls, fused "
+                         "across columns, "
                          "would close it.")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 
-def gradient(cameras: Any, points: Any, weights: Any, camera: Any, point: Any, features: Any) -> tuple[Any, tuple[Any, ...]]:
+def gradient(cameras: Any, points: Any, weights: Any, camera: Any, point: Any,
+             features: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the value and gradient. Names follow `ba.objective`; d… is a cotangent."""
     seen = np.take(cameras.T, camera, axis=1)  # (11, p)
     focal, radial = seen[6], seen[9:]

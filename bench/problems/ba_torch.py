@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 
-def objective(cameras: torch.Tensor, points: torch.Tensor, weights: torch.Tensor, camera: torch.Tensor, point: torch.Tensor,
+def objective(cameras: torch.Tensor, points: torch.Tensor, weights: torch.Tensor, camera: torch.Tensor,
+              point: torch.Tensor,
               features: torch.Tensor) -> torch.Tensor:
     """Compute what `ba.objective` does."""
     errors = weights[:, None] * (project(cameras[camera], points[point]) - features)

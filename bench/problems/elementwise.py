@@ -25,5 +25,6 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("elementwise", objective, ("x",), make, {"n": 10 ** 7}, size_of, native=20e-3,
-                  behind="the functions themselves take the time, one call each; native code for the whole chain would share their loads "
+                  behind="the functions themselves take the time, one call each; native code for the whole chain would "
+                         "share their loads "
                          "and range reductions.")

@@ -23,7 +23,8 @@ def objective(signal: Any, cutoff: Any, delay: Any, target: Any) -> Any:
 def make(n: int, seed: int = 0) -> Data:
     """Draw a signal, and as its target the running sum of another."""
     rng = np.random.default_rng(seed)
-    return {"signal": rng.standard_normal(n), "cutoff": 0.1, "delay": 2.5, "target": rng.standard_normal(n).cumsum() / np.sqrt(n)}
+    return {"signal": rng.standard_normal(n), "cutoff": 0.1, "delay": 2.5,
+            "target": rng.standard_normal(n).cumsum() / np.sqrt(n)}
 
 
 def size_of(data: Data) -> Size:

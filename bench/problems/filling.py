@@ -28,6 +28,8 @@ def size_of(data: Data) -> Size:
     return {"n": len(data["x"])}
 
 
-PROBLEM = Problem("filling", objective, ("x",), make, {"n": 1000}, size_of, sweep=tuple({"n": 10 ** power} for power in (3, 4, 5)),
+PROBLEM = Problem("filling", objective, ("x",), make, {"n": 1000}, size_of,
+                  sweep=tuple({"n": 10 ** power} for power in (3, 4, 5)),
                   sweep_peers=("tapegrad grad", "tapegrad replay", "autograd", "torch", "jax"),
-                  behind="a few statements for each element, on Python's floats: native code for the rolled loop would close it.")
+                  behind="a few statements for each element, on Python's floats: native code for the rolled loop would "
+                         "close it.")

@@ -62,7 +62,8 @@ def log_gamma_distrib(a: float, p: int) -> float:
 def make(d: int, K: int, n: int, seed: int = 0) -> Data:
     """Draw data as ADBench does: uniform means, the rest normal."""
     rng = np.random.default_rng(seed)
-    return {"alphas": rng.standard_normal(K), "means": rng.random((K, d)), "icf": rng.standard_normal((K, d * (d + 1) // 2)),
+    return {"alphas": rng.standard_normal(K), "means": rng.random((K, d)),
+            "icf": rng.standard_normal((K, d * (d + 1) // 2)),
             "x": rng.standard_normal((n, d)), "gamma": 1.0, "m": 0}
 
 
@@ -89,5 +90,6 @@ def size_of(data: Data) -> Size:
 
 PROBLEM = Problem("gmm", objective, ("alphas", "means", "icf"), make, {"d": 10, "K": 25, "n": 1000}, size_of, read,
                   file="gmm_d10_K25.txt", native=0.11e-3,
-                  behind="passes over (K, d, n) and (K, n) arrays, and the gradient of max, which cancels: native fused code, and a rule "
+                  behind="passes over (K, d, n) and (K, n) arrays, and the gradient of max, which cancels: native "
+                         "fused code, and a rule "
                          "for logsumexp found in the tape.")

@@ -24,7 +24,8 @@ def gradient(alphas: Any, means: Any, icf: Any, x: Any, gamma: float, m: int) ->
     scores = (alphas + sum_qs)[:, None] - 0.5 * np.einsum("kdn,kdn->kn", y, y)
     log_sums, responsibility = softmax(scores)
     log_sum, share = softmax(alphas)
-    value = log_sums.sum() - n * log_sum - n * d * 0.5 * math.log(2 * math.pi) - m * sum_qs.sum() - K * wishart_constant(d, gamma, int(m))
+    value = (log_sums.sum() - n * log_sum - n * d * 0.5 * math.log(2 * math.pi) - m * sum_qs.sum()
+             - K * wishart_constant(d, gamma, int(m)))
     value += 0.5 * gamma ** 2 * (np.vdot(diagonal, diagonal) + np.vdot(below, below))
 
     y *= responsibility[:, None]  # minus its cotangent

@@ -28,7 +28,8 @@ def make(n: int, d: int, seed: int = 0) -> Data:
     """Draw points, and observe a smooth function of them with noise."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, d))
-    return {"amplitude": 0.1, "lengthscale": -0.2, "noise": -1.5, "x": x, "y": np.sin(2 * x).sum(axis=1) + 0.2 * rng.standard_normal(n)}
+    return {"amplitude": 0.1, "lengthscale": -0.2, "noise": -1.5, "x": x,
+            "y": np.sin(2 * x).sum(axis=1) + 0.2 * rng.standard_normal(n)}
 
 
 def size_of(data: Data) -> Size:
@@ -37,5 +38,6 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("gp", objective, ("amplitude", "lengthscale", "noise"), make, {"n": 300, "d": 2}, size_of,
-                  behind="half of the time is NumPy's cholesky, and the rule of it by blocks: LAPACK's own factorisation takes a third of "
+                  behind="half of the time is NumPy's cholesky, and the rule of it by blocks: LAPACK's own "
+                         "factorisation takes a third of "
                          "what NumPy's takes with its copies.")

@@ -53,7 +53,8 @@ def sigmoid(x: Any) -> Any:
 def make(layers: int, characters: int, bits: int, seed: int = 0) -> Data:
     """Draw data as ADBench does: uniform parameters, characters of random bits."""
     rng = np.random.default_rng(seed)
-    return {"main": rng.random((2 * layers, 4 * bits)), "extra": rng.random((3, bits)), "state": rng.random((2 * layers, bits)),
+    return {"main": rng.random((2 * layers, 4 * bits)), "extra": rng.random((3, bits)),
+            "state": rng.random((2 * layers, bits)),
             "sequence": rng.integers(2, size=(characters, bits)).astype(float)}
 
 
@@ -64,19 +65,24 @@ def read(path: Path) -> Data:
     """
     numbers = np.array(Path(path).read_text().split(), float)
     layers, characters, bits = map(int, numbers[:3])
-    shapes = {"main": (2 * layers, 4 * bits), "extra": (3, bits), "state": (2 * layers, bits), "sequence": (characters, bits)}
+    shapes = {"main": (2 * layers, 4 * bits), "extra": (3, bits), "state": (2 * layers, bits),
+              "sequence": (characters, bits)}
     ends = np.cumsum([3] + [math.prod(shape) for shape in shapes.values()])
     if len(numbers) != ends[-1]:
-        raise ValueError(f"{path}: {layers} layers, {characters} characters of {bits} bits need {ends[-1]} numbers, and the file has {len(numbers)}")
+        raise ValueError(f"{path}: {layers} layers, {characters} characters of {bits} bits need {ends[-1]} numbers, "
+                         f"and the file has {len(numbers)}")
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), np.split(numbers, ends[:-1])[1:])}
 
 
 def size_of(data: Data) -> Size:
     """Return layers, characters, bits of a character."""
-    return {"layers": len(data["main"]) // 2, "characters": data["sequence"].shape[0], "bits": data["sequence"].shape[1]}
+    return {"layers": len(data["main"]) // 2, "characters": data["sequence"].shape[0],
+            "bits": data["sequence"].shape[1]}
 
 
-PROBLEM = Problem("lstm", objective, ("main", "extra"), make, {"layers": 2, "characters": 1024, "bits": 14}, size_of, read,
+PROBLEM = Problem("lstm", objective, ("main", "extra"), make, {"layers": 2, "characters": 1024, "bits": 14}, size_of,
+                  read,
                   file="lstm_l2_c1024.txt", native=0.4e-3,
-                  behind="about 145 calls a character on 14 and 56 numbers, 0.25 microseconds each: native code for the bodies of the two "
+                  behind="about 145 calls a character on 14 and 56 numbers, 0.25 microseconds each: native code for "
+                         "the bodies of the two "
                          "loops would close it.")

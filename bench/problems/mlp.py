@@ -24,7 +24,8 @@ def objective(w1: Any, b1: Any, w2: Any, b2: Any, w3: Any, b3: Any, x: Any, labe
     return np.mean(log_sum - scores[np.arange(len(labels)), labels])
 
 
-def make(batch: int, inputs: int, hidden: int, hidden2: int, classes: int, seed: int = 0, dtype: type = np.float64) -> Data:
+def make(batch: int, inputs: int, hidden: int, hidden2: int, classes: int, seed: int = 0,
+         dtype: type = np.float64) -> Data:
     """Draw weights of He's scale, small biases, normal inputs and uniform classes."""
     rng = np.random.default_rng(seed)
     widths = (inputs, hidden, hidden2, classes)
@@ -32,7 +33,8 @@ def make(batch: int, inputs: int, hidden: int, hidden2: int, classes: int, seed:
     for layer, (a, b) in enumerate(pairwise(widths), start=1):
         data[f"w{layer}"] = (rng.standard_normal((a, b)) * np.sqrt(2 / a)).astype(dtype)
         data[f"b{layer}"] = (rng.standard_normal(b) * 0.1).astype(dtype)
-    return {**data, "x": rng.standard_normal((batch, inputs)).astype(dtype), "labels": rng.integers(classes, size=batch)}
+    return {**data, "x": rng.standard_normal((batch, inputs)).astype(dtype),
+            "labels": rng.integers(classes, size=batch)}
 
 
 def size_of(data: Data) -> Size:
@@ -43,7 +45,8 @@ def size_of(data: Data) -> Size:
 
 PROBLEM = Problem("mlp", objective, ("w1", "b1", "w2", "b2", "w3", "b3"), make,
                   {"batch": 128, "inputs": 784, "hidden": 512, "hidden2": 256, "classes": 10}, size_of,
-                  behind="matrix products are all of it; beyond them, the convention for ties of maximum takes a few passes over masks, "
+                  behind="matrix products are all of it; beyond them, the convention for ties of maximum takes a few "
+                         "passes over masks, "
                          "and the labels' gradient is scattered by NumPy's add.at.")
 SINGLE = replace(PROBLEM, name="mlp32", make=partial(make, dtype=np.float32), tolerance=1e-5)
 """The same in float32, where sums of hundreds of products differ by their order."""

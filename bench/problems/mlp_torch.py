@@ -6,7 +6,8 @@ import torch
 from torch.nn.functional import cross_entropy, relu
 
 
-def objective(w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor, w3: torch.Tensor, b3: torch.Tensor,
+def objective(w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor, w3: torch.Tensor,
+              b3: torch.Tensor,
               x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Compute what `mlp.objective` does."""
     h = relu(torch.addmm(b1, x, w1))

@@ -29,4 +29,5 @@ def size_of(data: Data) -> Size:
 PROBLEM = Problem("recurrence", objective, ("x",), make, {"iterations": 1000}, size_of, native=10e-6,
                   sweep=tuple({"iterations": 10 ** power} for power in (3, 4, 5)), million={"iterations": 333_334},
                   sweep_peers=("tapegrad grad", "autograd"),
-                  behind="a statement for each step, on Python's floats: native code for the rolled loop would close it.")
+                  behind="a statement for each step, on Python's floats: native code for the rolled loop would close "
+                         "it.")

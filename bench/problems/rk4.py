@@ -42,4 +42,5 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("rk4", objective, ("x", "y", "z", "sigma", "rho", "beta"), make, {"steps": 200}, size_of, native=6e-6,
-                  behind="a statement for each step, on Python's floats: native code for the rolled loop would close it.")
+                  behind="a statement for each step, on Python's floats: native code for the rolled loop would close "
+                         "it.")

@@ -7,7 +7,8 @@ from bench.problems.rk4 import slope
 Point = tuple[float, float, float]
 
 
-def gradient(x: float, y: float, z: float, sigma: float, rho: float, beta: float, dt: float, steps: int) -> tuple[float, tuple[float, ...]]:
+def gradient(x: float, y: float, z: float, sigma: float, rho: float, beta: float, dt: float,
+             steps: int) -> tuple[float, tuple[float, ...]]:
     """Return the value and gradient by the first state and the parameters."""
     half, sixth = 0.5 * dt, dt / 6
     points: list[tuple[Point, Point, Point, Point]] = []

@@ -31,19 +31,22 @@ def program_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is to be run."""
     parser.add_argument("what", help="an expression, pkg.mod:function, or a saved tape (- for standard input)")
     parser.add_argument("args", nargs="*", metavar="value", help="name=value, or a value")
-    parser.add_argument("--with", dest="known", action="append", metavar="pkg.mod:name", help="a function or class that a saved tape uses")
+    parser.add_argument("--with", dest="known", action="append", metavar="pkg.mod:name",
+                        help="a function or class that a saved tape uses")
 
 
 def format_arguments(parser: argparse.ArgumentParser) -> None:
     """Add how a tape is printed: as `Tape.show` can, and as text."""
     parser.add_argument("--format", choices=(*PLAIN, *VIEWS), help="rich on a terminal, else plain")
     parser.add_argument("--group", choices=GROUPS, help="a heading above each line or call")
-    parser.add_argument("--width", type=int, metavar="n", help="characters to a line; the terminal's, or as many as it takes")
+    parser.add_argument("--width", type=int, metavar="n",
+                        help="characters to a line; the terminal's, or as many as it takes")
 
 
 def seed_argument(parser: argparse.ArgumentParser) -> None:
     """Add the cotangent of the output."""
-    parser.add_argument("--seed", metavar="value", help="the cotangent of the output, needed where it is no real scalar")
+    parser.add_argument("--seed", metavar="value",
+                        help="the cotangent of the output, needed where it is no real scalar")
 
 
 def program_of(options: argparse.Namespace) -> Program:

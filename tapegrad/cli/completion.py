@@ -37,14 +37,16 @@ def entries(parser: argparse.ArgumentParser) -> Iterator[Entry]:
 
 def _word(option: argparse.Action) -> Word:
     choices = tuple(map(str, option.choices or ()))
-    return Word(option.option_strings[-1] if option.option_strings else "", choices, option.nargs != 0, option.help or "")
+    return Word(option.option_strings[-1] if option.option_strings else "", choices, option.nargs != 0,
+                option.help or "")
 
 
 def bash(commands: list[Entry]) -> str:
     """Return the script for bash."""
     cases = []
     for entry in commands:
-        choices = [f"    {entry.name}:{word.flag}) words='{' '.join(word.choices)}' ;;" for word in entry.words if word.flag and word.choices]
+        choices = [f"    {entry.name}:{word.flag}) words='{' '.join(word.choices)}' ;;" for word in entry.words
+                   if word.flag and word.choices]
         flags = " ".join(word.flag for word in entry.words if word.flag)
         given = " ".join(choice for word in entry.words if not word.flag for choice in word.choices)
         cases += [*choices, f"    {entry.name}:*) words='{' '.join(filter(None, [flags, given]))}' ;;"]
@@ -105,7 +107,8 @@ def _argument(word: Word) -> str:
 def fish(commands: list[Entry]) -> str:
     """Return the script for fish."""
     lines = ["# tapegrad completion fish | source"]
-    lines += [f"complete -c tapegrad -n __fish_use_subcommand -f -a {entry.name} -d {_told(entry.summary)}" for entry in commands]
+    lines += [f"complete -c tapegrad -n __fish_use_subcommand -f -a {entry.name} -d {_told(entry.summary)}"
+              for entry in commands]
     for entry in commands:
         here = f"complete -c tapegrad -n '__fish_seen_subcommand_from {entry.name}'"
         for word in entry.words:

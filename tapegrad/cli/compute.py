@@ -65,8 +65,10 @@ def _named(program: Program, gradients: Any, captured: bool = False) -> list[tup
     argnums = None if structure is None else structure.wanted.argnums
     if argnums is None:
         df, *dxs = gradients
-        return [*([("df", df)] if captured and df is not None else []), *((f"d{name}", dx) for name, dx in zip(program.names, dxs))]
-    return [(f"d{program.names[i]}", dx) for i, dx in (zip(argnums, gradients) if isinstance(argnums, tuple) else [(argnums, gradients)])]
+        return [*([("df", df)] if captured and df is not None else []),
+                *((f"d{name}", dx) for name, dx in zip(program.names, dxs))]
+    return [(f"d{program.names[i]}", dx)
+            for i, dx in (zip(argnums, gradients) if isinstance(argnums, tuple) else [(argnums, gradients)])]
 
 
 def is_gradient(tape: Tape) -> bool:
@@ -110,7 +112,8 @@ def _stages(parser: argparse.ArgumentParser) -> None:
     program_arguments(parser)
     format_arguments(parser)
     seed_argument(parser)
-    parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
+    parser.add_argument("--stages", action="store_true",
+                        help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 
 def _grad(parser: argparse.ArgumentParser) -> None:

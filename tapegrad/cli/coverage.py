@@ -24,4 +24,5 @@ COVERAGE = Command("coverage", "print which functions of NumPy, math and SciPy a
   tapegrad coverage
   tapegrad coverage numpy
 """, _coverage, run_coverage,
-    "How many, or with a namespace each of its names, as\n" + "\n".join(f"  {kind:<20}{meaning}" for kind, meaning in KINDS.items()))
+    "How many, or with a namespace each of its names, as\n"
+                   + "\n".join(f"  {kind:<20}{meaning}" for kind, meaning in KINDS.items()))

@@ -80,7 +80,8 @@ def _tapes(parser: argparse.ArgumentParser) -> None:
 
 def _profile(parser: argparse.ArgumentParser) -> None:
     _tapes(parser)
-    parser.add_argument("--speedscope", metavar="file", help="write JSON for https://www.speedscope.app; - is standard output")
+    parser.add_argument("--speedscope", metavar="file",
+                        help="write JSON for https://www.speedscope.app; - is standard output")
 
 
 EXPLAIN = Command("explain", "print where a gradient comes from, and what looks wrong about it", """\

@@ -120,7 +120,8 @@ def run_export(options: argparse.Namespace) -> None:
 
 def exports() -> dict[str, Callable[[Tape], Any]]:
     """Return the formats that tapes can be exported to, and the functions that do it."""
-    return {"text": Tape.format, "json": _json, "python": Tape.to_python, "dot": Tape.to_dot, "svg": Tape.to_svg, "html": Tape.to_html}
+    return {"text": Tape.format, "json": _json, "python": Tape.to_python, "dot": Tape.to_dot, "svg": Tape.to_svg,
+            "html": Tape.to_html}
 
 
 def _json(tape: Tape) -> str:
@@ -145,15 +146,18 @@ def _show(parser: argparse.ArgumentParser) -> None:
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
     parser.add_argument("--transform", choices=("batch", "forward", "taylor", *CALLS),
-                        help="each operation for a batch, with its tangent, with its coefficients; or all as one of checkpoint or forwarddiff")
-    parser.add_argument("--stages", action="store_true", help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
+                        help="each operation for a batch, with its tangent, with its coefficients; or all as one of "
+                             "checkpoint or forwarddiff")
+    parser.add_argument("--stages", action="store_true",
+                        help="print the primal tape, the triples, the gradient tape and the flat tape in turn")
 
 
 def _chosen(parser: argparse.ArgumentParser) -> None:
     program_arguments(parser)
     seed_argument(parser)
     parser.add_argument("--grad", action="store_true", help="the gradient tape")
-    parser.add_argument("--flat", action="store_true", help="the gradient tape, rules and pullbacks dissolved into calls")
+    parser.add_argument("--flat", action="store_true",
+                        help="the gradient tape, rules and pullbacks dissolved into calls")
 
 
 def _save(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +175,8 @@ def _export(parser: argparse.ArgumentParser) -> None:
 def _diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", help="a saved tape")
     parser.add_argument("second", help="another; one of the two may be -, for standard input")
-    parser.add_argument("--with", dest="known", action="append", metavar="pkg.mod:name", help="a function or class that a saved tape uses")
+    parser.add_argument("--with", dest="known", action="append", metavar="pkg.mod:name",
+                        help="a function or class that a saved tape uses")
 
 
 SHOW = Command("show", "print the tape, or with --grad the gradient's", """\
@@ -192,7 +197,8 @@ SAVE = Command("save", "write the tape to a file", """\
 
 _EXPORTED = {
     "text": '"x*x + x" x=3 --to text -o -', "json": "pkg.mod:function 2.0 3.0 --grad --to json -o f.json",
-    "python": "pkg.mod:function 2.0 3.0 --flat --to python -o gradient.py", "dot": "pkg.mod:function 2.0 3.0 --to dot -o f.dot",
+    "python": "pkg.mod:function 2.0 3.0 --flat --to python -o gradient.py",
+    "dot": "pkg.mod:function 2.0 3.0 --to dot -o f.dot",
     "svg": "pkg.mod:function 2.0 3.0 --grad --to svg -o f.svg", "html": "saved.tape --to html -o f.html",
 }
 

@@ -29,7 +29,8 @@ def print_tape(tape: Tape, options: argparse.Namespace) -> None:
         print_shown(tape, functools.partial(tape.format, style or "plain"), style, options.width)
 
 
-def print_shown(shown: Any, text: Callable[[int | None], str], style: str | None = None, width: int | None = None) -> None:
+def print_shown(shown: Any, text: Callable[[int | None], str], style: str | None = None,
+                width: int | None = None) -> None:
     """Print as a table on a terminal, as text of the terminal's width or of any elsewhere."""
     terminal = sys.stdout.isatty()
     if style == "rich" or (style is None and terminal):

@@ -76,8 +76,10 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     for command in COMMANDS:
         about = f"{command.summary[0].upper()}{command.summary[1:]}."
-        sub = commands.add_parser(command.name, help=command.summary, description="\n\n".join(filter(None, [about, command.details])),
-                                  epilog=f"examples:\n{command.examples}" + (f"\n{PROGRAMS}" if "pkg.mod:" in command.examples else ""),
+        sub = commands.add_parser(command.name, help=command.summary,
+                                  description="\n\n".join(filter(None, [about, command.details])),
+                                  epilog=f"examples:\n{command.examples}"
+                                  + (f"\n{PROGRAMS}" if "pkg.mod:" in command.examples else ""),
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
         command.arguments(sub)
         sub.add_argument("--traceback", action="store_true", help="print the traceback of an error too")

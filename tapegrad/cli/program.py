@@ -51,7 +51,8 @@ def load(what: str, given: list[str], known: list[str] | None = None) -> Program
         name, _, value = text.partition("=") if re.match(r"\s*[^\W\d]\w*\s*=(?!=)", text) else ("", "", text)
         name = name.strip()
         if keyword.iskeyword(name) or name in named:
-            raise Failure(f"the argument {name!r} is given twice" if name in named else f"{name!r} cannot be the name of an argument")
+            raise Failure(f"the argument {name!r} is given twice" if name in named
+                          else f"{name!r} cannot be the name of an argument")
         if name:
             named[name] = literal(value, name)
         elif named:
@@ -63,7 +64,8 @@ def load(what: str, given: list[str], known: list[str] | None = None) -> Program
     if NAMED.fullmatch(what.strip()):
         return _bind(find(what.strip()), what.strip(), positional, named)
     if positional:
-        raise Failure(f"an expression takes its arguments by name, and {given[0].strip()!r} has none: name={given[0].strip()}")
+        raise Failure(f"an expression takes its arguments by name, and {given[0].strip()!r} has none: "
+                      f"name={given[0].strip()}")
     return Program(expression(what.strip(), list(named)), tuple(named.values()), {}, list(named))
 
 
@@ -94,7 +96,8 @@ def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
     leaves = [x.val for x in tape.inputs[1:]]
     if tape.structure is None:
         return tuple(leaves), {}
-    return tuple(part.build(leaves) for part in tape.structure.args), {name: part.build(leaves) for name, part in tape.structure.kwargs.items()}
+    return tuple(part.build(leaves) for part in tape.structure.args), {name: part.build(leaves)
+                                                                       for name, part in tape.structure.kwargs.items()}
 
 
 def arguments_of(tape: Tape) -> list[str]:
@@ -119,7 +122,8 @@ def literal(text: str, name: str) -> Any:
     try:
         return _arrays(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise Failure(f"{name}: {text.strip()!r} is no value: give a Python literal, such as 2.0, [1, 2], (1.0, [2.0]) or \"'text'\", "
+        raise Failure(f"{name}: {text.strip()!r} is no value: give a Python literal, such as 2.0, [1, 2], (1.0, [2.0]) "
+                      f"or \"'text'\", "
                       "or pkg.mod:name") from None
 
 
@@ -154,7 +158,8 @@ def expression(text: str, names: list[str]) -> Callable[..., Any]:
     found = [node for node in ast.walk(body) if isinstance(node, (ast.Name, ast.arg))]
     bound = {node.arg if isinstance(node, ast.arg) else node.id for node in found
              if isinstance(node, ast.arg) or not isinstance(node.ctx, ast.Load)} | {*names, *namespace, *vars(builtins)}
-    free = [node.id for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)) if isinstance(node, ast.Name)]
+    free = [node.id for node in sorted(found, key=lambda node: (node.lineno, node.col_offset))
+            if isinstance(node, ast.Name)]
     unknown = list(dict.fromkeys(name for name in free if name not in bound))
     if unknown:
         raise Failure(f"{' and '.join(unknown)} in {text!r} {'has' if len(unknown) == 1 else 'have'} no value: "
@@ -167,7 +172,8 @@ def _namespace() -> dict[str, Any]:
     """Return NumPy's functions by bare name, but Python's abs, max, min …, which mean the same for a number."""
     functions = {name: getattr(np, name) for name in np.__all__ if not hasattr(builtins, name)}
     functions = {name: fn for name, fn in functions.items() if callable(fn) and not isinstance(fn, type)}
-    return {**functions, "sum": _sum, "np": np, "math": math, "pi": np.pi, "e": np.e, "inf": np.inf, "nan": np.nan, "__name__": EXPRESSION}
+    return {**functions, "sum": _sum, "np": np, "math": math, "pi": np.pi, "e": np.e, "inf": np.inf, "nan": np.nan,
+            "__name__": EXPRESSION}
 
 
 def _sum(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -200,7 +206,8 @@ def look_up(what: str, nothing: str) -> Any:
     try:
         return operator.attrgetter(path)(module)
     except AttributeError:
-        there = [key for key, value in vars(module).items() if (callable(value) or nothing != "no function") and not key.startswith("_")]
+        there = [key for key, value in vars(module).items() if (callable(value) or nothing != "no function")
+                 and not key.startswith("_")]
         like = get_close_matches(path, there, 1) or there[:5]
         raise Failure(f"{name} has {nothing} {path!r}" + (f"; it has {', '.join(like)}" if like else "")) from None
 

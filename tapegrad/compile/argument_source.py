@@ -50,7 +50,8 @@ class Unpacked:
             self.parameters = self.signature(structure)
         except _Intricate:
             if standalone:
-                raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have no source", None,
+                raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have "
+                                    f"no source", None,
                                     "pass tuples, lists and dicts") from None
             self.lines.clear()
             self.parameters = "*args, **kwargs"
@@ -63,7 +64,8 @@ class Unpacked:
         """Write the parameters, and take each apart."""
         if structure.function.spec.leafy or not isinstance(structure.function.spec, Static):
             self.captured(structure)
-        shared = Counter(key for part in (structure.function, *structure.args, *structure.kwargs.values()) for key, node in part.seen.items()
+        shared = Counter(key for part in (structure.function, *structure.args, *structure.kwargs.values())
+                         for key, node in part.seen.items()
                          if getattr(node, "volatile", False))
         if any(count > 1 for count in shared.values()):
             raise _Intricate  # one list for two arguments
@@ -84,7 +86,8 @@ class Unpacked:
         return ", ".join([*given, *(["/"] if given else []), *keywords])
 
     def parameter(self, part: Structure, label: str, taken: set[str]) -> str:
-        name = self.leaves[part.spec.index] if isinstance(part.spec, Leaf) else label if label not in taken else f"{label}_"
+        name = (self.leaves[part.spec.index] if isinstance(part.spec, Leaf) else label if label not in taken
+                else f"{label}_")
         self.node(part.spec, name)
         return name
 
@@ -93,7 +96,8 @@ class Unpacked:
         spec = structure.function.spec
         if isinstance(spec, (Instance, Bound)) and not self.standalone:
             owner = self.name(structure.fn, "bound")
-            self.node(spec if isinstance(spec, Instance) else spec.children[1], owner if isinstance(spec, Instance) else f"{owner}.__self__")
+            self.node(spec if isinstance(spec, Instance) else spec.children[1],
+                      owner if isinstance(spec, Instance) else f"{owner}.__self__")
             return
         if not isinstance(spec, Closure):
             raise _Intricate
@@ -134,7 +138,8 @@ class Unpacked:
             self.leaf(node.index, name)
         elif type(node) in (Static, Function):
             self.static(node.value, text)
-        elif isinstance(node, Container) and (node.type in (tuple, list, dict) or (is_named(node) and not self.standalone)):
+        elif isinstance(node, Container) and (node.type in (tuple, list, dict)
+                                              or (is_named(node) and not self.standalone)):
             self.container(node, text)
         elif type(node) is Closure and not self.standalone:
             self.closure(node, text)
@@ -202,7 +207,8 @@ class Unpacked:
                 raise _Intricate
             self.check(f"[*{text}] != {node.order()!r}")
             if int in map(type, keys):  # True and 1.0 are as good for ==
-                self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != [{', '.join(self.name(type(key)) for key in node.order())}]")
+                self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != "
+                           f"[{', '.join(self.name(type(key)) for key in node.order())}]")
         for key, child in zip(keys, node.children):
             self.node(child, f"{text}[{key!r}]")
 
@@ -230,7 +236,8 @@ class Unpacked:
 def is_named(node: Container) -> bool:
     """True for a named tuple, whose parts stand where they stand in a tuple."""
     kind = node.type
-    return node.metadata is kind and hasattr(kind, "_fields") and kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__
+    return (node.metadata is kind and hasattr(kind, "_fields") and kind.__getitem__ is tuple.__getitem__
+            and kind.__len__ is tuple.__len__)
 
 
 def is_open(cls: type) -> bool:

@@ -98,7 +98,8 @@ class Backend:
         """Return the tape of what runs for a tape."""
         return self.finish(flattened(tape))
 
-    def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
+    def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+               leaves: list[Any]) -> First:
         """Make a first call."""
         _refuse_tensors(f, leaves)
         first = make(f, args, kwargs)
@@ -139,7 +140,8 @@ def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
 
 
 def _is_forgotten(x: Spec) -> bool:
-    return any(map(_is_forgotten, x.parts)) if x.type is tuple else (x.is_array or x.system == "torch") and x.nbytes > KEPT
+    return (any(map(_is_forgotten, x.parts)) if x.type is tuple else (x.is_array or x.system == "torch")
+            and x.nbytes > KEPT)
 
 
 def own(x: Any) -> Any:
@@ -161,7 +163,8 @@ def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Back
     if backend in LATER:
         importlib.import_module(LATER[backend])
     if backend not in BACKENDS:
-        raise ArgumentError(f"there is no backend {backend!r}", None, " or ".join(f'backend="{name}"' for name in ("numpy", *LATER)))
+        raise ArgumentError(f"there is no backend {backend!r}", None,
+                            " or ".join(f'backend="{name}"' for name in ("numpy", *LATER)))
     return BACKENDS[backend](device, mode, passes)
 
 

@@ -69,7 +69,8 @@ class Compiled(ByName):
         self._rents: dict[Any, Rent] = {}
         share = 1.0 if sweeps else PRIMAL
         once, each, observing = backend.price
-        self._pace = _paces.setdefault((type(backend), backend.mode, sweeps), Pace(once * share, each * share, observing))
+        self._pace = _paces.setdefault((type(backend), backend.mode, sweeps),
+                                       Pace(once * share, each * share, observing))
         self._lock = threading.RLock()
         self._warned: set[str] = set()
         self._lost = 0  # calls in a row that took a path which was not known
@@ -175,14 +176,16 @@ class Compiled(ByName):
                 if apart is not True and path not in visit.stale:
                     belied = path
                     if not path.refused:
-                        self._refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now", apart.where)
+                        self._refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now",
+                                     apart.where)
             self._lost += 1
             if self._lost == LOST:
                 self._give_up()
             if belied is not None:
                 return belied
             codes = codes_of(self.__wrapped__, skeleton)
-            look = next((path.glance for path in paths if path.codes == codes and path.glance()), None) or glance(self.__wrapped__, skeleton)
+            look = next((path.glance for path in paths if path.codes == codes and path.glance()),
+                        None) or glance(self.__wrapped__, skeleton)
             kin = next((path for path in paths if path.skeleton.variation(skeleton)), None)
             path = Path(skeleton, codes, look, Account(0.0) if kin is None else kin.account)
             path.account.spent += visit.rent.spent
@@ -200,7 +203,8 @@ class Compiled(ByName):
         if tape is None or path is None or path.entry is not None:
             return None
         drop_large(tape)
-        entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size), visit.choice,
+        entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size),
+                      visit.choice,
                       set() if visit.observer is None else visit.observer.ran)
         entry.loses = visit.loses
         with self._lock:
@@ -230,7 +234,8 @@ class Compiled(ByName):
                 entry = other.entry
                 if entry is None or entry.choice is None or not self._may_join(path, entry, other):
                     continue
-                if visit.observer is None or visit.observer.ran != entry.ran or (entry.fresh is not None and not entry.fresh()):
+                if visit.observer is None or visit.observer.ran != entry.ran or (entry.fresh is not None
+                                                                                 and not entry.fresh()):
                     continue
                 if entry.choice.add(tape, path.skeleton):
                     path.entry = entry
@@ -241,8 +246,10 @@ class Compiled(ByName):
         """Return what another tape asks already that looks at the same places and finds the
         same there, or what is given.
         """
-        known = {id(path.entry.fresh): path.entry.fresh for paths in self._paths.values() for path in paths if path.entry is not None}
-        return next((other for other in known.values() if other is not None and fresh is not None and other.keys == fresh.keys and other()), fresh)
+        known = {id(path.entry.fresh): path.entry.fresh for paths in self._paths.values() for path in paths
+                 if path.entry is not None}
+        return next((other for other in known.values() if other is not None and fresh is not None
+                     and other.keys == fresh.keys and other()), fresh)
 
     def _refuse(self, path: Path, why: str, where: Any) -> None:
         """Never compile a path, and say why, once."""
@@ -253,8 +260,10 @@ class Compiled(ByName):
     def _give_up(self) -> None:
         """Compile nothing more: every call takes a path of its own."""
         self._entries, self._paths = {}, {}
-        self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were looked at took another path than those before, by its "
-                   "arguments or its branches: from now on it is not compiled. Pass numbers that change as floats or arrays, or use tg.grad")
+        self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were looked at took another path "
+                           f"than those before, by its "
+                   "arguments or its branches: from now on it is not compiled. Pass numbers that change as floats or "
+                   "arrays, or use tg.grad")
 
     def _postpone(self, key: Any) -> None:
         """Let the paths that are due wait: another one was taken."""
@@ -283,7 +292,8 @@ class Compiled(ByName):
             self._forget(path, paths=False)
         often = self.stats.guards.most_common(1)
         because = f": what keeps changing is {often[0][0]}" if often else ""
-        self._warn("evicted", f"{self.__name__} has more than {self.max_tapes} tapes, and traces again and again{because}. "
+        self._warn("evicted",
+                   f"{self.__name__} has more than {self.max_tapes} tapes, and traces again and again{because}. "
                    "Pass it as an array or a float if it is data, or raise max_tapes")
 
     def _forget(self, path: Path, paths: bool = True) -> None:
@@ -292,7 +302,8 @@ class Compiled(ByName):
             for key, entries in self._entries.items():
                 self._entries[key] = tuple(entry for entry in entries if entry is not path.entry)
             gone = path.entry
-            for other in [path, *(other for paths_ in self._paths.values() for other in paths_)] if gone is not None else ():
+            for other in [path,
+                          *(other for paths_ in self._paths.values() for other in paths_)] if gone is not None else ():
                 if other.entry is gone:
                     other.entry, other.joins = None, False
             for known in self._paths.values() if paths else ():
@@ -329,14 +340,16 @@ def _draws(tape: Tape) -> bool:
     """Return whether a call of a tape draws random numbers from a generator that it did not
     make: it must not be made twice.
     """
-    return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0])) or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
+    return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0]))
+                                     or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
 
 
 def _is_made(generator: Any) -> bool:
     return type(generator) is Call and generator.fn is default_rng
 
 
-def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
+def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto",
+            passes: Sequence[Pass] = PASSES,
             max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
     those it was recorded with.
@@ -367,7 +380,8 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     chosen = choose(backend, device, mode, passes)
     if isinstance(f, Tape):
         if systems_of(f.ops):
-            raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which there is no faster code", None,
+            raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which "
+                                f"there is no faster code", None,
                                 "tape.play, or compile the function, which then traces at each call")
         return chosen.compile(f)
 
@@ -403,8 +417,10 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
 
 
-def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool = False, *, captured: bool = True, seed: Any = 1,
-                   backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
+def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool = False, *, captured: bool = True,
+                   seed: Any = 1,
+                   backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
+                   max_tapes: int = 16,
                    warmup: int | None = None) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
@@ -438,7 +454,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
         economy = Economy()
         with collector:
             found = visit.find(fn, args, kwargs)
-            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical or not visit.looks else None, observer=visit.observer,
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical or not visit.looks else None,
+                          observer=visit.observer,
                           found=found, wanted=asked, replays=visit.looks)
             if not visit.keeps(tape):
                 value = recorded_result(tape)

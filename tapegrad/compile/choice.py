@@ -77,8 +77,10 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
         if walk.at[op.id] is None:
             walk.keep(op)
     facts = tuple([guard.fact for guard in guards])
-    row = walk.make(guards[0], choose, *[walk.at[guard.args[0].id] for guard in guards], facts=facts, table=choice.table)
-    parts = {spot: walk.make(spot[0], getfield, row, number, val=part_of(row.val, number)) for number, spot in enumerate(spots)}
+    row = walk.make(guards[0], choose, *[walk.at[guard.args[0].id] for guard in guards], facts=facts,
+                    table=choice.table)
+    parts = {spot: walk.make(spot[0], getfield, row, number, val=part_of(row.val, number))
+             for number, spot in enumerate(spots)}
     for op in tape.ops:
         if op in replaced:
             walk.stand_in(op, parts[op, -1])

@@ -42,7 +42,8 @@ OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile
 PATIENCE = 16  # such calls in a row that were traced all the same
 
 
-def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
+def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
+             chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns the derivative of each number of its value by
     each number of an argument.
 
@@ -60,7 +61,8 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", ch
     return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size))
 
 
-def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
+def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
+                       chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run.
 
     >>> value_and_jacobian(lambda x: x[:2] * x[2])(np.array([1.0, 2.0, 3.0]))
@@ -106,10 +108,12 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
         several, one = ((places,), True) if isinstance(places, int) else (places, False)
         at = max(several, default=-1) + 1
         if not args:
-            raise ArgumentError("there is no vector", None, "tg.hvp(f)(x, v): it stands behind the argument that it belongs to")
+            raise ArgumentError("there is no vector", None,
+                                "tg.hvp(f)(x, v): it stands behind the argument that it belongs to")
         given, vector = (*args[:at], *args[at + 1:]), args[at]
         if not one and not (isinstance(vector, (tuple, list)) and len(vector) == len(several)):
-            raise ArgumentError(f"the vectors are {brief(vector)}", None, f"a tuple of {len(several)}, one for each of the argnums")
+            raise ArgumentError(f"the vectors are {brief(vector)}", None,
+                                f"a tuple of {len(several)}, one for each of the argnums")
         along = dict(zip(several, (vector,) if one else vector))
         tangents = [along.get(i) for i in range(len(given))]
         def gradient(*args: Any) -> Any:
@@ -126,14 +130,16 @@ def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
     if mode not in MODES:
         raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, MODES))}")
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ArgumentError(f"chunk_size is {chunk_size!r}", None, "how many rows or columns to sweep at once, 1 or more; None for all")
+        raise ArgumentError(f"chunk_size is {chunk_size!r}", None,
+                            "how many rows or columns to sweep at once, 1 or more; None for all")
     return mode, chunk_size
 
 
 def asked_for(argnums: Any) -> Wanted:
     """Return what `argnums` ask for, which is something."""
     if argnums is None:
-        raise ArgumentError("argnums is None", None, "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
+        raise ArgumentError("argnums is None", None,
+                            "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
     return wanted(argnums, True)
 
 
@@ -149,16 +155,21 @@ class Layout:
         self.leaves: list[Any] = []
         self.structure: Structure = flatten(self.value, "", self.leaves, [], shared=False)
         if not any(map(has_gradient, self.leaves)):
-            raise ArgumentError(f"the function returns {self.value!r}, which has no derivative", None, "return a number or an array")
+            raise ArgumentError(f"the function returns {self.value!r}, which has no derivative", None,
+                                "return a number or an array")
         values = [x.val for x in tape.inputs[1:]]
         self.size = len(values)
-        self.places = [k for part in self.signature.asked for k in range(part.start, part.start + part.size) if has_gradient(values[k])]
+        self.places = [k for part in self.signature.asked for k in range(part.start, part.start + part.size)
+                       if has_gradient(values[k])]
         self.inputs = {k: values[k] for k in self.places}
         if by_complex and not all(map(ops.is_complex, self.inputs.values())):
-            raise ArgumentError("an argument is real: it has no conjugate to differentiate by", None, "complex(x), or x + 0j for an array")
+            raise ArgumentError("an argument is real: it has no conjugate to differentiate by", None,
+                                "complex(x), or x + 0j for an array")
         if not by_complex and any(map(ops.is_complex, self.inputs.values())):
-            raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is holomorphic", None,
-                                "tg.wirtinger(f)(z) for both, tg.holomorphic_derivative(f)(z), or the real and the imaginary part as arguments")
+            raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is "
+                                "holomorphic", None,
+                                "tg.wirtinger(f)(z) for both, tg.holomorphic_derivative(f)(z), or the real and the "
+                                "imaginary part as arguments")
         size_in, size_out = (sum(math.prod(shape_of(x)) for x in xs) for xs in (self.inputs.values(), self.leaves))
         hooked = any(type(op) is Call and op.fn is ops.hook for op in tape.ops)
         self.by_columns = mode == "forward" or (mode == "auto" and size_in <= size_out and not hooked)
@@ -175,7 +186,8 @@ class Layout:
             return self._nested(self._columns(sweep) if self.by_columns else self._rows(sweep))
         if self.by_columns:  # along the real and along the imaginary axis
             ways = self._columns(sweep), self._columns(sweep, 1j)
-            return tuple([self._nested(_combined(*ways, lambda p, q, sign=sign: (p + sign * q) / 2)) for sign in (-1j, 1j)])  # type: ignore[misc]
+            return tuple([self._nested(_combined(*ways, lambda p, q, sign=sign: (p + sign * q) / 2))  # type: ignore[misc]
+                          for sign in (-1j, 1j)])
         real, imaginary = self._rows(sweep), self._rows(sweep, 1j)  # x̄ + iȳ of both parts
         return (self._nested(_combined(real, imaginary, lambda p, q: (ops.conj(p) + 1j * ops.conj(q)) / 2)),
                 self._nested(_combined(real, imaginary, lambda p, q: (p + 1j * q) / 2)))
@@ -200,7 +212,8 @@ class Layout:
                 # seeded by 1j, the gradient of the imaginary part
                 if found and ops.is_complex(y) and not self.by_complex:
                     found = [a + 1j * b for a, b in zip(found, sweep(i)(y, 1j))]
-            rows.append({k: _block(part, y, x, by_columns=False) for (k, x), part in zip(self.inputs.items(), found or [None] * len(self.inputs))})
+            rows.append({k: _block(part, y, x, by_columns=False)
+                         for (k, x), part in zip(self.inputs.items(), found or [None] * len(self.inputs))})
         return rows
 
     def seed(self, cotangents: dict[int, Any]) -> Any:
@@ -215,18 +228,21 @@ class Layout:
     def of_inputs(self, gradients: Any) -> list[Any]:
         """Return of gradients that were asked for those of the inputs."""
         nests = [gradients] if self.signature.is_single else gradients
-        leaves = {part.start + k: leaf for part, nest in zip(self.signature.asked, nests) for k, leaf in enumerate(part.unmirror(nest))}
+        leaves = {part.start + k: leaf for part, nest in zip(self.signature.asked, nests)
+                  for k, leaf in enumerate(part.unmirror(nest))}
         return [leaves[k] for k in self.places]
 
 
-def _combined(first: list[dict[int, Any]], second: list[dict[int, Any]], how: Callable[[Any, Any], Any]) -> list[dict[int, Any]]:
+def _combined(first: list[dict[int, Any]], second: list[dict[int, Any]],
+              how: Callable[[Any, Any], Any]) -> list[dict[int, Any]]:
     return [{k: None if p is None else how(p, q[k]) for k, p in row.items()} for row, q in zip(first, second)]
 
 
 class Sweeps:
     """One evaluation of a function, and the sweeps of its tape, forwards or backwards."""
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str, chunk: int | None,
+    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str,
+                 chunk: int | None,
                  by_complex: bool = False) -> None:
         self.tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
         self.layout, self.mode = Layout(self.tape, mode, by_complex), mode
@@ -249,7 +265,8 @@ class Sweeps:
 
     def _sweep(self, i: int) -> Sweep:
         layout = self.layout
-        return functools.partial(self._of_units, Columns(layout, Push(self.tape), [i]) if layout.by_columns else Rows(layout, self.tape, [i]))
+        return functools.partial(self._of_units, Columns(layout, Push(self.tape), [i]) if layout.by_columns
+                                 else Rows(layout, self.tape, [i]))
 
     def _of_units(self, sweep: Callable[[Any], list[Any]], x: Any, factor: Any = 1) -> list[Any]:
         """Return what a sweep makes of all units of a value, stacked."""
@@ -257,7 +274,8 @@ class Sweeps:
             return [factor * unit_rows(x, start, stop)]
         return self.of_rows(sweep, math.prod(shape_of(x)), rows, lambda: ((factor * unit,) for unit in units(x)))
 
-    def of_rows(self, sweep: Callable[..., list[Any]], count: int, rows: Given, each: Callable[[], Iterable[Sequence[Any]]],
+    def of_rows(self, sweep: Callable[..., list[Any]], count: int, rows: Given,
+                each: Callable[[], Iterable[Sequence[Any]]],
                 room: int = ROOM) -> list[Any]:
         """Return what a sweep makes of `count` rows of arguments, stacked: `rows(start, stop)` are some of them, and
         `each()` yields them all.
@@ -266,7 +284,8 @@ class Sweeps:
         """
         if count >= FEW:
             try:
-                return self._at_once(sweep, count, rows, max(room // max(self.largest, 1), 1) if self.chunk is None else self.chunk)
+                return self._at_once(sweep, count, rows,
+                                     max(room // max(self.largest, 1), 1) if self.chunk is None else self.chunk)
             except (TapeError, _Otherwise):  # a pullback calls C, or branches by its cotangent: it is called as it is
                 pass
         found = [sweep(*row) for row in each()]
@@ -285,7 +304,8 @@ class Sweeps:
                 raise _Otherwise
             parts, flags = (nest.parts, nest.flags) if isinstance(nest, Nest) else (nest, [flag] * len(nest))
             made.append([y if y is None or by_row else spread(y, size) for y, by_row in zip(parts, flags)])
-        return [column[0] if len(column) == 1 or column[0] is None else ops.concat(*column, axis=0) for column in zip(*made)]
+        return [column[0] if len(column) == 1 or column[0] is None else ops.concat(*column, axis=0)
+                for column in zip(*made)]
 
 
 class Columns:
@@ -322,7 +342,8 @@ class Derivative(ByName):
 
     def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None,
                  made: Callable[[Sweeps], Any] = Sweeps.blocks, by_complex: bool = False) -> None:
-        self._f, self._asked, self._mode, self._chunk, self._made, self._by_complex = f, asked, mode, chunk, made, by_complex
+        self._f, self._asked, self._mode = f, asked, mode
+        self._chunk, self._made, self._by_complex = chunk, made, by_complex
         self.named(f, functools.partial(type(self), f, asked, mode, chunk, made, by_complex))
         self._calls: Counter[Any] = Counter()
         self._patience = PATIENCE
@@ -336,7 +357,8 @@ class Derivative(ByName):
         if not kwargs and self._patience and (found := self._compiled.kept(args, kwargs)) is not NONE:
             self._patience = PATIENCE
             return found
-        if not kwargs and self._patience and not any(isinstance(x, Traced) or is_tensor(x) for x in leaves_of((args, self._f))):
+        if not kwargs and self._patience and not any(isinstance(x, Traced) or is_tensor(x)
+                                                     for x in leaves_of((args, self._f))):
             key = _kind_of(args)
             self._calls[key] += 1
             if self._calls[key] > self.often:
@@ -389,7 +411,8 @@ def unit_rows(x: Any, start: int, stop: int) -> Any:
         rows = torch.zeros(stop - start, count, dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
         rows[torch.arange(stop - start), torch.arange(start, stop)] = 1
         return rows.reshape(-1, *shape)
-    found = np.zeros((stop - start, count), dtype if dtype is not None and dtype.kind in "fc" else complex if isinstance(x, complex) else float)
+    found = np.zeros((stop - start, count), dtype if dtype is not None and dtype.kind in "fc" else complex
+                     if isinstance(x, complex) else float)
     found[np.arange(stop - start), np.arange(start, stop)] = 1
     return found.reshape(-1, *shape)
 
@@ -400,11 +423,13 @@ def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
         return None
     out, inner = shape_of(y), shape_of(x)
     if found is None:
-        return np.zeros((*out, *inner)) if not is_tensor(plain(x)) else torch.zeros((*out, *inner), dtype=plain(x).dtype, device=plain(x).device)
+        return (np.zeros((*out, *inner)) if not is_tensor(plain(x))
+                else torch.zeros((*out, *inner), dtype=plain(x).dtype, device=plain(x).device))
     if by_columns and out:
         found = ops.permute_dims(found, axes=(*range(1, len(out) + 1), 0))
     block = found[0] if not out and not inner else ops.reshape(found, (*out, *inner))
     dtype = dtype_of(y)
-    if dtype is None or dtype.kind not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f" and ops.is_complex(block)):
+    if dtype is None or dtype.kind not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f"
+                                                                               and ops.is_complex(block)):
         return block
     return ops.astype(block, dtype=dtype)  # rows have the input's

@@ -143,7 +143,8 @@ class Rent:
         """Return whether it is time to look, after a call that took so long to record, about half of it all; of the
         first nobody knew before.
         """
-        self.over = self.over or self.last > 0.0 or self.steps >= SAVED or 3 * recorded >= pace.estimate(self.steps, self.kinds, 2 * recorded)
+        self.over = (self.over or self.last > 0.0 or self.steps >= SAVED
+                     or 3 * recorded >= pace.estimate(self.steps, self.kinds, 2 * recorded))
         return self.over
 
     def look(self, path: Path, recorded: float) -> None:
@@ -181,12 +182,15 @@ class Account:
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "choice", "earlier", "expected", "flat", "fresh", "lock", "loses", "pace", "ran", "reached", "run", "tape")
+    __slots__ = ("arguments", "backend", "choice", "earlier", "expected", "flat", "fresh", "lock", "loses", "pace",
+                 "ran", "reached", "run", "tape")
 
-    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace, expected: float,
+    def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace,
+                 expected: float,
                  choice: Choice | None, ran: set[CodeType]) -> None:
         self.choice, self.ran, self.loses = choice, ran, False  # it loses what NumPy may warn of
-        self.tape, self.flat, self.backend, self.fresh, self.pace, self.expected = tape, flat, backend, fresh, pace, expected
+        self.tape, self.flat, self.backend = tape, flat, backend
+        self.fresh, self.pace, self.expected = fresh, pace, expected
         reached = tape.structure.reached
         self.reached: Reached | None = reached if reached is not None and reached.may_be_among(tape.structure) else None
         self.earlier = EarlierCalls(tape.structure)
@@ -232,7 +236,8 @@ class Path:
     __slots__ = ("account", "calls", "codes", "entry", "glance", "joins", "last", "refused", "skeleton")
 
     def __init__(self, skeleton: Skeleton, codes: frozenset[CodeType], glance: Freshness, account: Account) -> None:
-        self.skeleton, self.codes, self.glance, self.account, self.calls, self.last = skeleton, codes, glance, account, 0, 0.0
+        self.skeleton, self.codes, self.glance = skeleton, codes, glance
+        self.account, self.calls, self.last = account, 0, 0.0
         self.entry: Entry | None = None
         self.refused = False
         self.joins = False  # a tape that was made for another path may serve it
@@ -267,5 +272,6 @@ class Path:
 def describe(name: str, why: str, where: Location | None) -> str:
     """Return why a path is not compiled."""
     line = "" if where is None else f"\n  at {where}" + (f":  {where.source}" if where.source else "")
-    return (f"{name} is not compiled where {why}. What is no input cannot be replayed: such calls are traced, each anew, and stay right{line}"
+    return (f"{name} is not compiled where {why}. What is no input cannot be replayed: such calls are traced, each "
+            f"anew, and stay right{line}"
             "\n  try: pass it as an argument")

@@ -26,7 +26,8 @@ def is_refillable(tape: Tape) -> bool:
     """True for a tape of tapegrad's own operations: of a user's function nobody knows what a run does
     besides, or what it costs.
     """
-    return not any(type(op) is Call and (type(op.fn) is not Op or op.fn.nested or op.fn.rr is not None) for op in tape.ops)
+    return not any(type(op) is Call and (type(op.fn) is not Op or op.fn.nested or op.fn.rr is not None)
+                   for op in tape.ops)
 
 
 def remains(op: Call) -> Any:

@@ -197,7 +197,8 @@ def _is_looked_up(one: Any, two: Any) -> bool:
     """Return whether two constants are arrays of one type and shape, or floats."""
     if type(one) is _Same and type(two) is _Same:
         return one.key[0] is two.key[0] is np.ndarray and one.key[1:3] == two.key[1:3] and not one.key[1].hasobject
-    return type(one) is type(two) is tuple and one[:1] == two[:1] and isinstance(one[0], type) and issubclass(one[0], (float, np.floating))
+    return (type(one) is type(two) is tuple and one[:1] == two[:1] and isinstance(one[0], type)
+            and issubclass(one[0], (float, np.floating)))
 
 
 class _Same(NamedTuple):
@@ -224,7 +225,8 @@ class _Nest:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Nest):
             return False
-        return self.structure == other.structure or _fixed(self.structure.spec.key({})) == _fixed(other.structure.spec.key({}))
+        return (self.structure == other.structure
+                or _fixed(self.structure.spec.key({})) == _fixed(other.structure.spec.key({})))
 
     def __hash__(self) -> int:
         return hash(self.structure)

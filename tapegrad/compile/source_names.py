@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs", "strict",
+RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs",
+            "strict",
             "hold", "give_back"}  # what is around a body
 
 Spelled = Callable[[Any], "str | None"]

@@ -61,11 +61,13 @@ class Parts:
         for number, piece in enumerate(pieces):
             self._write(number, piece, given[number], out)
         taken = ["try:", "    kept = pool.pop()", "except IndexError:", "    kept = make()"] if kept else []
-        self.main = source._replace(body=[*taken, *self.calls, *["pool.append(kept)"] * bool(kept)], setup=[], kept=[], result="_result")
+        self.main = source._replace(body=[*taken, *self.calls, *["pool.append(kept)"] * bool(kept)], setup=[], kept=[],
+                                    result="_result")
 
     def _write(self, number: int, piece: list[str], given: dict[str, int], out: list[dict[str, int]]) -> None:
         made = {name: maker for name, maker in given.items() if maker >= 0}
-        parameters = [*(f"_out{maker}" for maker in sorted({*made.values()})), *(name for name in given if name not in made)]
+        parameters = [*(f"_out{maker}" for maker in sorted({*made.values()})),
+                      *(name for name in given if name not in made)]
         kept = self.kept[number]
         lines = [f"{', '.join(kept)}, = _kept"] * bool(kept)
         for maker in sorted({*made.values()}):
@@ -87,7 +89,8 @@ def _taken(place: str, out: dict[str, int], names: list[str]) -> list[str]:
     return [f"{', '.join(name if name in wanted else '_' for name in out)}, = {place}"]
 
 
-def maker(codes: list[CodeType], names: dict[str, Any], kept: list[list[str]]) -> Callable[[], tuple[tuple[Any, ...], ...]]:
+def maker(codes: list[CodeType], names: dict[str, Any],
+          kept: list[list[str]]) -> Callable[[], tuple[tuple[Any, ...], ...]]:
     """Return the function that makes the kept buffers, and gives each part its own."""
     def make() -> tuple[tuple[Any, ...], ...]:
         made: dict[str, Any] = {}
@@ -120,7 +123,8 @@ def _together(lines: list[str]) -> list[str]:
     for (call, end, _), made in sorted(alike.items(), key=lambda item: item[0][2]):  # memory first
         for start in range(0, len(made), ROW):
             row = made[start:start + ROW]
-            together.append(f"{''.join(f'{name}, ' for name, _ in row)}= [{call}x{end} for x in ({''.join(f'{of}, ' for _, of in row)})]")
+            together.append(f"{''.join(f'{name}, ' for name, _ in row)}= [{call}x{end} for x in "
+                            f"({''.join(f'{of}, ' for _, of in row)})]")
     return together + rest
 
 

@@ -87,7 +87,8 @@ class _Pull:
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         count = len(self.steps.body.inputs) - 1
-        return tuple([None if isinstance(dx, Absorbing) else dx for dx in pulled(self.steps.one, (), values[:count], values[count:])])
+        return tuple([None if isinstance(dx, Absorbing) else dx
+                      for dx in pulled(self.steps.one, (), values[:count], values[count:])])
 
 
 def fast(steps: Steps, values: Sequence[Any]) -> Fast | None:

@@ -32,7 +32,8 @@ class Visit:
     `compiled`, which keeps the paths.
     """
 
-    __slots__ = ("aside", "choice", "compiled", "fresh", "key", "looks", "loses", "observer", "path", "rent", "stale", "start")
+    __slots__ = ("aside", "choice", "compiled", "fresh", "key", "looks", "loses", "observer", "path", "rent", "stale",
+                 "start")
 
     def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
@@ -59,7 +60,8 @@ class Visit:
         known = compiled.warmup is not None or compiled._lost < 2
         due = [path for path in paths if path.is_due(compiled.warmup, compiled._pace)] if known else []
         if due:
-            self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE), reads=not all(path.joins for path in due))
+            self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE),
+                                     reads=not all(path.joins for path in due))
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
         """Return the random generators that the program can reach, with their states if its tape may be kept; None
@@ -93,7 +95,8 @@ class Visit:
         fresh, why, where = observer.result()
         self.fresh = fresh or None
         if not why and len(fresh.places) > MANY and self.looking(fresh) > path.last / 2:
-            why = f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at again as it takes to trace"
+            why = (f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at "
+                   "again as it takes to trace")
         if not why and (lacking := unrecorded_draws(tape)) is not None:
             why = f"it {lacking.expected} that no stand-in was found for"
         if why:
@@ -120,7 +123,8 @@ class Visit:
         """
         compiled, path = self.compiled, self.path
         assert path is not None
-        others = [other.skeleton for other in compiled._paths[self.key] if other is not path and not other.refused and other.entry is None]
+        others = [other.skeleton for other in compiled._paths[self.key] if other is not path and not other.refused
+                  and other.entry is None]
         whole = not any(map(is_checkpoint, tape.ops))  # the operations of a skeleton are those of the tape
         choice = choice_of(path.skeleton, others) if compiled._backend.refills and whole else None
         made = None if choice is None else chosen(tape, path.skeleton, choice)

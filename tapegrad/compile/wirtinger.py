@@ -21,7 +21,8 @@ from tapegrad.tree.flatten import leaves_of
 ROUNDING = 256  # units in the last place of the largest number of a block by which one may miss 0
 
 
-def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
+def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
+              chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value
     by z and by its conjugate.
 
@@ -34,7 +35,8 @@ def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", c
     return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size), by_complex=True)
 
 
-def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None) -> Callable[..., Any]:
+def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
+                           chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns df/dz, the complex derivative of a holomorphic function.
 
     For arrays it has the value's shape followed by the argument's, as `jacobian` has. Raises ArgumentError, with df/dz
@@ -67,8 +69,10 @@ def _check(name: str, a: Any, b: Any) -> None:
     a, b, holds = (np.asarray(_outermost(x)) for x in (a, b, holds))
     at = tuple(int(i) for i in np.argwhere(~holds)[0])
     where = f" at [{', '.join(map(str, at))}]" if at else ""
-    raise ArgumentError(f"{name} is not holomorphic here: df/dz is {brief(complex(a[at]))} and df/dz̄ is {brief(complex(b[at]))}{where}, "
-                        "where the Cauchy-Riemann equations make it 0", user_location(), f"tg.wirtinger({name})(z), which returns both")
+    raise ArgumentError(f"{name} is not holomorphic here: df/dz is {brief(complex(a[at]))} and df/dz̄ is "
+                        f"{brief(complex(b[at]))}{where}, "
+                        "where the Cauchy-Riemann equations make it 0", user_location(),
+                        f"tg.wirtinger({name})(z), which returns both")
 
 
 def _outermost(x: Any) -> Any:

@@ -66,8 +66,10 @@ class Explanation(Report):
     def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
         yield [(f"{self.tape.name or 'f'} = ", "title"), (written(self.value), "")]
         names = {x: f"d{x.label or x.name}" for x in self.gradients}
-        rows = [("gradient", (f"  {names[x]}", written(dx), type_name(dx), remark(dx))) for x, dx in list(self.gradients.items())[:ARGUMENTS]]
-        yield from table([Column(""), Column("", least=12), Column("", least=8), Column("")], rows, width, ascii_only)[1:]
+        rows = [("gradient", (f"  {names[x]}", written(dx), type_name(dx), remark(dx)))
+                for x, dx in list(self.gradients.items())[:ARGUMENTS]]
+        yield from table([Column(""), Column("", least=12), Column("", least=8), Column("")], rows, width,
+                         ascii_only)[1:]
         yield from more(len(self.gradients) - ARGUMENTS, "argument")
         for finding in self.findings:
             yield []
@@ -80,7 +82,8 @@ class Explanation(Report):
         shown = sorted(self.gradients, key=lambda x: -order(norm(self.gradients[x])))[:room]
         shown = [x for x in self.gradients if x in shown]
         columns = [Column("line"), Column("ops", right=True), Column("flow", right=True),
-                   *(Column(heading(names[x], self.gradients[x]), right=True) for x in shown), Column("source", least=16)]
+                   *(Column(heading(names[x], self.gradients[x]), right=True) for x in shown),
+                   Column("source", least=16)]
         kept = sorted(self.sources, key=lambda s: -order(max([s.flow, *map(norm, s.parts.values())])))[:LINES]
         rows = [("", (s.where.short if s.where else "", str(s.operations), figure(s.flow) if s.flow else "",
                       *(amount(s.parts[x]) if x in s.parts else "" for x in shown), s.where.source if s.where else ""))
@@ -185,7 +188,8 @@ def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
     if backward is not None:
         yield replace(backward, try_="") if forward is not None and masked else backward
     if forward is None and backward is None:
-        brought = next(filter(None, (brought_along(tape, lambda: recorded(tape), kind, LIMIT) for kind in ill if ill[kind])), None)
+        brought = next(filter(None, (brought_along(tape, lambda: recorded(tape), kind, LIMIT) for kind in ill
+                                     if ill[kind])), None)
         other = brought or lost(reverse, recorded(reverse)) or saturated(reverse, lines)
         yield from [other] if other is not None else []
 
@@ -213,7 +217,8 @@ def saturated(tape: Tape, lines: Lines) -> Finding | None:
     for rr, visit, arriving, passed in lines.flat:
         if any(norm(dx) <= SATURATED * lines.most for dx in lines.gradients if next(numbers(dx), None) is not None):
             name = getattr(rr.args[0], "__name__", "")
-            return Finding("saturated", rr, tape, "backward", visit.value, f"{name} hardly changes with its argument here: a cotangent of norm "
+            return Finding("saturated", rr, tape, "backward", visit.value,
+                           f"{name} hardly changes with its argument here: a cotangent of norm "
                            f"{figure(arriving)} arrives, and {visit.op.note} has norm {figure(passed)}.")
     return None
 

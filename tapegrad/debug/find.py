@@ -53,7 +53,8 @@ class Finding(Report):
 
     def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
         where = self.where
-        yield [(f"{self.kind}, {self.phase}", "finding"), (f", at {where.short} in {where.function}" if where else "", "finding")]
+        yield [(f"{self.kind}, {self.phase}", "finding"),
+               (f", at {where.short} in {where.function}" if where else "", "finding")]
         if where and where.source:
             yield [("    ", ""), (where.source, "")]
         yield from paragraph(self.message, "", width)
@@ -64,7 +65,8 @@ class Finding(Report):
         return f"<Finding: {self.kind}, {self.phase}, {self.operation!r}>"
 
 
-def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *, limit: float = LIMIT) -> Finding | None:
+def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
+         limit: float = LIMIT) -> Finding | None:
     """Return the first operation whose value is `kind`, forward, then backward; None where there is none.
 
     "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" is where the
@@ -82,7 +84,8 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
         raise ArgumentError(f"there is no kind {kind!r} of value to find", try_=f"one of {', '.join(map(repr, KINDS))}")
     leaves = leaves_of(tape, args, kwargs or {}) if args or kwargs else None
     if leaves is None and not all(map(has_value, tape)):
-        raise ArgumentError(f"{tape.name or 'the tape'} has operations without values", try_="pass arguments, and it is replayed")
+        raise ArgumentError(f"{tape.name or 'the tape'} has operations without values",
+                            try_="pass arguments, and it is replayed")
 
     with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
         flat = unroll(tape)
@@ -128,7 +131,8 @@ def seed_of(y: Any) -> Any:
     return np.ones_like(y) if isinstance(y, (np.ndarray, np.generic)) else 1.0
 
 
-def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, *, brought: bool = False) -> Finding | None:
+def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, *,
+          brought: bool = False) -> Finding | None:
     """Return a finding for the first visit with such a number in its value.
 
     What the program brought along on purpose is left out, a buffer of nan or a bound of inf, and what only
@@ -140,13 +144,15 @@ def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, 
     usual = limit if kind == "large" else sys.float_info.max
 
     def bad(value: Any) -> bool:
-        return not (type(value) in (float, np.float64) and abs(value) <= usual) and any(test(x).any() for x in numbers(value))
+        return not (type(value) in (float, np.float64)
+                    and abs(value) <= usual) and any(test(x).any() for x in numbers(value))
 
     for visit in visits:
         op = visit.op
         if isinstance(op, Call) and isinstance(op.fn, Operation):
             pulled = visit  # its cotangents are taken out, and looked at, one by one
-        elif visit.fn is not pack and bad(visit.value) and (brought or not purposeful(visit, bad, op.id < begin and kind != "large")):
+        elif visit.fn is not pack and bad(visit.value) and (brought or not purposeful(visit, bad, op.id < begin
+                                                                                      and kind != "large")):
             phase = "backward" if op.id >= begin else "forward"
             message, masked = describe(visit, pulled, kind, test, limit)
             return Finding(kind, op, tape, phase, visit.value, message, MASK if masked else "")
@@ -157,7 +163,8 @@ def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> boo
     """True for a constant, an array filled with one, and what was given one: what went wrong by
     itself has been found before.
     """
-    return isinstance(visit.op, Constant) or getattr(visit.fn, "owns", False) or (handed_on and any(map(bad, visit.given)))
+    return (isinstance(visit.op, Constant) or getattr(visit.fn, "owns", False)
+            or (handed_on and any(map(bad, visit.given))))
 
 
 def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
@@ -236,7 +243,8 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
         target = target_of(tape, visit.op)
         if target is None or target in later:
             return Finding("zero-gradient", visit.op, tape, "backward", visit.value,
-                           f"{who} makes {visit.op.note}, `{visit.op!r}`, zero throughout, and with it the gradient of {label}.")
+                           f"{who} makes {visit.op.note}, `{visit.op!r}`, zero throughout, and with it the gradient of "
+                           f"{label}.")
     return cut_off(tape, zero, later, label)
 
 
@@ -246,10 +254,13 @@ def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Findi
     """
     leads = leading(tape.ops, [tape.result])
     for op in tape.ops[:turn(tape) - 1]:
-        if isinstance(op, Call) and leads[op.id] and not getattr(op.fn, "differentiable", True) and any(arg in later for arg in operands(op)):
-            return Finding("zero-gradient", op, tape, "forward", op.val, f"`{op!r}` has no gradient: what {getattr(op.fn, '__name__', '')} "
+        if (isinstance(op, Call) and leads[op.id] and not getattr(op.fn, "differentiable", True)
+            and any(arg in later for arg in operands(op))):
+            return Finding("zero-gradient", op, tape, "forward", op.val,
+                           f"`{op!r}` has no gradient: what {getattr(op.fn, '__name__', '')} "
                            f"returns is constant almost everywhere, so nothing flows to {label}.")
-    return Finding("zero-gradient", zero, tape, "forward", zero.val, f"Nothing flows to {label}: the result does not depend on it.")
+    return Finding("zero-gradient", zero, tape, "forward", zero.val,
+                   f"Nothing flows to {label}: the result does not depend on it.")
 
 
 def depending(tape: Tape, x: Operation) -> set[Operation]:

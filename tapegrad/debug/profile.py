@@ -127,7 +127,8 @@ class Profile(Report):
         sums = [sum(part) for part in zip(*((c.forward.time, c.backward.time) for c in self.operations))] or [0, 0]
         full, light = BARS[ascii_only]
         shares = [(f"forward {full}", sums[0]), (f"backward {light}", sums[1]), ("setup", self.setup)]
-        yield [(f"{self.tape.name or 'tape'}: {len(self.tape)} operations, {_amount(self.total, scale)} {unit}", "title")]
+        yield [(f"{self.tape.name or 'tape'}: {len(self.tape)} operations, {_amount(self.total, scale)} {unit}",
+                "title")]
         yield [("  " + ", ".join(f"{name} {_amount(time, scale)}" for name, time in shares if time), "")]
         for name, costs in (("line", self.lines_of_source), ("operation", self.operations)):
             yield []
@@ -211,12 +212,16 @@ def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | N
     room = 20 if width is None or width >= 100 else 10 if width >= 80 else 6
     rows = []
     for cost in shown:
-        row = [cost.name or "(no line)", _amount(cost.forward.time, unit[1]), _amount(cost.backward.time, unit[1]) if both else "",
-               _both(cost.forward.calls, cost.backward.calls, both, str), _both(cost.forward.bytes, cost.backward.bytes, both, _heavy),
+        row = [cost.name or "(no line)", _amount(cost.forward.time, unit[1]),
+               _amount(cost.backward.time, unit[1]) if both else "",
+               _both(cost.forward.calls, cost.backward.calls, both, str),
+               _both(cost.forward.bytes, cost.backward.bytes, both, _heavy),
                bar(cost, longest, room, ascii_only), cost.where.source if cost.where else ""]
         rows.append(("", row))
-    columns = [Column(name), Column(f"{'forward ' if both else ''}{unit[0]}", right=True), Column("backward", right=True),
-               Column("calls", right=True), Column("bytes", right=True, least=WHOLE), Column(""), Column("source", least=12)]
+    columns = [Column(name), Column(f"{'forward ' if both else ''}{unit[0]}", right=True),
+               Column("backward", right=True),
+               Column("calls", right=True), Column("bytes", right=True, least=WHOLE), Column(""),
+               Column("source", least=12)]
     lines = table(columns, rows, width, ascii_only)
     return [lines[0], *(_coloured(line) for line in lines[1:])]
 
@@ -246,7 +251,8 @@ def _amount(time: float, scale: float) -> str:
 
 
 def _both(forward: int, backward: int, both: bool, write: Callable[[int], str]) -> str:
-    return f"{write(forward)}+{write(backward)}" if both and (forward or backward) else write(forward) if forward else ""
+    return (f"{write(forward)}+{write(backward)}" if both and (forward or backward) else write(forward) if forward
+            else "")
 
 
 def _heavy(size: int) -> str:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 Spans = list[tuple[str, str]]
 """One line: pieces of text, each with the name of its style."""
 
-STYLE = {**STYLES, "": "", "finding": "bold #d55e00", "advice": "bold #009e73", "forward": "#56b4e9", "backward": "#e69f00",
+STYLE = {**STYLES, "": "", "finding": "bold #d55e00", "advice": "bold #009e73", "forward": "#56b4e9",
+         "backward": "#e69f00",
          "here": "bold reverse", "present": "bold"}
 WIDE = 120  # the least width at which text that has no limit is wrapped
 
@@ -39,7 +40,8 @@ class Report:
         from rich.text import Text
         ascii_only = options.ascii_only
         for line in self.lines(options.max_width, ascii_only):
-            spans = [(text.encode("ascii", "backslashreplace").decode() if ascii_only else text, STYLE[style]) for text, style in line]
+            spans = [(text.encode("ascii", "backslashreplace").decode() if ascii_only else text, STYLE[style])
+                     for text, style in line]
             text = Text.assemble(*spans, no_wrap=True, overflow="crop")
             text.rstrip()
             if text.cell_len > options.max_width:
@@ -58,7 +60,8 @@ class Column(NamedTuple):
     least: int | None = None
 
 
-def table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], width: int | None, ascii_only: bool) -> list[Spans]:
+def table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], width: int | None,
+          ascii_only: bool) -> list[Spans]:
     """Return a header and the rows, each the name of a style and a cell for every column, fitted to a width.
 
     Columns that are empty throughout are left out.
@@ -102,5 +105,6 @@ def cut(text: str, width: int, ascii_only: bool) -> str:
 
 def paragraph(text: str, style: str, width: int | None, indent: str = "  ") -> list[Spans]:
     """Return text wrapped to the width."""
-    wrapped = textwrap.wrap(text, max((width or WIDE) - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+    wrapped = textwrap.wrap(text, max((width or WIDE) - len(indent), 20), break_long_words=False,
+                            break_on_hyphens=False)
     return [[(indent, ""), (line, style)] for line in wrapped]

@@ -36,7 +36,8 @@ def speedscope(tape: Tape, ends: list[int], turn: int) -> str:
     return json.dumps({
         "$schema": SCHEMA, "name": name, "exporter": "tapegrad", "activeProfileIndex": 0,
         "shared": {"frames": [dict(frame) for frame in frames]},
-        "profiles": [{"type": "evented", "name": name, "unit": "nanoseconds", "startValue": 0, "endValue": start, "events": events}],
+        "profiles": [{"type": "evented", "name": name, "unit": "nanoseconds", "startValue": 0, "endValue": start,
+                      "events": events}],
     })
 
 

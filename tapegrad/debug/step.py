@@ -130,7 +130,8 @@ class Stepper(Report):
             if source or (where and number == where.line):
                 yield [(f"{number:>6} | ", "line"), (source, "present" if where and number == where.line else "source")]
         rows = [self._row(op) for op in self.tape.ops[max(self._at - 1 - REACH, 0): self._at + REACH]]
-        columns = [Column(""), Column("", right=True), Column("", least=16), Column("", least=12), Column("", least=7), Column("", least=10)]
+        columns = [Column(""), Column("", right=True), Column("", least=16), Column("", least=12), Column("", least=7),
+                   Column("", least=10)]
         yield from table(columns, rows, width, ascii_only)[1:]
 
     def _row(self, op: Operation) -> tuple[str, tuple[str, ...]]:
@@ -158,7 +159,8 @@ class Stepper(Report):
             if words[0] in ("q", "quit"):
                 return
             try:
-                console.print(self._command(words[0][:1], words[1].strip() if words[1:] else ""), markup=False, highlight=False)
+                console.print(self._command(words[0][:1], words[1].strip() if words[1:] else ""), markup=False,
+                              highlight=False)
             except (TapeError, IndexError) as err:
                 console.print(str(err), markup=False, highlight=False, soft_wrap=True)
 
@@ -167,7 +169,8 @@ class Stepper(Report):
         if command in ("n", "p") and (not rest or rest.isdigit()):
             was = self._at
             self.forward(int(rest or 1)) if command == "n" else self.back(int(rest or 1))
-            return self if self._at != was else "This is the last operation." if command == "n" else "This is the first operation."
+            return (self if self._at != was else "This is the last operation." if command == "n"
+                    else "This is the first operation.")
         if command == "g" and rest.lstrip("%").lstrip("-").isdigit():
             self.goto(int(rest.lstrip("%")))
             return self
@@ -189,5 +192,6 @@ def _test(what: Where) -> Callable[[Operation, Any], bool]:
                             try_="a line, 12 or \"demo.py:12\", the name of an operation, or a function of both")
     file, _, line = what.rpartition(":")
     if file and line.isdigit():
-        return lambda op, value: (where := op.where) is not None and where.line == int(line) and f"/{where.file}".endswith(f"/{file.lstrip('/')}")
+        return (lambda op, value: (where := op.where) is not None and where.line == int(line)
+                and f"/{where.file}".endswith(f"/{file.lstrip('/')}"))
     return lambda op, value: name_of(op) == what

@@ -17,6 +17,8 @@ def added(name: str) -> None:
     """Register the functions of a copy of array_api_compat's module of helpers."""
     helpers = sys.modules[name]
     if hasattr(helpers, "is_writeable_array"):
-        register(helpers.is_writeable_array, lambda x: isinstance(plain(x), np.ndarray) and is_writable(plain(x)), constant=True)
+        register(helpers.is_writeable_array, lambda x: isinstance(plain(x), np.ndarray) and is_writable(plain(x)),
+                 constant=True)
     if hasattr(helpers, "array_namespace"):
-        register(helpers.array_namespace, lambda *xs, **options: helpers.array_namespace(*map(plain, xs), **options), constant=True)
+        register(helpers.array_namespace, lambda *xs, **options: helpers.array_namespace(*map(plain, xs), **options),
+                 constant=True)

@@ -39,8 +39,10 @@ def _of_complex(fn: Callable[[Any], Any], op: Op) -> Callable[[Any], Any]:
 
 
 for _fn, _op in [
-    (cmath.acos, ops.acos), (cmath.acosh, ops.acosh), (cmath.asin, ops.asin), (cmath.asinh, ops.asinh), (cmath.atan, ops.atan),
-    (cmath.atanh, ops.atanh), (cmath.cos, ops.cos), (cmath.cosh, ops.cosh), (cmath.exp, ops.exp), (cmath.log10, ops.log10), (cmath.sin, ops.sin),
+    (cmath.acos, ops.acos), (cmath.acosh, ops.acosh), (cmath.asin, ops.asin), (cmath.asinh, ops.asinh),
+    (cmath.atan, ops.atan),
+    (cmath.atanh, ops.atanh), (cmath.cos, ops.cos), (cmath.cosh, ops.cosh), (cmath.exp, ops.exp),
+    (cmath.log10, ops.log10), (cmath.sin, ops.sin),
     (cmath.sinh, ops.sinh), (cmath.sqrt, ops.sqrt), (cmath.tan, ops.tan), (cmath.tanh, ops.tanh),
 ]:
     means(_fn)(_of_complex(_fn, _op))

@@ -54,7 +54,8 @@ def static(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return tuple(map(static, x))
     if isinstance(x, Traced) and shape_of(plain(x)):
-        return np.array(plain(x)) if x._tracer.independent(peek(x)) else np.array([static(part) for part in x], dtype_of(x))  # type: ignore[attr-defined]
+        known = x._tracer.independent(peek(x))
+        return np.array(plain(x)) if known else np.array([static(part) for part in x], dtype_of(x))  # type: ignore[attr-defined]
     if isinstance(x, (bool, np.bool_)):
         return bool(x)
     return operator.index(x) if isinstance(x, (Traced, np.integer)) else x  # type: ignore[arg-type]
@@ -69,7 +70,8 @@ def value_by(function: str, y: Array, *args: Any, part: int | None = None, **kwa
     """Return `y`, written in ops, with the value that a library's function of a dotted name gives, to the last bit."""
     if not isinstance(y, Traced):
         return y
-    return ops.value_by(y, *map(as_array, args), function=function, **({} if part is None else {"part": part}), **kwargs)
+    return ops.value_by(y, *map(as_array, args), function=function, **({} if part is None else {"part": part}),
+                        **kwargs)
 
 
 # -- the order of the axes in memory, the slowest first: by it NumPy decides whether `ravel` of a result is a view of it

@@ -18,12 +18,15 @@ from tapegrad.trace.interposition import as_python
 from tapegrad.trace.proxy import plain as value_of
 
 for _fn, _op in [
-    (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh), (math.atan, ops.atan),
+    (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh),
+    (math.atan, ops.atan),
     (math.atan2, ops.atan2), (math.atanh, ops.atanh), (math.cos, ops.cos), (math.cosh, ops.cosh), (math.exp, ops.exp),
     (math.expm1, ops.expm1), (math.fmod, ops.fmod), (math.log10, ops.log10), (math.log1p, ops.log1p),
-    (math.log2, ops.log2), (math.sin, ops.sin), (math.sinh, ops.sinh), (math.sqrt, ops.sqrt), (math.tan, ops.tan), (math.tanh, ops.tanh),
+    (math.log2, ops.log2), (math.sin, ops.sin), (math.sinh, ops.sinh), (math.sqrt, ops.sqrt), (math.tan, ops.tan),
+    (math.tanh, ops.tanh),
     (math.copysign, ops.copysign), (math.radians, ops.deg2rad), (math.degrees, ops.rad2deg), (math.ldexp, ops.ldexp),
-    (math.frexp, ops.frexp), (math.modf, ops.modf), (math.pow, ops.float_power), (math.erf, ops.erf), (math.erfc, ops.erfc),
+    (math.frexp, ops.frexp), (math.modf, ops.modf), (math.pow, ops.float_power), (math.erf, ops.erf),
+    (math.erfc, ops.erfc),
     (math.isfinite, ops.isfinite), (math.isinf, ops.isinf), (math.isnan, ops.isnan), (math.nextafter, ops.nextafter),
 ]:
     register(_fn, _op)
@@ -33,7 +36,8 @@ if hasattr(math, "exp2"):  # Python 3.11
 
 
 # Of traced numbers they are plain integers, guarded: Python asks the number itself (__floor__, __index__)
-CONSTANT.update([math.ceil, math.floor, math.trunc, math.comb, math.factorial, math.gcd, math.isqrt, math.lcm, math.perm])
+CONSTANT.update([math.ceil, math.floor, math.trunc, math.comb, math.factorial, math.gcd, math.isqrt, math.lcm,
+                 math.perm])
 leave(math.ulp, why="asks for a plain number: a traced one raises; np.spacing is recorded")
 
 

@@ -58,7 +58,8 @@ def _refusing(name: str) -> Callable[..., Any]:
     return refuse
 
 
-_ASKED = "array array_ufunc array_function getitem setitem iter len contains matmul rmatmul eq ne lt le gt ge bool float complex int index"
+_ASKED = ("array array_ufunc array_function getitem setitem iter len contains matmul rmatmul "
+          "eq ne lt le gt ge bool float complex int index")
 for _name in (*OPERATORS, *(f"__{name}__" for name in _ASKED.split())):
     setattr(OfMatrix, _name, _refusing(_name))
 

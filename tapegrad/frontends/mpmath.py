@@ -37,7 +37,8 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         def meaning(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
-                raise refused(f"mpmath.{name} with {', '.join(kwargs)}=", "it computes with another precision than the trace",
+                raise refused(f"mpmath.{name} with {', '.join(kwargs)}=",
+                              "it computes with another precision than the trace",
                               "with mp.workdps(...): around the call that is differentiated")
             return composite(*[number(x) for x in args if type(x) is not type(mp)])
         if type(fn) is FunctionType and fn not in FOREIGN:
@@ -52,9 +53,12 @@ def _one(op: Op) -> Callable[[Any], Any]:
     return lambda x: op(x)
 
 
-for _name, _op in {"ln": ops.log, "nint": ops.rint, "conj": ops.conjugate, "re": ops.real, "im": ops.imag, "fabs": ops.abs, **{
-        name: OPS[name] for name in ("sqrt", "cbrt", "exp", "expm1", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-                                         "cosh", "tanh", "asinh", "acosh", "atanh", "floor", "ceil", "sign", "isnan", "isinf", "isfinite")}}.items():
+for _name, _op in {"ln": ops.log, "nint": ops.rint, "conj": ops.conjugate, "re": ops.real, "im": ops.imag,
+                   "fabs": ops.abs, **{
+        name: OPS[name] for name in ("sqrt", "cbrt", "exp", "expm1", "log10", "log1p", "sin", "cos", "tan", "asin",
+                                     "acos", "atan", "sinh",
+                                         "cosh", "tanh", "asinh", "acosh", "atanh", "floor", "ceil", "sign", "isnan",
+                                     "isinf", "isfinite")}}.items():
     means(_name)(_one(_op))
 
 

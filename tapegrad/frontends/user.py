@@ -43,11 +43,13 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     (0.0,)
     """
     if not callable(fn) or not is_leaf(x):
-        raise ArgumentError(f"hook of {brief(fn)} and {brief(x)}", user_location(), "tg.hook(fn, x), of one number or array: several by a hook each")
+        raise ArgumentError(f"hook of {brief(fn)} and {brief(x)}", user_location(),
+                            "tg.hook(fn, x), of one number or array: several by a hook each")
     leaves: list[Any] = []
     structure = flatten(fn, "", leaves, [])
     captures = any(isinstance(leaf, Traced) for leaf in leaves)  # they are no more when the sweep comes
-    return ops.hook(x, *leaves if captures else (), fn=structure if captures else fn, **{"tensors": True} if is_tensor(plain(x)) else {})
+    return ops.hook(x, *leaves if captures else (), fn=structure if captures else fn,
+                    **{"tensors": True} if is_tensor(plain(x)) else {})
 
 
 def nestlevel() -> int:

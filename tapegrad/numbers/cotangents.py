@@ -91,7 +91,8 @@ class Scatter:
 
     def __init__(self, build: Callable[..., Any], x: Array, piece: Array, index: tuple[Any, ...], path: Path = (),
                  rest: Scatter | None = None, base: Any = ZERO) -> None:
-        self.build, self.x, self.piece, self.index, self.path, self.rest, self.base = build, x, piece, index, path, rest, base
+        self.build, self.x, self.piece, self.index = build, x, piece, index
+        self.path, self.rest, self.base = path, rest, base
 
     def chain(self) -> Iterator[Scatter]:
         """Yield the links, newest first."""
@@ -275,7 +276,8 @@ def layout_of(x: Any) -> Any:
         return "tensor" if x.is_contiguous() else ("tensor", *x.stride())
     if not isinstance(x, np.ndarray) or type(x) is TensorArray:
         return "C"
-    return "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else tuple(step // x.itemsize for step in x.strides)
+    return ("C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous
+            else tuple(step // x.itemsize for step in x.strides))
 
 
 def order_of(x: np.ndarray[Any, Any]) -> str:
@@ -363,7 +365,8 @@ def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
 
 
 def _is_complex(dx: Any, dtype: Any) -> bool:
-    return (isinstance(dx, complex) or is_complex_number(plain(dx))) if dtype is None else getattr(dtype, "kind", "") == "c"
+    return (isinstance(dx, complex)
+            or is_complex_number(plain(dx))) if dtype is None else getattr(dtype, "kind", "") == "c"
 
 
 def conform(dx: Any, x: Any) -> Any:
@@ -376,7 +379,8 @@ def conform(dx: Any, x: Any) -> Any:
         return float(dx)
     if dx is None or hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
-    if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or isinstance(x, (np.random.Generator, np.random.RandomState)):
+    if (isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b"
+        or isinstance(x, (np.random.Generator, np.random.RandomState))):
         return None
     if is_tensor(x):
         return _conform_to_tensor(dx, x)
@@ -403,5 +407,6 @@ def conform(dx: Any, x: Any) -> Any:
 def _conform_to_tensor(dx: Any, x: Any) -> Any:
     narrow = x.dtype if x.is_floating_point() or x.is_complex() else None
     if type(dx) in _AS_THEY_ARE:
-        return dx if type(dx) not in (ZeroTangent, NoTangent) else torch.zeros(x.shape, dtype=narrow or torch.float64, device=x.device)
+        return dx if type(dx) not in (ZeroTangent, NoTangent) else torch.zeros(x.shape, dtype=narrow or torch.float64,
+                                                                               device=x.device)
     return to_tensor(dx, x.device, narrow).broadcast_to(x.shape).clone(memory_format=torch.contiguous_format)

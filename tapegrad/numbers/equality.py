@@ -51,7 +51,8 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
     if isinstance(a, np.ndarray):
-        same = a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject and np.ndarray.tobytes(a) == np.ndarray.tobytes(b)
+        same = (a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject
+                and np.ndarray.tobytes(a) == np.ndarray.tobytes(b))
         return same and (type(a) is np.ndarray or not hasattr(a, "__dict__") or alike(vars(a), vars(b)))
     if isinstance(a, (float, complex, np.generic)):
         return repr(a) == repr(b)

@@ -32,7 +32,8 @@ def _logarithm(x: Fraction) -> float:
 
 add(Fraction, System(
     lambda x, kind: x if type(x) is Fraction else _ratio(x),
-    functions(floor=math.floor, ceil=math.ceil, trunc=math.trunc, rint=round, log=_logarithm, isfinite=lambda x: True, isinf=lambda x: False),
+    functions(floor=math.floor, ceil=math.ceil, trunc=math.trunc, rint=round, log=_logarithm, isfinite=lambda x: True,
+              isinf=lambda x: False),
     {"real": "real"}, {"conjugate": "conjugate"}))
 
 
@@ -50,11 +51,14 @@ def _integral(rounding: str) -> Any:
 
 add(Decimal, System(
     _decimal,
-    functions(floor=_integral(decimal.ROUND_FLOOR), ceil=_integral(decimal.ROUND_CEILING), trunc=_integral(decimal.ROUND_DOWN),
-              rint=_integral(decimal.ROUND_HALF_EVEN), isfinite=Decimal.is_finite, isinf=Decimal.is_infinite, isnan=Decimal.is_nan,
+    functions(floor=_integral(decimal.ROUND_FLOOR), ceil=_integral(decimal.ROUND_CEILING),
+              trunc=_integral(decimal.ROUND_DOWN),
+              rint=_integral(decimal.ROUND_HALF_EVEN), isfinite=Decimal.is_finite, isinf=Decimal.is_infinite,
+              isnan=Decimal.is_nan,
               sqrt=Decimal.sqrt, exp=Decimal.exp, log=Decimal.ln, log10=Decimal.log10),
     {"real": "real"},
-    {"conjugate": "conjugate", "sqrt": "sqrt", "exp": "exp", "ln": "log", "log10": "log10", "is_nan": "isnan", "is_finite": "isfinite",
+    {"conjugate": "conjugate", "sqrt": "sqrt", "exp": "exp", "ln": "log", "log10": "log10", "is_nan": "isnan",
+     "is_finite": "isfinite",
      "is_infinite": "isinf", "copy_negate": "negative", "copy_abs": "abs"}, precision="decimal precision"))
 
 
@@ -70,7 +74,8 @@ PRECISION["decimal precision"] = _of_decimals
 
 OF_MPMATH = {
     name: name for name in (
-        "sqrt", "cbrt", "exp", "expm1", "log", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+        "sqrt", "cbrt", "exp", "expm1", "log", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+        "cosh", "tanh", "asinh",
         "acosh", "atanh", "atan2", "hypot", "floor", "ceil", "isfinite", "isinf", "isnan", "sign")
 } | {"rint": "nint"}
 """Ops, and the functions of an mpmath context that compute them."""

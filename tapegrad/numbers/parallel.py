@@ -22,7 +22,8 @@ LONG = 1 << 20  # elements of an array, from which on a function of it is comput
 # waits for the last of another
 PART = 1 << 17
 
-_OPERATORS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.divide,
+_OPERATORS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply,
+                                   operator.truediv: np.divide,
                                    operator.neg: np.negative, operator.abs: np.absolute}
 _empty, _errstate = np.empty, np.errstate  # a trace replaces both in NumPy
 
@@ -71,10 +72,12 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
     """
     ufunc = _OPERATORS.get(fn, fn)
     like = _like(args, LONG if out is None else 1)
-    if like is None or not like.ndim or type(ufunc) is not np.ufunc or not _keeps_dtype(ufunc, like.dtype.char, len(args)):
+    if (like is None or not like.ndim or type(ufunc) is not np.ufunc
+        or not _keeps_dtype(ufunc, like.dtype.char, len(args))):
         out = None  # there is room for another
         return fn(*args)
-    if out is None or out.shape != like.shape or out.dtype != like.dtype or not (out.flags.c_contiguous and out.flags.writeable):
+    if out is None or out.shape != like.shape or out.dtype != like.dtype or not (out.flags.c_contiguous
+                                                                                 and out.flags.writeable):
         out = None
         if like.size < LONG:
             return fn(*args)
@@ -90,7 +93,8 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
         try:
             with _errstate(**settings, call=lambda what, flag: flagged.append(what)):
                 while not flagged and (lo := next(begun) * PART) < into.size:
-                    ufunc(*[arg[lo: lo + PART] if type(arg) is np.ndarray else arg for arg in flat], out=into[lo: lo + PART])
+                    ufunc(*[arg[lo: lo + PART] if type(arg) is np.ndarray else arg for arg in flat],
+                          out=into[lo: lo + PART])
         except BaseException:
             flagged.append("error")  # no other thread needs to go on
             raise
@@ -107,7 +111,8 @@ def _like(args: tuple[Any, ...], least: int) -> np.ndarray[Any, Any] | None:
     for arg in args:
         if type(arg) is np.ndarray:
             like = arg if like is None else like
-            if arg.size < least or not arg.flags.c_contiguous or not arg.dtype.isnative or arg.shape != like.shape or arg.dtype != like.dtype:
+            if (arg.size < least or not arg.flags.c_contiguous or not arg.dtype.isnative or arg.shape != like.shape
+                or arg.dtype != like.dtype):
                 return None
         elif type(arg) is not float and type(arg) is not int:
             return None

@@ -19,7 +19,8 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import ORDINARY
 
 OPERATORS = frozenset(["__neg__", "__abs__", *(f"__{side}{name}__" for side in ("", "r")
-                                                for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"))])
+                                                for name in ("add", "sub", "mul", "truediv", "floordiv", "mod",
+                                                             "pow"))])
 
 
 class System:
@@ -33,7 +34,8 @@ class System:
 
     __slots__ = ("attributes", "convert", "functions", "is_complex", "methods", "precision")
 
-    def __init__(self, convert: Callable[[Any, Any], Any], functions: Mapping[str, Callable[..., Any]], attributes: Mapping[str, str] = {},
+    def __init__(self, convert: Callable[[Any, Any], Any], functions: Mapping[str, Callable[..., Any]],
+                 attributes: Mapping[str, str] = {},
                  methods: Mapping[str, str] = {}, is_complex: bool = False, precision: str = "") -> None:
         self.convert, self.is_complex, self.precision = convert, is_complex, precision
         self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
@@ -52,7 +54,8 @@ class System:
         if not (op.pythonic or op.nested or op.__name__ in self.functions):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
             raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
-                                  "arithmetic, or float(...) of the argument before it is passed: its gradient is then a float")
+                                  "arithmetic, or float(...) of the argument before it is passed: its gradient is then "
+                                  "a float")
 
 
 SYSTEMS: dict[type, System] = {}
@@ -82,13 +85,15 @@ def register(kind: type, convert: Callable[..., Any] | None = None, functions: M
     (6 mod 7,)
     """
     make = kind if convert is None else convert
-    add(kind, System(lambda x, cls: x if isinstance(x, kind) else make(x), {**_OF_ANY, **functions}, is_complex=is_complex))
+    add(kind,
+        System(lambda x, cls: x if isinstance(x, kind) else make(x), {**_OF_ANY, **functions}, is_complex=is_complex))
 
 
 def add(kind: type, system: System) -> None:
     """Say by which adapter numbers of a class are treated."""
     if kind in SYSTEMS:
-        raise DuplicateRule(f"numbers of {kind.__name__} are registered already", user_location(), "keep one of the two")
+        raise DuplicateRule(f"numbers of {kind.__name__} are registered already", user_location(),
+                            "keep one of the two")
     SYSTEMS[kind] = system
     forget()
 
@@ -120,7 +125,8 @@ def system_of(cls: type) -> System | None:
 def _is_unknown(cls: type) -> bool:
     """True for a class of numbers that no adapter is registered for."""
     known = (int, float, complex, np.ndarray, np.generic, enum.Enum)
-    return issubclass(cls, numbers.Number) and not issubclass(cls, known) and not hasattr(cls, "_tracer") and system_of(cls) is None
+    return (issubclass(cls, numbers.Number) and not issubclass(cls, known) and not hasattr(cls, "_tracer")
+            and system_of(cls) is None)
 
 
 def system(x: Any) -> System | None:
@@ -144,8 +150,10 @@ def refuse_unknown(x: Array, name: str) -> System | None:
     """
     kind: Any = type(x)
     if _is_unknown(kind):
-        raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a kind of number that tapegrad does not know", user_location(),
-                              f"float(x), or tapegrad.numbers.register({kind.__name__}), to have it differentiated in its own arithmetic")
+        raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a kind of number that tapegrad does "
+                              f"not know", user_location(),
+                              f"float(x), or tapegrad.numbers.register({kind.__name__}), to have it differentiated in "
+                              f"its own arithmetic")
     return system_of(kind)
 
 

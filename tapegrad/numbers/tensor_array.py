@@ -71,7 +71,8 @@ class TensorArray:
             return self.meanings[ufunc](*inputs)
         return self.meanings[np.ufunc](ufunc, method, *inputs, **kwargs)
 
-    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...],
+                           kwargs: dict[str, Any]) -> Any:
         return self.meanings[func](*args, **kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +135,8 @@ def _operator(fn: Callable[..., Any], reflected: bool = False) -> Callable[..., 
     return lambda self, *other: self.meanings[fn](self, *other)
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift"):
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift",
+              "rshift"):
     _plain = _name.rstrip("_")
     setattr(TensorArray, f"__{_plain}__", _operator(getattr(operator, _name)))
     setattr(TensorArray, f"__r{_plain}__", _operator(getattr(operator, _name), reflected=True))

@@ -95,7 +95,8 @@ def _hidden_gap(x: Array, parts: list[Any]) -> int | None:
     """
     arrays = [i for i, part in enumerate(parts) if is_tensor(part)]
     at = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
-    if at is None or len(arrays) < 2 or not arrays[0] < at < arrays[-1] or x.ndim > sum(_consumes(part) for part in parts if part is not Ellipsis):
+    if (at is None or len(arrays) < 2 or not arrays[0] < at < arrays[-1]
+        or x.ndim > sum(_consumes(part) for part in parts if part is not Ellipsis)):
         return None
     first = max(1 if parts[i].dtype is torch.bool else parts[i].ndim for i in arrays)
     return first + sum(part is None or isinstance(part, slice) for part in parts[:at])
@@ -117,7 +118,8 @@ def is_basic(parts: list[Any]) -> bool:
 
 def is_view(parts: list[Any]) -> bool:
     """True if reading these parts gives a view: no arrays, no bools, no negative steps."""
-    return all(part is None or part is Ellipsis or type(part) is int or (isinstance(part, slice) and (part.step or 1) > 0) for part in parts)
+    return all(part is None or part is Ellipsis or type(part) is int
+               or (isinstance(part, slice) and (part.step or 1) > 0) for part in parts)
 
 
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:

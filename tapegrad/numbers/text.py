@@ -37,7 +37,8 @@ class Text(str):
     def _check(self, name: str) -> None:
         tracer = self._traced_by()
         if tracer is not None and not tracer.closed:
-            err = ConcretizationError(f"{name}(text) of the text of a traced value, whose gradient would be lost", user_location(),
+            err = ConcretizationError(f"{name}(text) of the text of a traced value, whose gradient would be lost",
+                                      user_location(),
                                       "the value itself, or tg.value(x) to drop the gradient on purpose")
             tracer.refuse(err)
             raise err
@@ -89,8 +90,10 @@ def _kept(name: str) -> Callable[..., Any]:
     return kept
 
 
-for _name in ("__add__", "__format__", "__getitem__", "__mod__", "__mul__", "__rmul__", "capitalize", "casefold", "center", "expandtabs", "format",
-              "join", "ljust", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rjust", "rpartition", "rsplit", "rstrip",
+for _name in ("__add__", "__format__", "__getitem__", "__mod__", "__mul__", "__rmul__", "capitalize", "casefold",
+              "center", "expandtabs", "format",
+              "join", "ljust", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rjust",
+              "rpartition", "rsplit", "rstrip",
               "split", "splitlines", "strip", "swapcase", "title", "translate", "upper", "zfill"):
     setattr(Text, _name, _kept(_name))
 

@@ -53,7 +53,7 @@ def add_at(x: Array, piece: Array, index: tuple[Any, ...], path: Path = ()) -> N
 
 def may_repeat(index: tuple[Any, ...]) -> bool:
     """True if an index may name a place more than once, whatever the numbers in it."""
-    for part in index:  # noqa: SIM110  (no generator: a sparse cotangent asks for each of its pieces)
+    for part in index:
         if type(part) is not slice and isinstance(part, np.ndarray) and part.ndim and part.dtype.kind != "b":
             return True
     return False
@@ -71,7 +71,8 @@ def repeats(index: tuple[Any, ...]) -> bool:
 
 def _is_rising(part: Any) -> bool:
     """True for places along an axis, counted from the front, each behind the one before."""
-    return part.ndim == 1 and part.size > 0 and part.dtype.kind in "iu" and part[0] >= 0 and bool(np.logical_and.reduce(part[1:] > part[:-1]))
+    return (part.ndim == 1 and part.size > 0 and part.dtype.kind in "iu" and part[0] >= 0
+            and bool(np.logical_and.reduce(part[1:] > part[:-1])))
 
 
 def _runs_along(other: Any, part: Any) -> bool:

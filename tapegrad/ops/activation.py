@@ -15,7 +15,20 @@ from typing import Any
 from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.ops.elementwise import abs, exp, expm1, greater, is_complex, less_equal, log1p, logical_and, maximum, minimum, tanh, where
+from tapegrad.ops.elementwise import (
+    abs,
+    exp,
+    expm1,
+    greater,
+    is_complex,
+    less_equal,
+    log1p,
+    logical_and,
+    maximum,
+    minimum,
+    tanh,
+    where,
+)
 from tapegrad.ops.special import SQRT_TAU, expit, ndtr
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
@@ -23,7 +36,8 @@ from tapegrad.rules.registry import define
 Formula = Callable[..., Any]
 
 
-def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | None, on_torch: Formula, backward: Formula,
+def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | None, on_torch: Formula,
+               backward: Formula,
                by_value: bool = False) -> Op:
     """Define an activation, and the op of its rule: `slope` and `curvature` are formulas of (x, **parameters),
     `backward` is torch's kernel.
@@ -34,7 +48,8 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
         return d2 * dy * curvature(x, **how)  # type: ignore[misc]
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
-                  (lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None), pointwise=True, torch=_beside(backward))
+                  (lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None), pointwise=True,
+                  torch=_beside(backward))
 
     def of_reals(x: Array, **how: Any) -> Any:
         if is_complex(x):
@@ -69,22 +84,29 @@ leaky_relu = activation("leaky_relu", lambda x, slope=0.01: where(greater(x, 0),
                         lambda x, slope=0.01: where(greater(x, 0), 1.0, slope), None,
                         lambda x, slope=0.01: torch.nn.functional.leaky_relu(x, slope),
                         lambda dy, x, slope=0.01: _aten("leaky_relu_backward")(dy, x, slope, False))
-threshold = activation("threshold", lambda x, at, value: where(less_equal(x, at), value, x), lambda x, at, value: where(less_equal(x, at), 0.0, 1.0),
-                       None, lambda x, at, value: torch.threshold(x, at, value), lambda dy, x, at, value: _aten("threshold_backward")(dy, x, at))
+threshold = activation("threshold", lambda x, at, value: where(less_equal(x, at), value, x),
+                       lambda x, at, value: where(less_equal(x, at), 0.0, 1.0),
+                       None, lambda x, at, value: torch.threshold(x, at, value),
+                       lambda dy, x, at, value: _aten("threshold_backward")(dy, x, at))
 # 0 at both ends of what is between
 hardtanh = activation("hardtanh", lambda x, low=-1.0, high=1.0: _between(x, low, high),
-                      lambda x, low=-1.0, high=1.0: where(logical_and(greater(x, low), greater(high, x)), 1.0, 0.0), None,
+                      lambda x, low=-1.0, high=1.0: where(logical_and(greater(x, low), greater(high, x)), 1.0, 0.0),
+                      None,
                       lambda x, low=-1.0, high=1.0: torch.nn.functional.hardtanh(x, low, high),
                       lambda dy, x, low=-1.0, high=1.0: _aten("hardtanh_backward")(dy, x, low, high))
 hardsigmoid = activation("hardsigmoid", lambda x: _between(x + 3, 0.0, 6.0) / 6,
                          lambda x: where(logical_and(greater(x, -3), greater(3, x)), 1 / 6, 0.0), None,
                          # torch's own kernel divides by 6 in single precision
-                         lambda x: torch.clamp(x + 3, 0.0, 6.0) / 6, lambda dy, x: torch.where((x > -3) & (x < 3), dy / 6, 0.0))
+                         lambda x: torch.clamp(x + 3, 0.0, 6.0) / 6,
+                         lambda dy, x: torch.where((x > -3) & (x < 3), dy / 6, 0.0))
 hardshrink = activation("hardshrink", lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, x),
                         lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, 1.0), None,
-                        lambda x, at=0.5: torch.nn.functional.hardshrink(x, at), lambda dy, x, at=0.5: _aten("hardshrink_backward")(dy, x, at))
-softshrink = activation("softshrink", lambda x, at=0.5: x - _between(x, -at, at), lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, 1.0), None,
-                        lambda x, at=0.5: torch.nn.functional.softshrink(x, at), lambda dy, x, at=0.5: _aten("softshrink_backward")(dy, x, at))
+                        lambda x, at=0.5: torch.nn.functional.hardshrink(x, at),
+                        lambda dy, x, at=0.5: _aten("hardshrink_backward")(dy, x, at))
+softshrink = activation("softshrink", lambda x, at=0.5: x - _between(x, -at, at),
+                        lambda x, at=0.5: where(less_equal(abs(x), at), 0.0, 1.0), None,
+                        lambda x, at=0.5: torch.nn.functional.softshrink(x, at),
+                        lambda dy, x, at=0.5: _aten("softshrink_backward")(dy, x, at))
 hardswish = activation("hardswish", lambda x: x * _between(x + 3, 0.0, 6.0) / 6,
                        lambda x: where(less_equal(x, -3), 0.0, where(greater(3, x), x / 3 + 0.5, 1.0)),
                        lambda x: where(logical_and(greater(x, -3), greater(3, x)), 1 / 3, 0.0),
@@ -160,7 +182,8 @@ def _gelu_curvature(x: Array, approximate: str = "none") -> Any:
     return (1 - t * t) * (du * (1 - x * t * du) + 0.5 * x * d2u)
 
 
-gelu = activation("gelu", _gelu, _gelu_slope, _gelu_curvature, lambda x, approximate="none": torch.nn.functional.gelu(x, approximate=approximate),
+gelu = activation("gelu", _gelu, _gelu_slope, _gelu_curvature,
+                  lambda x, approximate="none": torch.nn.functional.gelu(x, approximate=approximate),
                   lambda dy, x, approximate="none": _aten("gelu_backward")(dy, x, approximate=approximate))
 
 

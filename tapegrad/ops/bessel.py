@@ -34,7 +34,8 @@ def _struve_term(v: Array, x: Array) -> Any:
 
 
 struve = special("struve", "v", lambda _y, v, x: (struve(v - 1, x) - struve(v + 1, x) + _struve_term(v, x)) / 2)
-modstruve = special("modstruve", "v", lambda _y, v, x: (modstruve(v - 1, x) + modstruve(v + 1, x) + _struve_term(v, x)) / 2)
+modstruve = special("modstruve", "v",
+                    lambda _y, v, x: (modstruve(v - 1, x) + modstruve(v + 1, x) + _struve_term(v, x)) / 2)
 
 # -- Kelvin's functions: ber x + i bei x = J_0(z), z = x e^(3 pi i / 4), whose second derivative needs no division by x
 
@@ -124,7 +125,8 @@ def _struve_quotient(_y: Array, x: Array) -> Any:
 
 it2struve0 = special("it2struve0", _struve_quotient)
 itairy = by_part("itairy", lambda part, x: airy((x, x, -x, -x)[part], part=(0, 2, 0, 2)[part]))
-besselpoly = special("besselpoly", lambda _y, a, lmb, nu: besselpoly(a, lmb + 1, nu - 1) - besselpoly(a, lmb + 1, nu + 1), "lmb", "nu")
+besselpoly = special("besselpoly", lambda _y, a, lmb, nu: besselpoly(a, lmb + 1, nu - 1)
+                     - besselpoly(a, lmb + 1, nu + 1), "lmb", "nu")
 
 # -- Fresnel's, the sine's, the hyperbolic sine's: sin z / z and sinh z / z are spherical functions, at 0 as elsewhere
 

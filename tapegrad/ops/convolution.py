@@ -46,7 +46,8 @@ class _Windows:
 
     def output(self, space: Sizes) -> Sizes:
         """Return the output's sizes in space."""
-        return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(space, self.kernel, self.stride, self.padding, self.dilation))
+        return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1
+                     for n, k, s, p, d in zip(space, self.kernel, self.stride, self.padding, self.dilation))
 
     def padded(self, x: Array) -> Any:
         return np.pad(x, ((0, 0), (0, 0), *((p, p) for p in self.padding)))
@@ -64,14 +65,16 @@ class _Windows:
 
     def at(self, offset: Sizes, space: Sizes) -> tuple[Any, ...]:
         """Return the index of what an offset of the kernel meets in the padded input, for an output of these sizes."""
-        return (..., *(slice(d * k, d * k + s * (n - 1) + 1, s) for d, k, s, n in zip(self.dilation, offset, self.stride, space)))
+        return (..., *(slice(d * k, d * k + s * (n - 1) + 1, s)
+                       for d, k, s, n in zip(self.dilation, offset, self.stride, space)))
 
     def grouped(self, x: Any, axis: int = 1) -> Any:
         """Return an array with the groups as an axis before that of its channels."""
         return x.reshape(*x.shape[:axis], self.groups, x.shape[axis] // self.groups, *x.shape[axis + 1:])
 
 
-def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (),
+                 groups: int = 1) -> Any:
     on = _Windows(w.shape[2:], stride, padding, dilation, groups)
     space = on.output(x.shape[2:])
     padded, weights = on.padded(x), on.grouped(w, 0)
@@ -82,7 +85,8 @@ def _convolution(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: 
     return y if b is None else y + b.reshape(-1, *(1,) * len(space))
 
 
-def _conv_input(dy: Cotangent, w: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _conv_input(dy: Cotangent, w: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (),
+                groups: int = 1) -> Any:
     on = _Windows(w.shape[2:], stride, padding, dilation, groups)
     weights, pieces = on.grouped(w, 0), on.grouped(dy)
     dx = on.padded(np.zeros(shape, np.result_type(dy, w)))
@@ -97,7 +101,8 @@ def _in_line(x: Any, n: int) -> Any:
     return x.reshape(*x.shape[:n], math.prod(x.shape[n:]))
 
 
-def _conv_weight(dy: Cotangent, x: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _conv_weight(dy: Cotangent, x: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (),
+                 dilation: Sizes = (), groups: int = 1) -> Any:
     on = _Windows(shape[2:], stride, padding, dilation, groups)
     padded, pieces = on.padded(x), _in_line(on.grouped(dy), 3)
     dw = np.zeros(shape, np.result_type(dy, x))
@@ -123,31 +128,38 @@ def _by_parts(product: Any) -> Any:
 
 
 @_by_parts
-def _on_torch(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _on_torch(x: Any, w: Any, b: Any = None, *, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (),
+              groups: int = 1) -> Any:
     x, w, *bias = _alike(x, w) if b is None else _alike(x, w, b)
     n = x.ndim - 2
-    return torch.convolution(x, w, bias[0] if bias else None, *_everywhere(n, stride, padding, dilation), False, (0,) * n, groups)
+    return torch.convolution(x, w, bias[0] if bias else None, *_everywhere(n, stride, padding, dilation), False,
+                             (0,) * n, groups)
 
 
 @_by_parts
-def _input_on_torch(dy: Cotangent, w: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _input_on_torch(dy: Cotangent, w: Array, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (),
+                    dilation: Sizes = (), groups: int = 1) -> Any:
     dy, w = _alike(dy, w)
     stride, padding, dilation = _everywhere(dy.ndim - 2, stride, padding, dilation)
-    reached = [s * (n - 1) - 2 * p + d * (k - 1) + 1 for n, k, s, p, d in zip(dy.shape[2:], w.shape[2:], stride, padding, dilation)]
+    reached = [s * (n - 1) - 2 * p + d * (k - 1) + 1
+               for n, k, s, p, d in zip(dy.shape[2:], w.shape[2:], stride, padding, dilation)]
     # what no window reached, because the stride does not go into the input's size
     beyond = [n - m for n, m in zip(shape[2:], reached)]
     return torch.convolution(dy, w, None, stride, padding, dilation, True, beyond, groups)
 
 
 @_by_parts
-def _weight_on_torch(dy: Cotangent, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (), dilation: Sizes = (), groups: int = 1) -> Any:
+def _weight_on_torch(dy: Cotangent, x: Any, *, shape: Sizes, stride: Sizes = (), padding: Sizes = (),
+                     dilation: Sizes = (), groups: int = 1) -> Any:
     dy, x = _alike(dy, x)
     like = x.new_empty(()).expand(shape)  # its shape alone is asked for
     how = _everywhere(n := dy.ndim - 2, stride, padding, dilation)
     whole = _Windows(shape[2:], stride, padding, dilation, groups).output(x.shape[2:])
     if whole != tuple(dy.shape[2:]):  # the input goes on for further windows: nothing flows from those
-        dy = torch.constant_pad_nd(dy, [part for have, want in zip(dy.shape[:1:-1], whole[::-1]) for part in (0, want - have)])
-    return torch.ops.aten.convolution_backward(dy, x, like, None, *how, False, (0,) * n, groups, (False, True, False))[1]
+        dy = torch.constant_pad_nd(dy, [part for have, want in zip(dy.shape[:1:-1], whole[::-1])
+                                        for part in (0, want - have)])
+    return torch.ops.aten.convolution_backward(dy, x, like, None, *how, False, (0,) * n, groups,
+                                               (False, True, False))[1]
 
 
 def _within(y: Array, like: Array) -> Any:
@@ -174,9 +186,11 @@ conv = define("conv", _convolution, (
     direct=True, torch=_on_torch, linear=_conv_tangent, batch=images)
 conv_input = define("conv_input", _conv_input, (
     lambda dx, _y, dy, w, shape, **how: _within(conv(dx, conj(w), **how), dy),
-    lambda dx, _y, dy, _w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(_w), **how)), direct=True, torch=_input_on_torch, linear=EACH,
+    lambda dx, _y, dy, _w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(_w), **how)), direct=True,
+                    torch=_input_on_torch, linear=EACH,
     batch=images)
 conv_weight = define("conv_weight", _conv_weight, (
     lambda dw, _y, dy, x, shape, **how: _within(conv(conj(x), dw, **how), dy),
-    lambda dw, _y, dy, _x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(_x), **how)), direct=True, torch=_weight_on_torch, linear=EACH,
+    lambda dw, _y, dy, _x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(_x), **how)), direct=True,
+                     torch=_weight_on_torch, linear=EACH,
     batch=False)

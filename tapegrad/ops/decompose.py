@@ -158,7 +158,8 @@ def _refuse_cut(x: Array, rcond: Any) -> None:
     least = float(np.finfo(dtype_of(s)).eps) * builtins.max(shape_of(x)[-2:])
     bound = rcond[..., None] if shape_of(rcond) else rcond
     if any(logical_and(less_equal(s, bound * largest), greater(s, least * largest))):
-        raise MissingRule("the cut-off leaves out singular values that are not zero: the derivative of what is left is not known", user_location(),
+        raise MissingRule("the cut-off leaves out singular values that are not zero: the derivative of what is left is "
+                          "not known", user_location(),
                           "a smaller rcond, or U, s, Vh = np.linalg.svd(a), and what is wanted of these")
 
 
@@ -204,8 +205,10 @@ def _solve_tangent(ts: Any, y: Array, a: Array, b: Array) -> Any:
     return solve(a, (-moved if db is None else db - moved)[..., None])[..., 0]
 
 
-solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, push=_solve_tangent, batch=solve_members, torch=_solve_tensors)
-inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True, push=lambda ts, y, _x: -(y @ ts[0] @ y),
+solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, push=_solve_tangent, batch=solve_members,
+               torch=_solve_tensors)
+inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True,
+             push=lambda ts, y, _x: -(y @ ts[0] @ y),
              batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"))
 pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, push=_pinv_tangent,
               batch=batching.stacked(2), torch=_pinv_tensor)
@@ -307,7 +310,8 @@ def _cofactors_tensor(x: Array) -> Any:
     except np.linalg.LinAlgError:
         u, s, vh = svd.lower["torch"](x)
         others = torch.stack([torch.cat([s[..., :i], s[..., i + 1:]], -1).prod(-1) for i in range(s.shape[-1])], -1)
-        return (det.lower["torch"](u) * det.lower["torch"](vh))[..., None, None] * (u * others[..., None, :] @ vh).conj()
+        turned = det.lower["torch"](u) * det.lower["torch"](vh)
+        return turned[..., None, None] * (u * others[..., None, :] @ vh).conj()
 
 
 det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
@@ -347,7 +351,8 @@ def _cholesky_tangent(ts: Any, y: Array, _x: Array, upper: bool = False) -> Any:
 
 
 cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
-                  raises=True, push=_cholesky_tangent, batch=batching.stacked(2), torch=lambda x, upper=False: _cholesky(x, upper=upper))
+                  raises=True, push=_cholesky_tangent, batch=batching.stacked(2),
+                  torch=lambda x, upper=False: _cholesky(x, upper=upper))
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
 qr = define("qr", np.linalg.qr, vjp=_qr_vjp, push=tangents.qr,
@@ -473,4 +478,5 @@ def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
     return (s > tol).sum(-1)
 
 
-matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, batch=batching.stacked(2), on_torch=_matrix_rank)
+matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, batch=batching.stacked(2),
+                       on_torch=_matrix_rank)

@@ -18,7 +18,21 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import abs, elementwise, equal, exp, floor, less, log, log1p, sign, sqrt, where
-from tapegrad.ops.special import SQRT_TAU, _refused, betaln, blocks, boxcox_by_power, digamma, erf, gammaln, ive, ndtri, special, xlog1py, xlogy
+from tapegrad.ops.special import (
+    SQRT_TAU,
+    _refused,
+    betaln,
+    blocks,
+    boxcox_by_power,
+    digamma,
+    erf,
+    gammaln,
+    ive,
+    ndtri,
+    special,
+    xlog1py,
+    xlogy,
+)
 from tapegrad.rules.op import Op
 
 
@@ -54,7 +68,8 @@ def _half_line(scale: Any, integrand: Callable[[Any], Any]) -> Any:
 def _wide(*x: Any) -> tuple[Any, list[Any]]:
     """Return the dtype of the result, and the arguments as float64 of one shape."""
     arrays = [part for part in x if type(part) is np.ndarray]
-    return np.result_type(np.float32, *arrays) if arrays else np.dtype(float), [np.asarray(part, float) for part in np.broadcast_arrays(*x)]
+    return np.result_type(np.float32, *arrays) if arrays else np.dtype(float), [np.asarray(part, float)
+                                                                                for part in np.broadcast_arrays(*x)]
 
 
 def _gammainc_by_a(a: Any, x: Any) -> Any:
@@ -82,9 +97,11 @@ def _beta_integral(a: Array, b: Array, x: Any, y: Any) -> Any:
     lower_scale = 1 / (np.abs(a - (b - 1) * x / y) + np.sqrt(a + np.abs(b - 1) * x / (y * y)))
     upper_scale = 1 / (np.abs(b - (a - 1) * y / x) + np.sqrt(b + np.abs(a - 1) * y / (x * x)))
     # t = x exp(-w) below x, and 1 - t = y exp(-w) above it
-    lower = _half_line(lower_scale, lambda w: np.exp(front + a * (here - w) + (b - 1) * (np.log(y) + np.log1p(-x / y * np.expm1(-w))))
+    lower = _half_line(lower_scale, lambda w: np.exp(front + a * (here - w)
+                                                     + (b - 1) * (np.log(y) + np.log1p(-x / y * np.expm1(-w))))
                        * (here - w - mean))
-    upper = _half_line(upper_scale, lambda w: np.exp(front + b * (np.log(y) - w) + (a - 1) * (here + np.log1p(-y / x * np.expm1(-w))))
+    upper = _half_line(upper_scale, lambda w: np.exp(front + b * (np.log(y) - w)
+                                                     + (a - 1) * (here + np.log1p(-y / x * np.expm1(-w))))
                        * (here + np.log1p(-y / x * np.expm1(-w)) - mean))
     return np.where((x == 0) | (y == 0), 0.0, np.where(below, lower, -upper))
 
@@ -103,7 +120,8 @@ def _slopes(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any
     return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl))
 
 
-gammainc_by_a = _slopes("gammainc_by_a", _gammainc_by_a, "a", lambda y, a, x: _gamma_density(a, x) * (log(x) - digamma(a)))
+gammainc_by_a = _slopes("gammainc_by_a", _gammainc_by_a, "a",
+                        lambda y, a, x: _gamma_density(a, x) * (log(x) - digamma(a)))
 betainc_by_a = _slopes("betainc_by_a", _betainc_by(True), "a", "b",
                        lambda y, a, b, x: _beta_density(a, b, x) * (log(x) - digamma(a) + digamma(a + b)))
 betainc_by_b = _slopes("betainc_by_b", _betainc_by(False), "a", "b",
@@ -111,25 +129,35 @@ betainc_by_b = _slopes("betainc_by_b", _betainc_by(False), "a", "b",
 
 # -- gamma, chi-square and Poisson distributions
 
-gammainc = special("gammainc", lambda _y, a, x: gammainc_by_a(a, x), lambda _y, a, x: _gamma_density(a, x), on_torch="special.gammainc",
+gammainc = special("gammainc", lambda _y, a, x: gammainc_by_a(a, x), lambda _y, a, x: _gamma_density(a, x),
+                   on_torch="special.gammainc",
                    strong=True)
-gammaincc = special("gammaincc", lambda _y, a, x: -gammainc_by_a(a, x), lambda _y, a, x: -_gamma_density(a, x), on_torch="special.gammaincc",
+gammaincc = special("gammaincc", lambda _y, a, x: -gammainc_by_a(a, x), lambda _y, a, x: -_gamma_density(a, x),
+                    on_torch="special.gammaincc",
                     strong=True)
-gammaincinv = special("gammaincinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x), lambda x, a, _y: 1 / _gamma_density(a, x))
-gammainccinv = special("gammainccinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x), lambda x, a, _y: -1 / _gamma_density(a, x))
+gammaincinv = special("gammaincinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x),
+                      lambda x, a, _y: 1 / _gamma_density(a, x))
+gammainccinv = special("gammainccinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x),
+                       lambda x, a, _y: -1 / _gamma_density(a, x))
 gdtr = special("gdtr", lambda _y, a, b, x: x * _gamma_density(b, a * x), lambda _y, a, b, x: gammainc_by_a(b, a * x),
                lambda _y, a, b, x: a * _gamma_density(b, a * x))
-gdtrc = special("gdtrc", lambda _y, a, b, x: -x * _gamma_density(b, a * x), lambda _y, a, b, x: -gammainc_by_a(b, a * x),
+gdtrc = special("gdtrc", lambda _y, a, b, x: -x * _gamma_density(b, a * x),
+                lambda _y, a, b, x: -gammainc_by_a(b, a * x),
                 lambda _y, a, b, x: -a * _gamma_density(b, a * x))
-gdtrix = special("gdtrix", lambda x, a, _b, _p: -x / a, lambda x, a, b, _p: -gammainc_by_a(b, a * x) / (a * _gamma_density(b, a * x)),
+gdtrix = special("gdtrix", lambda x, a, _b, _p: -x / a,
+                 lambda x, a, b, _p: -gammainc_by_a(b, a * x) / (a * _gamma_density(b, a * x)),
                  lambda x, a, b, _p: 1 / (a * _gamma_density(b, a * x)))
 gdtria = special("gdtria", lambda a, _p, b, x: 1 / (x * _gamma_density(b, a * x)),
-                 lambda a, _p, b, x: -gammainc_by_a(b, a * x) / (x * _gamma_density(b, a * x)), lambda a, _p, _b, x: -a / x)
+                 lambda a, _p, b, x: -gammainc_by_a(b, a * x) / (x * _gamma_density(b, a * x)),
+                 lambda a, _p, _b, x: -a / x)
 gdtrib = special("gdtrib", lambda b, a, _p, x: -x * _gamma_density(b, a * x) / gammainc_by_a(b, a * x),
-                 lambda b, a, _p, x: 1 / gammainc_by_a(b, a * x), lambda b, a, _p, x: -a * _gamma_density(b, a * x) / gammainc_by_a(b, a * x))
-chdtr = special("chdtr", lambda _y, v, x: gammainc_by_a(v / 2, x / 2) / 2, lambda _y, v, x: _gamma_density(v / 2, x / 2) / 2,
+                 lambda b, a, _p, x: 1 / gammainc_by_a(b, a * x),
+                 lambda b, a, _p, x: -a * _gamma_density(b, a * x) / gammainc_by_a(b, a * x))
+chdtr = special("chdtr", lambda _y, v, x: gammainc_by_a(v / 2, x / 2) / 2,
+                lambda _y, v, x: _gamma_density(v / 2, x / 2) / 2,
                 on_torch=lambda v, x: torch.special.gammainc(v / 2, x / 2))
-chdtrc = special("chdtrc", lambda _y, v, x: -gammainc_by_a(v / 2, x / 2) / 2, lambda _y, v, x: -_gamma_density(v / 2, x / 2) / 2,
+chdtrc = special("chdtrc", lambda _y, v, x: -gammainc_by_a(v / 2, x / 2) / 2,
+                 lambda _y, v, x: -_gamma_density(v / 2, x / 2) / 2,
                  on_torch=lambda v, x: torch.special.gammaincc(v / 2, x / 2))
 chdtri = special("chdtri", lambda x, v, _p: -gammainc_by_a(v / 2, x / 2) / _gamma_density(v / 2, x / 2),
                  lambda x, v, _p: -2 / _gamma_density(v / 2, x / 2))
@@ -152,10 +180,12 @@ def _noncentral_density(x: Array, df: Any, nc: Any) -> Any:
     return exp(-(sqrt(x) - sqrt(nc)) ** 2 / 2) * (x / nc) ** ((df - 2) / 4) * ive(df / 2 - 1, sqrt(nc * x)) / 2
 
 
-chndtr = special("chndtr", lambda _y, x, df, nc: _noncentral_density(x, df, nc), "df", lambda _y, x, df, nc: -_noncentral_density(x, df + 2, nc))
+chndtr = special("chndtr", lambda _y, x, df, nc: _noncentral_density(x, df, nc), "df",
+                 lambda _y, x, df, nc: -_noncentral_density(x, df + 2, nc))
 chndtrix = special("chndtrix", lambda x, _p, df, nc: 1 / _noncentral_density(x, df, nc), "df",
                    lambda x, _p, df, nc: _noncentral_density(x, df + 2, nc) / _noncentral_density(x, df, nc))
-chndtrinc = special("chndtrinc", lambda nc, x, df, _p: _noncentral_density(x, df, nc) / _noncentral_density(x, df + 2, nc), "df",
+chndtrinc = special("chndtrinc",
+                    lambda nc, x, df, _p: _noncentral_density(x, df, nc) / _noncentral_density(x, df + 2, nc), "df",
                     lambda nc, x, df, _p: -1 / _noncentral_density(x, df + 2, nc))
 
 # -- beta, binomial and negative binomial distributions
@@ -165,12 +195,16 @@ betainc = special("betainc", lambda _y, a, b, x: betainc_by_a(a, b, x), lambda _
 betaincc = special("betaincc", lambda _y, a, b, x: -betainc_by_a(a, b, x), lambda _y, a, b, x: -betainc_by_b(a, b, x),
                    lambda _y, a, b, x: -_beta_density(a, b, x))
 betaincinv = special("betaincinv", lambda x, a, b, _y: -betainc_by_a(a, b, x) / _beta_density(a, b, x),
-                     lambda x, a, b, _y: -betainc_by_b(a, b, x) / _beta_density(a, b, x), lambda x, a, b, _y: 1 / _beta_density(a, b, x))
+                     lambda x, a, b, _y: -betainc_by_b(a, b, x) / _beta_density(a, b, x),
+                     lambda x, a, b, _y: 1 / _beta_density(a, b, x))
 betainccinv = special("betainccinv", lambda x, a, b, _y: -betainc_by_a(a, b, x) / _beta_density(a, b, x),
-                      lambda x, a, b, _y: -betainc_by_b(a, b, x) / _beta_density(a, b, x), lambda x, a, b, _y: -1 / _beta_density(a, b, x))
-btdtria = special("btdtria", lambda a, _p, b, x: 1 / betainc_by_a(a, b, x), lambda a, _p, b, x: -betainc_by_b(a, b, x) / betainc_by_a(a, b, x),
+                      lambda x, a, b, _y: -betainc_by_b(a, b, x) / _beta_density(a, b, x),
+                      lambda x, a, b, _y: -1 / _beta_density(a, b, x))
+btdtria = special("btdtria", lambda a, _p, b, x: 1 / betainc_by_a(a, b, x),
+                  lambda a, _p, b, x: -betainc_by_b(a, b, x) / betainc_by_a(a, b, x),
                   lambda a, _p, b, x: -_beta_density(a, b, x) / betainc_by_a(a, b, x))
-btdtrib = special("btdtrib", lambda b, a, _p, x: -betainc_by_a(a, b, x) / betainc_by_b(a, b, x), lambda b, a, _p, x: 1 / betainc_by_b(a, b, x),
+btdtrib = special("btdtrib", lambda b, a, _p, x: -betainc_by_a(a, b, x) / betainc_by_b(a, b, x),
+                  lambda b, a, _p, x: 1 / betainc_by_b(a, b, x),
                   lambda b, a, _p, x: -_beta_density(a, b, x) / betainc_by_b(a, b, x))
 
 
@@ -195,7 +229,8 @@ def _binomial_by_k(k: Any, n: Any, p: Array) -> Any:
 bdtrik = special("bdtrik", lambda k, _y, n, p: _where_positive(k, 1 / _binomial_by_k(k, n, p)),
                  lambda k, _y, n, p: _where_positive(k, -_binomial_by_n(k, n, p) / _binomial_by_k(k, n, p)),
                  lambda k, _y, n, p: _where_positive(k, _beta_density(k + 1, n - k, p) / _binomial_by_k(k, n, p)))
-bdtrin = special("bdtrin", lambda n, k, _y, p: -_binomial_by_k(k, n, p) / _binomial_by_n(k, n, p), lambda n, k, _y, p: 1 / _binomial_by_n(k, n, p),
+bdtrin = special("bdtrin", lambda n, k, _y, p: -_binomial_by_k(k, n, p) / _binomial_by_n(k, n, p),
+                 lambda n, k, _y, p: 1 / _binomial_by_n(k, n, p),
                  lambda n, k, _y, p: _beta_density(k + 1, n - k, p) / _binomial_by_n(k, n, p))
 
 
@@ -210,7 +245,8 @@ nbdtrik = special("nbdtrik", lambda k, _y, n, p: _where_positive(k, 1 / betainc_
                   lambda k, _y, n, p: _where_positive(k, -betainc_by_a(n, k + 1, p) / betainc_by_b(n, k + 1, p)),
                   lambda k, _y, n, p: _where_positive(k, -_beta_density(n, k + 1, p) / betainc_by_b(n, k + 1, p)))
 nbdtrin = special("nbdtrin", lambda n, k, _y, p: -betainc_by_b(n, k + 1, p) / betainc_by_a(n, k + 1, p),
-                  lambda n, k, _y, p: 1 / betainc_by_a(n, k + 1, p), lambda n, k, _y, p: -_beta_density(n, k + 1, p) / betainc_by_a(n, k + 1, p))
+                  lambda n, k, _y, p: 1 / betainc_by_a(n, k + 1, p),
+                  lambda n, k, _y, p: -_beta_density(n, k + 1, p) / betainc_by_a(n, k + 1, p))
 
 # -- F and Student's t, which are beta distributions of what x is transformed to
 
@@ -219,7 +255,8 @@ def _f_slopes(m: Array, n: Any, x: Array) -> tuple[Any, Any, Any]:
     """Return the derivatives of F's distribution function by both degrees of freedom, and by x."""
     total = n + m * x
     z, density = m * x / total, _beta_density(m / 2, n / 2, m * x / total) / (total * total)
-    return betainc_by_a(m / 2, n / 2, z) / 2 + density * n * x, betainc_by_b(m / 2, n / 2, z) / 2 - density * m * x, density * m * n
+    return (betainc_by_a(m / 2, n / 2, z) / 2 + density * n * x, betainc_by_b(m / 2, n / 2, z) / 2 - density * m * x,
+            density * m * n)
 
 
 fdtr = special("fdtr", *(lambda _y, m, n, x, i=i: _f_slopes(m, n, x)[i] for i in range(3)))
@@ -230,21 +267,26 @@ def _of_f(slopes: tuple[Any, Any, Any], i: int, solved: int) -> Any:
     return -slopes[i] / slopes[solved]
 
 
-fdtri = special("fdtri", lambda x, m, n, _p: _of_f(_f_slopes(m, n, x), 0, 2), lambda x, m, n, _p: _of_f(_f_slopes(m, n, x), 1, 2),
+fdtri = special("fdtri", lambda x, m, n, _p: _of_f(_f_slopes(m, n, x), 0, 2),
+                lambda x, m, n, _p: _of_f(_f_slopes(m, n, x), 1, 2),
                 lambda x, m, n, _p: 1 / _f_slopes(m, n, x)[2])
-fdtridfd = special("fdtridfd", lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 0, 1), lambda n, m, _p, x: 1 / _f_slopes(m, n, x)[1],
+fdtridfd = special("fdtridfd", lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 0, 1),
+                   lambda n, m, _p, x: 1 / _f_slopes(m, n, x)[1],
                    lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 2, 1))
 
 
 def _t_by_df(df: Any, t: Array) -> Any:
     near = less(t * t, df)  # of the two forms the one whose argument is not near 1
-    by_parameter = where(near, betainc_by_b(0.5, df / 2, t * t / (df + t * t)), -betainc_by_a(df / 2, 0.5, df / (df + t * t)))
+    by_parameter = where(near, betainc_by_b(0.5, df / 2, t * t / (df + t * t)),
+                         -betainc_by_a(df / 2, 0.5, df / (df + t * t)))
     return sign(t) * by_parameter / 4 - t * _t_density(df, t) / (2 * df)
 
 
 stdtr = special("stdtr", lambda _y, df, t: _t_by_df(df, t), lambda _y, df, t: _t_density(df, t))
-stdtrit = special("stdtrit", lambda t, df, _p: -_t_by_df(df, t) / _t_density(df, t), lambda t, df, _p: 1 / _t_density(df, t))
-stdtridf = special("stdtridf", lambda df, _p, t: 1 / _t_by_df(df, t), lambda df, _p, t: -_t_density(df, t) / _t_by_df(df, t))
+stdtrit = special("stdtrit", lambda t, df, _p: -_t_by_df(df, t) / _t_density(df, t),
+                  lambda t, df, _p: 1 / _t_density(df, t))
+stdtridf = special("stdtridf", lambda df, _p, t: 1 / _t_by_df(df, t),
+                   lambda df, _p, t: -_t_density(df, t) / _t_by_df(df, t))
 
 # -- the normal distribution, and others
 
@@ -254,7 +296,8 @@ def _normal(z: Array) -> Any:
 
 
 nrdtrimn = special("nrdtrimn", lambda _y, p, s, _x: -s / _normal(ndtri(p)), lambda _y, p, _s, _x: -ndtri(p), 1)
-nrdtrisd = special("nrdtrisd", lambda _y, _mean, p, _x: -1 / ndtri(p), lambda y, _mean, p, _x: -y / (ndtri(p) * _normal(ndtri(p))),
+nrdtrisd = special("nrdtrisd", lambda _y, _mean, p, _x: -1 / ndtri(p),
+                   lambda y, _mean, p, _x: -y / (ndtri(p) * _normal(ndtri(p))),
                    lambda _y, _mean, p, _x: 1 / ndtri(p))
 owens_t = special("owens_t", lambda _y, h, a: -_normal(h) * erf(a * h / math.sqrt(2)) / 2,
                   lambda _y, h, a: exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a)))

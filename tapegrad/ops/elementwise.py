@@ -79,17 +79,22 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
     return tensors.elementwise(ufunc, on_torch or name)
 
 
-def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float, means: tuple[Any, ...] = (),
-                scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None, push: Partial | None = None) -> Op:
+def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
+                means: tuple[Any, ...] = (),
+                scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None,
+                push: Partial | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True, push=push,
+    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
+                  push=push,
                   torch=of_tensors(name, impl, means, on_torch))
 
 
-def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False, on_torch: Callable[..., Any] | str | None = None,
+def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False,
+             on_torch: Callable[..., Any] | str | None = None,
              **kind: Any) -> Op:
     """Define an op whose output is locally constant or not a number one can differentiate."""
-    return define(name, impl, means=means, differentiable=False, raises=raises, torch=of_tensors(name, impl, means, on_torch), **kind)
+    return define(name, impl, means=means, differentiable=False, raises=raises,
+                  torch=of_tensors(name, impl, means, on_torch), **kind)
 
 
 def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
@@ -109,9 +114,12 @@ add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub),
                        push=lambda ts, *_: ts[0] if ts[1] is None else -ts[1] if ts[0] is None else subtract(*ts))
 multiply = define("multiply", operator.mul, (lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a)),
-                  means=(np.multiply, operator.mul), direct=True, pointwise=True, torch=of_tensors("multiply", operator.mul, (np.multiply,)))
-divide = define("divide", operator.truediv, (lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b))),
-                means=(np.divide, operator.truediv), direct=True, pointwise=True, torch=of_tensors("divide", operator.truediv, (np.divide,)))
+                  means=(np.multiply, operator.mul), direct=True, pointwise=True,
+                  torch=of_tensors("multiply", operator.mul, (np.multiply,)))
+divide = define("divide", operator.truediv,
+                (lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b))),
+                means=(np.divide, operator.truediv), direct=True, pointwise=True,
+                torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
 reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,))
@@ -121,11 +129,13 @@ def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Let what is divided by the integer 0 be 0, as in NumPy; torch raises, or returns what the device makes of it."""
     def divided(a: Any, b: Any) -> Any:
         whole = all(not x.is_floating_point() if tensors.is_tensor(x) else isinstance(x, int) for x in (a, b))
-        return torch.where(torch.as_tensor(b) == 0, 0, fn(a, torch.where(torch.as_tensor(b) == 0, 1, b))) if whole else fn(a, b)
+        return torch.where(torch.as_tensor(b) == 0, 0,
+                           fn(a, torch.where(torch.as_tensor(b) == 0, 1, b))) if whole else fn(a, b)
     return divided
 
 
-floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv, on_torch=_of_integers(operator.floordiv),
+floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv,
+                        on_torch=_of_integers(operator.floordiv),
                         batch=batching.elementwise)
 
 
@@ -136,7 +146,8 @@ def _quotient(a: Array, b: Array) -> Any:
     return floor(divide(a, b))
 
 
-remainder = elementwise("remainder", operator.mod, 1, lambda _y, a, b: -_quotient(a, b), means=(np.remainder, operator.mod),
+remainder = elementwise("remainder", operator.mod, 1, lambda _y, a, b: -_quotient(a, b),
+                        means=(np.remainder, operator.mod),
                         on_torch=_of_integers(operator.mod))
 fmod = elementwise("fmod", np.fmod, 1, lambda _y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
 square = elementwise("square", np.square, lambda _y, x: 2 * x, means=(np.square,))
@@ -171,7 +182,8 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
 
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow))
-float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,), scalar=math.pow)
+float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
+                          scalar=math.pow)
 
 # -- powers, exponentials, logarithms
 
@@ -202,8 +214,10 @@ log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=ma
 log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2)
 log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10)
 log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
-logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y), means=(np.logaddexp,))
-logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - y), lambda y, _a, b: exp2(b - y), means=(np.logaddexp2,))
+logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y),
+                        means=(np.logaddexp,))
+logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - y), lambda y, _a, b: exp2(b - y),
+                         means=(np.logaddexp2,))
 
 # -- trigonometric and hyperbolic functions, and their inverses
 
@@ -212,14 +226,18 @@ cos = elementwise("cos", np.cos, lambda _y, x: -sin(x), means=(np.cos,), scalar=
 tan = elementwise("tan", np.tan, lambda y, _x: 1 + y * y, means=(np.tan,), scalar=math.tan)
 # Of complex numbers by the result, which knows the side of a branch cut that it is on: 1 - x *
 # x has lost the sign of a zero
-asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) else 1 / sqrt(1 - x * x), means=(np.asin,), scalar=math.asin)
-acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x), means=(np.acos,), scalar=math.acos)
+asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) else 1 / sqrt(1 - x * x), means=(np.asin,),
+                   scalar=math.asin)
+acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x),
+                   means=(np.acos,), scalar=math.acos)
 atan = elementwise("atan", np.atan, lambda _y, x: 1 / (1 + x * x), means=(np.atan,), scalar=math.atan)
 sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), scalar=math.sinh)
 cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), scalar=math.cosh)
 tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), scalar=math.tanh)
-asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1), means=(np.asinh,), scalar=math.asinh)
-acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)), means=(np.acosh,),
+asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1),
+                    means=(np.asinh,), scalar=math.asinh)
+acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)),
+                    means=(np.acosh,),
                     scalar=math.acosh)
 atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
 
@@ -229,16 +247,19 @@ def _square_length(a: Array, b: Array) -> Any:
     return where(equal(s, 0), 1, s)
 
 
-atan2 = elementwise("atan2", np.atan2, lambda _y, a, b: b / _square_length(a, b), lambda _y, a, b: -a / _square_length(a, b),
+atan2 = elementwise("atan2", np.atan2, lambda _y, a, b: b / _square_length(a, b),
+                    lambda _y, a, b: -a / _square_length(a, b),
                     means=(np.atan2,), scalar=math.atan2)
-hypot = elementwise("hypot", np.hypot, lambda y, a, _b: a / where(equal(y, 0), 1, y), lambda y, _a, b: b / where(equal(y, 0), 1, y),
+hypot = elementwise("hypot", np.hypot, lambda y, a, _b: a / where(equal(y, 0), 1, y),
+                    lambda y, _a, b: b / where(equal(y, 0), 1, y),
                     means=(np.hypot,), scalar=math.hypot)
 
 
 @functools.cache
 def _nodes(count: int) -> list[tuple[float, float]]:
     """Return the points and weights of Gauss and Legendre's quadrature of [0, 1]."""
-    return [((1 + t) / 2, w / 2) for t, w in zip(*(part.tolist() for part in np.polynomial.legendre.leggauss(count)), strict=True)]
+    return [((1 + t) / 2, w / 2)
+            for t, w in zip(*(part.tolist() for part in np.polynomial.legendre.leggauss(count)), strict=True)]
 
 
 def _sinc_derivative(xp: Any, x: Array, n: int) -> Any:
@@ -261,7 +282,8 @@ def _sinc_derivative(xp: Any, x: Array, n: int) -> Any:
     return math.pi ** n * g
 
 
-sinc = elementwise("sinc", np.sinc, lambda _y, x: sinc_derivative(x, n=1), means=(np.sinc,), on_torch=tensors.number_function("sinc"))
+sinc = elementwise("sinc", np.sinc, lambda _y, x: sinc_derivative(x, n=1), means=(np.sinc,),
+                   on_torch=tensors.number_function("sinc"))
 sinc_derivative = define("sinc_derivative", lambda x, n: _sinc_derivative(np, x, n),
                          (lambda dy, _y, x, n: dy * conj(sinc_derivative(x, n=n + 1)),), pointwise=True,
                          torch=lambda x, n: tensors.number_function(lambda x: _sinc_derivative(torch, x, n))(x))
@@ -291,7 +313,8 @@ def _sign(x: Array) -> Any:
     return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
 
 
-abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs), pointwise=True,
+abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs),
+             pointwise=True,
              torch=of_tensors("abs", operator.abs, (np.abs,)))
 sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)
@@ -325,7 +348,8 @@ def _spacing(x: Any) -> Any:
 
 
 spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
-ldexp = define("ldexp", np.ldexp, (lambda dy, _y, _x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp, pointwise=True,
+ldexp = define("ldexp", np.ldexp, (lambda dy, _y, _x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp,
+               pointwise=True,
                torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
 frexp = define("frexp", np.frexp, (lambda dy, y, _x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
                means=(np.frexp,), scalar=math.frexp,
@@ -337,11 +361,14 @@ def _modf(x: Array) -> Any:
     return torch.copysign(torch.where(torch.isinf(x), 0.0, x - whole), x), whole
 
 
-modf = define("modf", np.modf, (lambda dy, _y, _x: dy[0],), means=(np.modf,), scalar=math.modf, torch=of_tensors("modf", np.modf, on_torch=_modf))
+modf = define("modf", np.modf, (lambda dy, _y, _x: dy[0],), means=(np.modf,), scalar=math.modf,
+              torch=of_tensors("modf", np.modf, on_torch=_modf))
 nextafter = define("nextafter", np.nextafter, (lambda dy, _y, _a, _b: dy, None), means=(np.nextafter,), pointwise=True,
                    torch=of_tensors("nextafter", np.nextafter))
-heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)), means=(np.heaviside,), pointwise=True,
-                   torch=of_tensors("heaviside", np.heaviside, on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
+heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)),
+                   means=(np.heaviside,), pointwise=True,
+                   torch=of_tensors("heaviside", np.heaviside,
+                                    on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
 def _of_numbers(dy: Cotangent, _y: Array, x: Array, **_: Any) -> Any:
@@ -352,15 +379,18 @@ def _of_numbers(dy: Cotangent, _y: Array, x: Array, **_: Any) -> Any:
 
 
 def _nan_to_num(x: Any, **to: Any) -> Any:
-    return torch.complex(_nan_to_num(x.real, **to), _nan_to_num(x.imag, **to)) if x.is_complex() else torch.nan_to_num(x, **to)
+    return torch.complex(_nan_to_num(x.real, **to),
+                         _nan_to_num(x.imag, **to)) if x.is_complex() else torch.nan_to_num(x, **to)
 
 
 nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num, batch=batching.of_first)
 
-real = define("real", np.real, (lambda dy, _y, _x: dy,), view=True, linear=(0,), torch=lambda x: x.real, batch=batching.elementwise)
+real = define("real", np.real, (lambda dy, _y, _x: dy,), view=True, linear=(0,), torch=lambda x: x.real,
+              batch=batching.elementwise)
 imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), view=True, linear=(0,),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise)
-conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x), (lambda dy, _y, _x: conj(dy),),
+conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x),
+                   (lambda dy, _y, _x: conj(dy),),
                    # Python's number stays one
                    means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise)
 
@@ -376,16 +406,21 @@ logical_and = constant("logical_and", np.logical_and, np.logical_and)
 logical_or = constant("logical_or", np.logical_or, np.logical_or)
 logical_xor = constant("logical_xor", np.logical_xor, np.logical_xor)
 logical_not = constant("logical_not", np.logical_not, np.logical_not)
-isfinite = define("isfinite", np.isfinite, means=(np.isfinite,), scalar=math.isfinite, differentiable=False, torch="isfinite")
+isfinite = define("isfinite", np.isfinite, means=(np.isfinite,), scalar=math.isfinite, differentiable=False,
+                  torch="isfinite")
 isinf = define("isinf", np.isinf, means=(np.isinf,), scalar=math.isinf, differentiable=False, torch="isinf")
 isnan = define("isnan", np.isnan, means=(np.isnan,), scalar=math.isnan, differentiable=False, torch="isnan")
 bitwise_and = constant("bitwise_and", operator.and_, np.bitwise_and, operator.and_, batch=batching.elementwise)
 bitwise_or = constant("bitwise_or", operator.or_, np.bitwise_or, operator.or_, batch=batching.elementwise)
 bitwise_xor = constant("bitwise_xor", operator.xor, np.bitwise_xor, operator.xor, batch=batching.elementwise)
-bitwise_invert = constant("bitwise_invert", operator.invert, np.bitwise_invert, operator.invert, batch=batching.elementwise)
-bitwise_left_shift = constant("bitwise_left_shift", operator.lshift, np.bitwise_left_shift, operator.lshift, batch=batching.elementwise)
-bitwise_right_shift = constant("bitwise_right_shift", operator.rshift, np.bitwise_right_shift, operator.rshift, batch=batching.elementwise)
-bitwise_count = constant("bitwise_count", np.bitwise_count, np.bitwise_count, on_torch=tensors.on_host(np.bitwise_count))
+bitwise_invert = constant("bitwise_invert", operator.invert, np.bitwise_invert, operator.invert,
+                          batch=batching.elementwise)
+bitwise_left_shift = constant("bitwise_left_shift", operator.lshift, np.bitwise_left_shift, operator.lshift,
+                              batch=batching.elementwise)
+bitwise_right_shift = constant("bitwise_right_shift", operator.rshift, np.bitwise_right_shift, operator.rshift,
+                               batch=batching.elementwise)
+bitwise_count = constant("bitwise_count", np.bitwise_count, np.bitwise_count,
+                         on_torch=tensors.on_host(np.bitwise_count))
 gcd = constant("gcd", np.gcd, np.gcd)
 lcm = constant("lcm", np.lcm, np.lcm)
 
@@ -399,7 +434,8 @@ def _where(c: Array, a: Array, b: Array) -> Any:
     return torch.where(tensors.to_tensor(c, device, torch.bool), a, b)
 
 
-where = define("where", np.where, (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
+where = define("where", np.where,
+               (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
                linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise)
 
 
@@ -415,7 +451,8 @@ def _share_nan(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
 
 
 def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
-    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)), means=(ufunc,), pointwise=True,
+    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)),
+                  means=(ufunc,), pointwise=True,
                   torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
@@ -426,17 +463,23 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 
 
 # torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
-clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high), (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
-               torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high), lambda x, low=None, high=None: np.clip(x, low, high)))
+clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
+               (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
+               torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
+                                      lambda x, low=None, high=None: np.clip(x, low, high)))
 
 # -- what a user says of a value
 
-stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x, batch=batching.elementwise)
-array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,), batch=batching.elementwise)
+stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x,
+                       batch=batching.elementwise)
+array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,),
+               batch=batching.elementwise)
 # a Python number as NumPy's, with its arithmetic
-scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x, batch=batching.elementwise)
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x,
+                batch=batching.elementwise)
 copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,), batch=batching.of_first,
-              torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C" else torch.preserve_format))
+              torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C"
+                                                 else torch.preserve_format))
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,), batch=batching.of_first,
                 torch=lambda x, dtype: tensors.convert(x, dtype))

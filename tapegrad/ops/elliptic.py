@@ -71,7 +71,8 @@ def _rg_slope(u: Array, v: Array, w: Array) -> Any:
     return carlson(u, v, w, powers=(0.5, 0.5, 0.5)) / 8 - u * elliprd(v, w, u) / 12
 
 
-elliprg = special("elliprg", lambda _y, u, v, w: _rg_slope(u, v, w), lambda _y, u, v, w: _rg_slope(v, u, w), lambda _y, u, v, w: _rg_slope(w, u, v))
+elliprg = special("elliprg", lambda _y, u, v, w: _rg_slope(u, v, w), lambda _y, u, v, w: _rg_slope(v, u, w),
+                  lambda _y, u, v, w: _rg_slope(w, u, v))
 
 
 def _rc_by_first(y: Array, u: Array, v: Array) -> Any:
@@ -119,8 +120,10 @@ def _f_slope(phi: Any, m: Array) -> Any:
 ellipk = special("ellipk", lambda _y, m: _k_slope(m))
 ellipkm1 = special("ellipkm1", lambda _y, p: -elliprd(0.0, 1.0, p) / 6)
 ellipe = special("ellipe", lambda _y, m: _e_slope(m))
-ellipkinc = special("ellipkinc", lambda _y, phi, m: 1 / sqrt(1 - m * sin(phi) ** 2), lambda _y, phi, m: _f_slope(phi, m))
-ellipeinc = special("ellipeinc", lambda _y, phi, m: sqrt(1 - m * sin(phi) ** 2), lambda _y, phi, m: _of_amplitude(m, phi, _e_slope, True))
+ellipkinc = special("ellipkinc", lambda _y, phi, m: 1 / sqrt(1 - m * sin(phi) ** 2),
+                    lambda _y, phi, m: _f_slope(phi, m))
+ellipeinc = special("ellipeinc", lambda _y, phi, m: sqrt(1 - m * sin(phi) ** 2),
+                    lambda _y, phi, m: _of_amplitude(m, phi, _e_slope, True))
 
 
 def _jacobi_by_u(part: int, u: Array, m: Array) -> Any:

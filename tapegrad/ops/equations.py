@@ -96,7 +96,8 @@ def matrix_function(name: str) -> Op:
     """
     op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), raises=True,
                 push=lambda ts, _y, x: corner(op, x, ts[0]),
-                torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm" else tensors.on_host(implementation(name)))
+                torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm"
+                else tensors.on_host(implementation(name)))
     return op
 
 
@@ -133,5 +134,7 @@ def _logm_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
 
 
 turn = constant("turn", _turn, on_torch=tensors.on_host(_turn))
-sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), raises=True, torch=tensors.on_host(implementation("sqrtm")))
-logm = define("logm", implementation("logm"), (_logm_cotangent,), raises=True, torch=tensors.on_host(implementation("logm")))
+sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), raises=True,
+               torch=tensors.on_host(implementation("sqrtm")))
+logm = define("logm", implementation("logm"), (_logm_cotangent,), raises=True,
+              torch=tensors.on_host(implementation("logm")))

@@ -51,12 +51,14 @@ def _full(adjoint: Callable[[], Any]) -> Callable[..., Any]:
     return lambda dy, _y, _x, n=None, axis=-1, norm=None: _fit(adjoint()(dy, axis=axis, norm=INVERSE[norm]), _x, axis)
 
 
-def _rfft_cotangent(dy: Cotangent, _y: Array, _x: Array, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def _rfft_cotangent(dy: Cotangent, _y: Array, _x: Array, n: int | None = None, axis: int = -1,
+                    norm: str | None = None) -> Any:
     n = shape_of(_x)[axis] if n is None else n
     return _fit(irfft(where(_inner(dy, n, axis), 0.5 * dy, dy), n=n, axis=axis, norm=INVERSE[norm]), _x, axis)
 
 
-def _irfft_cotangent(dy: Cotangent, _y: Array, _x: Array, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def _irfft_cotangent(dy: Cotangent, _y: Array, _x: Array, n: int | None = None, axis: int = -1,
+                     norm: str | None = None) -> Any:
     dx = rfft(dy, axis=axis, norm=INVERSE[norm])
     return _fit(where(_inner(dx, shape_of(_y)[axis], axis), 2 * dx, dx), _x, axis)
 
@@ -70,7 +72,8 @@ def _of_tensor(name: str) -> Callable[..., Any]:
 fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,), batch=batching.along())
 ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,), batch=batching.along())
 rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,), batch=batching.along())
-irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,), batch=batching.along())
+irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,),
+               batch=batching.along())
 
 # SciPy's round otherwise, and keep single precision
 
@@ -81,7 +84,11 @@ def _of_scipy(name: str) -> Callable[..., Any]:
     return transform
 
 
-scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,), batch=batching.along())
-scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,), batch=batching.along())
-scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,), batch=batching.along())
-scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,), batch=batching.along())
+scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,),
+                   batch=batching.along())
+scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,),
+                    batch=batching.along())
+scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,),
+                    batch=batching.along())
+scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,),
+                     batch=batching.along())

@@ -65,7 +65,8 @@ class Fused:
                 arrays.append(np.ascontiguousarray(value).reshape(-1))
             else:
                 numbers.append(value)
-        found = [np.empty(shape, y.dtype) if y.has_axes and place is None else place for y, place in zip(self.made, out or [None] * len(self.made))]
+        found = [np.empty(shape, y.dtype) if y.has_axes and place is None else place
+                 for y, place in zip(self.made, out or [None] * len(self.made))]
         outs = [part.reshape(-1) for y, part in zip(self.made, found) if y.has_axes]
         reductions = iter(self.execute(arrays[0].size, arrays, numbers, outs))
         found = [part if y.has_axes else next(reductions) for y, part in zip(self.made, found)]
@@ -98,7 +99,8 @@ def _common_shape(given: Sequence[Spec], values: Sequence[Any]) -> tuple[int, ..
     shape: tuple[int, ...] | None = None
     for x, value in zip(given, values):
         if x.has_axes:
-            if type(value) is not np.ndarray or value.dtype != x.dtype or value.shape != (shape or value.shape) or not value.size:
+            if (type(value) is not np.ndarray or value.dtype != x.dtype or value.shape != (shape or value.shape)
+                or not value.size):
                 return None
             shape = value.shape
         elif x.type is not type(value) and not (x.is_numpy and _is_number(value)):
@@ -107,4 +109,5 @@ def _common_shape(given: Sequence[Spec], values: Sequence[Any]) -> tuple[int, ..
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (float, int, complex, bool) or isinstance(value, np.generic) or (type(value) is np.ndarray and value.ndim == 0)
+    return type(value) in (float, int, complex, bool) or isinstance(value, np.generic) or (type(value) is np.ndarray
+                                                                                           and value.ndim == 0)

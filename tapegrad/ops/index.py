@@ -52,7 +52,8 @@ def _wide(pieces: Any, dtype: DType) -> Any:
     return np.result_type(*given, *([] if dtype is None else [dtype]))
 
 
-def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None, through: tuple[Path, ...] = (),
+def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None,
+             through: tuple[Path, ...] = (),
              order: Any = "C") -> Any:
     y = np.zeros(shape, _wide((piece for piece, _ in pieced(parts, ranks)), dtype), order)
     places: Any = None
@@ -82,9 +83,11 @@ def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
     if not y.ndim:
         return False
     rows, n = index[0], len(y)
-    if type(piece) is not np.ndarray or piece.strides[:1] != (8,) or not piece.dtype == y.dtype == np.float64 or len(index) > 1 or rows.ndim != 1:
+    if (type(piece) is not np.ndarray or piece.strides[:1] != (8,) or not piece.dtype == y.dtype == np.float64
+        or len(index) > 1 or rows.ndim != 1):
         return False
-    if y.ndim != 2 or piece.shape != (rows.size, y.shape[1]) or rows.size < MANY or 4 * rows.size < n or rows.min() < -n or rows.max() >= n:
+    if (y.ndim != 2 or piece.shape != (rows.size, y.shape[1]) or rows.size < MANY or 4 * rows.size < n
+        or rows.min() < -n or rows.max() >= n):
         return False
     rows = np.where(rows < 0, rows + n, rows) if rows.min() < 0 else rows
     for j in range(y.shape[1]):
@@ -92,7 +95,8 @@ def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
     return True
 
 
-def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None, through: tuple[Path, ...] = (),
+def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None,
+                     through: tuple[Path, ...] = (),
                      order: Any = "C") -> Any:
     pieces = [piece for piece, _ in pieced(parts, ranks)]
     device = tensors.device_of(parts)
@@ -129,7 +133,8 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
         return None
     axis = ranks[0] - 1
     indices = [index for _, index in pieced(parts, ranks)]
-    if not all(type(part) is slice and part.step in (None, 1) and all(bound is None or type(bound) is int for bound in (part.start, part.stop))
+    if not all(type(part) is slice and part.step in (None, 1)
+               and all(bound is None or type(bound) is int for bound in (part.start, part.stop))
                for index in indices for part in index):
         return None
     spans = [[part.indices(n) for part, n in zip(index, shape)] for index in indices]
@@ -139,14 +144,17 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
     return axis if [0, *(stop for _, stop in ends)] == [*(start for start, _ in ends), shape[axis]] else None
 
 
-def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int], axis: int, dtype: DType, device: Any) -> Any:
-    pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in pieced(parts, ranks)), key=lambda pair: pair[0].start)
+def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int], axis: int, dtype: DType,
+                  device: Any) -> Any:
+    pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in pieced(parts, ranks)),
+                    key=lambda pair: pair[0].start)
     whole = [tensors.to_tensor(piece, device, dtype) for _, piece in pieces]
     shapes = [(*shape[:axis], len(span), *shape[axis + 1:]) for span, _ in pieces]
     return torch.cat([x if x.shape == wanted else x.broadcast_to(wanted) for x, wanted in zip(whole, shapes)], axis)
 
 
-def _scatter_vjp(y: Array, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (), **_: Any) -> Any:
+def _scatter_vjp(y: Array, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (),
+                 **_: Any) -> Any:
     def scatter_pullback(dy: Cotangent) -> tuple[Any, ...]:
         dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
         pieces = zip(pieced(parts, ranks), through or ((),) * len(ranks))
@@ -156,12 +164,14 @@ def _scatter_vjp(y: Array, *parts: Any, shape: tuple[int, ...], ranks: tuple[int
 
 def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -> Any:
     first = {0, *itertools.accumulate(1 + rank for rank in ranks)}  # where the pieces stand
-    pieces = [part if i not in first else np.zeros(shape_of(part)) if t is None else t for i, (t, part) in enumerate(zip(ts, parts))]
+    pieces = [part if i not in first else np.zeros(shape_of(part)) if t is None else t
+              for i, (t, part) in enumerate(zip(ts, parts))]
     return scatter(*pieces, ranks=ranks, **how)
 
 
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
-scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent, batch=scatter_members)
+scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent,
+                 batch=scatter_members)
 
 
 def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
@@ -218,10 +228,12 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
     return sparse(x, dy, index, through)
 
 
-getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,), torch=_getitem_tensor,
+getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,),
+                 torch=_getitem_tensor,
                  batch=read_members)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True, torch=getitem.lower["torch"],
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True,
+                        torch=getitem.lower["torch"],
                         batch=read_members)
 
 
@@ -252,12 +264,15 @@ def positions_along(shape: tuple[int, ...], indices: Array, axis: int) -> tuple[
     axis = normalize_axis_index(axis, ndim)
     if len(shape_of(indices)) != ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)]) for i, n in enumerate(shape))
+    return tuple(indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(ndim)])
+                 for i, n in enumerate(shape))
 
 
-take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True, linear=(0,), moves=True,
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True,
+              linear=(0,), moves=True,
               batch=take_members,
-              torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)), (slice(None),) * (axis % x.ndim) + (indices,)))
+              torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)),
+                                                                 (slice(None),) * (axis % x.ndim) + (indices,)))
 
 
 def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
@@ -266,7 +281,8 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
     shape[axis] = indices.shape[axis]
     # gather takes no others; take_along_dim lets what is out of range wrap round
     from_front = torch.where(indices < 0, indices + n, indices)
-    return torch.gather(x.expand([n if i == axis % x.ndim else m for i, m in enumerate(shape)]), axis, from_front.expand(shape))
+    return torch.gather(x.expand([n if i == axis % x.ndim else m for i, m in enumerate(shape)]), axis,
+                        from_front.expand(shape))
 
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (

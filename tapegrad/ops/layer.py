@@ -17,7 +17,12 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.ops.batched_layer import linear_members, linear_weight_members, nll_loss_backward_members, nll_loss_members
+from tapegrad.ops.batched_layer import (
+    linear_members,
+    linear_weight_members,
+    nll_loss_backward_members,
+    nll_loss_members,
+)
 from tapegrad.ops.elementwise import conj, is_complex
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
@@ -66,7 +71,8 @@ def _linear_tangent(ts: Any, x: Any, w: Any, b: Any = None) -> Any:
 linear = define("linear", _linear, (lambda dy, _y, _x, w, _b=None: matmul(dy, conj(w)),
                                     lambda dy, _y, x, _w, _b=None: linear_weight(dy, conj(x)), _by_bias),
                 direct=True, torch=_linear_tensor, linear=_linear_tangent, batch=linear_members)
-linear_weight = define("linear_weight", _linear_weight, (lambda dw, _y, _dy, x: linear(conj(x), dw), lambda dw, _y, dy, _x: matmul(conj(dy), dw)),
+linear_weight = define("linear_weight", _linear_weight,
+                       (lambda dw, _y, _dy, x: linear(conj(x), dw), lambda dw, _y, dy, _x: matmul(conj(dy), dw)),
                        direct=True, torch=_linear_weight_tensor, linear=EACH, batch=linear_weight_members)
 
 # -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
@@ -110,8 +116,10 @@ def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, re
     return torch.zeros_like(logp).scatter_(axis, at.unsqueeze(axis), share.to(logp.dtype).unsqueeze(axis))
 
 
-nll_loss = define("nll_loss", _nll_loss, (lambda dy, _y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
+nll_loss = define("nll_loss", _nll_loss,
+                  (lambda dy, _y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
                   direct=True, torch=_nll_loss_tensor, linear=(0,), batch=nll_loss_members)
 nll_loss_backward = define("nll_loss_backward", _nll_backward,
-                           (lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None), direct=True,
+                           (lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None),
+                           direct=True,
                            torch=_nll_backward_tensor, linear=(0,), batch=nll_loss_backward_members)

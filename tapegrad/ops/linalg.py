@@ -71,10 +71,12 @@ def _matmul_right(dy: Cotangent, _y: Array, a: Array, _b: Array) -> Any:
     return matmul(_adjoint(a), dy)
 
 
-matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul), direct=True, linear=EACH,
+matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul),
+                direct=True, linear=EACH,
                 torch=product("matmul"), spec=by_matmul, batch=matmul_members)
 vecdot = define("vecdot", np.vecdot, (
-    lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a), means=(np.vecdot,), linear=EACH,
+    lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a),
+                means=(np.vecdot,), linear=EACH,
     batch=batching.stacked(1, 1),
     torch=lambda a, b: matmul.lower["torch"](a.conj()[..., None, :], b[..., None])[..., 0, 0])
 
@@ -84,11 +86,13 @@ vdot = define("vdot", np.vdot, (
     linear=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
 
 matvec = define("matvec", np.matvec, (
-    lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))), means=(np.matvec,), linear=EACH,
+    lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))),
+                means=(np.matvec,), linear=EACH,
     batch=batching.stacked(2, 1),
     torch=lambda a, v: matmul.lower["torch"](a, v[..., None])[..., 0])
 vecmat = define("vecmat", np.vecmat, (
-    lambda dy, _y, _v, a: matvec(a, conj(dy)), lambda dy, _y, v, _a: v[..., :, None] * dy[..., None, :]), means=(np.vecmat,), linear=EACH,
+    lambda dy, _y, _v, a: matvec(a, conj(dy)), lambda dy, _y, v, _a: v[..., :, None] * dy[..., None, :]),
+                means=(np.vecmat,), linear=EACH,
     batch=batching.stacked(1, 2),
     torch=lambda v, a: matmul.lower["torch"](v.conj()[..., None, :], a)[..., 0, :])
 
@@ -136,7 +140,8 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     inner = math.prod(a.shape[i] for i in of_a)
     shape = [a.shape[i] for i in free_a] + [b.shape[i] for i in free_b]
     rows = a.permute(free_a + of_a).reshape(math.prod(a.shape[i] for i in free_a), inner)
-    return matmul.lower["torch"](rows, b.permute(of_b + free_b).reshape(inner, math.prod(b.shape[i] for i in free_b))).reshape(shape)
+    columns = b.permute(of_b + free_b).reshape(inner, math.prod(b.shape[i] for i in free_b))
+    return matmul.lower["torch"](rows, columns).reshape(shape)
 
 
 def _dot(a: Array, b: Array) -> Any:
@@ -163,10 +168,12 @@ def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
     stretch = spare[:max(widths, default=0)]
     if not arrow:
         output = ("..." if "." in inputs else "") + "".join(c for c in letters if inputs.count(c) == 1)
-    return [term.replace("...", stretch[len(stretch) - width:]) for term, width in zip(terms, widths)], output.replace("...", stretch)
+    return [term.replace("...", stretch[len(stretch) - width:])
+            for term, width in zip(terms, widths)], output.replace("...", stretch)
 
 
-def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any, optimize: Any = False, **_: Any) -> Any:
+def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any, optimize: Any = False,
+                      **_: Any) -> Any:
     """Contract the cotangent with the other operands.
 
     A repeated letter (`ii`) becomes two and a Kronecker delta between them; an axis that only this operand has was
@@ -207,7 +214,8 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 
 
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
-    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), view=True, linear=(0,), batch=batching.stacked(2),
+    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), view=True,
+                  linear=(0,), batch=batching.stacked(2),
     torch=lambda x, offset=0: x.diagonal(offset, -2, -1))
 
 
@@ -231,5 +239,7 @@ def _upper(x: Any, k: Any = 0) -> Any:
     return torch.triu(x, int(k)) if k == int(k) else x.masked_fill(_inside(x, k - 1), 0)
 
 
-tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True, batch=batching.stacked(2), torch=_lower)
-triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True, batch=batching.stacked(2), torch=_upper)
+tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True,
+              batch=batching.stacked(2), torch=_lower)
+triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True,
+              batch=batching.stacked(2), torch=_upper)

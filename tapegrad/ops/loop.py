@@ -97,7 +97,8 @@ class Loop(Subtape):
         """Return what each input of the body is: what stands for it outside, and in which run it is what."""
         written = iter(args)
         steps, given, listed, carried = self.parts()
-        found: dict[Input, str] = {x: f"step {_each([values[k] for k in self.runs])}" for x, values in zip(steps, self.steps)}
+        found: dict[Input, str] = {x: f"step {_each([values[k] for k in self.runs])}"
+                                   for x, values in zip(steps, self.steps)}
         found |= {x: labelled("given", x, next(written)) for x in given}
         found |= {x: f"element {_each(self.runs)} of {next(written)}" for x in listed}
         return found | {x: f"carried, first {next(written)}" for x in carried}
@@ -166,7 +167,8 @@ def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
     for op in ops:
         for arg in op.args:
             if is_loop(arg):
-                found[arg].update([op.args[1]] if type(op) is Call and op.fn is getfield else range(len(arg.fn.results)))
+                found[arg].update([op.args[1]] if type(op) is Call and op.fn is getfield
+                                  else range(len(arg.fn.results)))
     return found
 
 

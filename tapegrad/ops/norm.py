@@ -17,7 +17,8 @@ from tapegrad.rules import batching
 from tapegrad.rules.registry import define
 
 
-def _vector_norm_cotangent(dy: Cotangent, y: Array, x: Array, ord: Any = 2, axis: Axis = None, keepdims: bool = False) -> Any:
+def _vector_norm_cotangent(dy: Cotangent, y: Array, x: Array, ord: Any = 2, axis: Axis = None,
+                           keepdims: bool = False) -> Any:
     y, dy = restore(y, x, axis), restore(dy, x, axis)
     if ord == 2:
         return dy * ratio(x, y)  # 0 at 0, as abs
@@ -37,7 +38,8 @@ def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False)
 
 
 def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    return torch.linalg.vector_norm(x.to(tensors.inexact_type(x)), ord, tensors.dims(x, axis) if x.ndim else None, keepdims)
+    return torch.linalg.vector_norm(x.to(tensors.inexact_type(x)), ord, tensors.dims(x, axis) if x.ndim else None,
+                                    keepdims)
 
 
 vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), push=_vector_norm_tangent,

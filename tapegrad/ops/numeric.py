@@ -75,7 +75,8 @@ convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mo
 correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
     lambda dy, _y, _a, v, mode="full": convolve(_whole(dy, _a, v, mode, _swapped(_a, v)), v, mode="valid"),
     lambda dy, _y, a, _v, mode="full": correlate(a, _whole(dy, a, _v, mode, _swapped(a, _v)), mode="valid")),
-    linear=EACH, batch=False, torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
+    linear=EACH, batch=False,
+                   torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
 
 # -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at
 # the last one to its left
@@ -157,10 +158,12 @@ def _toward(i: int, dy: Cotangent, y: Array, *xs: Any) -> Any:
 
 
 euclidean_norm = define("euclidean_norm", math.hypot, _toward, pointwise=True,
-                        batch=False, torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))))
+                        batch=False,
+                        torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))))
 fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, pointwise=True,
               batch=False, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
-ieee_remainder = define("ieee_remainder", math.remainder, (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
+ieee_remainder = define("ieee_remainder", math.remainder,
+                        (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
                         pointwise=True, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
 
 # to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making
@@ -169,9 +172,11 @@ round_number = constant("round_number", builtins.round, batch=False,
 
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
-item = define("item", lambda x, *index: np.asarray(x).item(*index), (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None),
+item = define("item", lambda x, *index: np.asarray(x).item(*index),
+              (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None),
               linear=(0,), moves=True,
-              batch=item_members, torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1 else x[tuple(map(int, index))]).item())
+              batch=item_members, torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1
+                                                           else x[tuple(map(int, index))]).item())
 
 
 def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:

@@ -22,7 +22,8 @@ def _by_degree(name: str, slope: Callable[..., Any], *parameters: str) -> Op:
     return special(name, "n", *parameters, derivative)
 
 
-eval_gegenbauer = _by_degree("eval_gegenbauer", lambda _n, k, alpha, x: 2 * alpha * eval_gegenbauer(k, alpha + 1, x), "alpha")
+eval_gegenbauer = _by_degree("eval_gegenbauer", lambda _n, k, alpha, x: 2 * alpha * eval_gegenbauer(k, alpha + 1, x),
+                             "alpha")
 eval_legendre = _by_degree("eval_legendre", lambda _n, k, x: eval_gegenbauer(k, 1.5, x))
 eval_sh_legendre = _by_degree("eval_sh_legendre", lambda _n, k, x: 2 * eval_gegenbauer(k, 1.5, 2 * x - 1))
 eval_chebyt = _by_degree("eval_chebyt", lambda n, k, x: n * eval_chebyu(k, x))
@@ -35,10 +36,12 @@ eval_hermite = _by_degree("eval_hermite", lambda n, k, x: 2 * n * eval_hermite(k
 eval_hermitenorm = _by_degree("eval_hermitenorm", lambda n, k, x: n * eval_hermitenorm(k, x))
 eval_laguerre = _by_degree("eval_laguerre", lambda _n, k, x: -eval_genlaguerre(k, 1.0, x))
 eval_genlaguerre = _by_degree("eval_genlaguerre", lambda _n, k, alpha, x: -eval_genlaguerre(k, alpha + 1, x), "alpha")
-eval_jacobi = _by_degree("eval_jacobi", lambda n, k, alpha, beta, x: (n + alpha + beta + 1) / 2 * eval_jacobi(k, alpha + 1, beta + 1, x),
-                         "alpha", "beta")
-eval_sh_jacobi = _by_degree("eval_sh_jacobi", lambda n, k, p, q, x: (n + p) * eval_jacobi(k, p - q + 1, q, 2 * x - 1) / binom(2 * n + p - 1, n),
-                            "p", "q")
+eval_jacobi = _by_degree(
+    "eval_jacobi", lambda n, k, alpha, beta, x: (n + alpha + beta + 1) / 2 * eval_jacobi(k, alpha + 1, beta + 1, x),
+    "alpha", "beta")
+eval_sh_jacobi = _by_degree(
+    "eval_sh_jacobi",
+    lambda n, k, p, q, x: (n + p) * eval_jacobi(k, p - q + 1, q, 2 * x - 1) / binom(2 * n + p - 1, n), "p", "q")
 
 
 def _lpmv_slope(y: Array, m: Array, v: Array, x: Array) -> Any:

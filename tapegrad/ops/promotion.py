@@ -12,8 +12,10 @@ from tapegrad.ops.batched_shape import kept, valued
 from tapegrad.rules.registry import define
 
 # `project` brings a cotangent back into the system of what was converted
-convert = define("convert", lambda x, to: converted(x, to), (lambda dy, _y, _x, to: dy,), torch=lambda x, to: x.double(), batch=kept)
-number_like = define("number_like", lambda x, value: value, (None, lambda dy, _y, _x, value: dy), torch=lambda x, value: value, batch=valued)
+convert = define("convert", lambda x, to: converted(x, to), (lambda dy, _y, _x, to: dy,),
+                 torch=lambda x, to: x.double(), batch=kept)
+number_like = define("number_like", lambda x, value: value, (None, lambda dy, _y, _x, value: dy),
+                     torch=lambda x, value: value, batch=valued)
 RECORDED["convert"] = convert
 
 

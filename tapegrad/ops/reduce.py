@@ -28,7 +28,8 @@ from tapegrad.rules.result_spec import by_reduction
 def reduced(x: Array, axis: Axis = None) -> Iterable[int]:
     """Return the axes that `axis` means, counted from the front; a number has none, whatever is said."""
     ndim = len(shape_of(x))
-    return range(ndim) if axis is None or not ndim else {a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
+    return range(ndim) if axis is None or not ndim else {a % ndim
+                                                         for a in (axis if isinstance(axis, tuple) else (axis,))}
 
 
 def restore(y: Array, x: Array, axis: Axis = None) -> Any:
@@ -52,7 +53,8 @@ def _cast(x: Array, y: Array) -> Any:
     return real(x) if is_complex(x) and not is_complex(y) else x
 
 
-def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any], **kind: Any) -> Op:
+def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any],
+              **kind: Any) -> Op:
     """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its
     implementation for tensors.
     """
@@ -136,15 +138,18 @@ sum = reduction("sum", np.sum, lambda dy, _y, _x, _axis: stretched(dy, shape_of(
                 # of integers and bools torch's is int64 too
                 over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))
 prod = reduction("prod", np.prod, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)), over_axes(_mean), direct=True,
+mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)),
+                 over_axes(_mean), direct=True,
                  linear=(0,))
 max = reduction("max", np.max, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))
 nanmin = reduction("nanmin", np.nanmin, _share, _extreme("amin", np.nanmin, math.inf))
-logsumexp = reduction("logsumexp", lambda x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
+logsumexp = reduction("logsumexp",
+                      lambda x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
                       lambda dy, y, x, axis: dy * exp(x - restore(y, x, axis)),
-                      over_axes(lambda x, axes, keepdim: torch.logsumexp(x.to(tensors.inexact_type(x)), axes, keepdim=keepdim)))
+                      over_axes(lambda x, axes, keepdim: torch.logsumexp(x.to(tensors.inexact_type(x)), axes,
+                                                                         keepdim=keepdim)))
 
 
 def _place(name: str) -> Callable[..., Any]:
@@ -163,9 +168,11 @@ all = constant("all", np.all, on_torch=over_axes(lambda x, axes, keepdim: torch.
                batch=batching.along(None, "all"))
 argmax = constant("argmax", np.argmax, on_torch=_place("argmax"), batch=batching.along(None))
 argmin = constant("argmin", np.argmin, on_torch=_place("argmin"), batch=batching.along(None))
-count_nonzero = constant("count_nonzero", np.count_nonzero, on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)),
+count_nonzero = constant("count_nonzero", np.count_nonzero,
+                         on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)),
                batch=batching.along(None, "all"))
-nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batch=False, torch=lambda x: torch.nonzero(x, as_tuple=True))
+nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batch=False,
+                 torch=lambda x: torch.nonzero(x, as_tuple=True))
 
 
 # -- running totals
@@ -215,14 +222,16 @@ def _prod_tangent(ts: Any, y: Any, x: Any, axis: int = 0, dtype: Any = None, inc
     return pad(found, tuple((int(i == axis % ndim), 0) for i in range(ndim))) if include_initial else found
 
 
-cumulative_sum = running("cumulative_sum", np.add, lambda dy, _y, _x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
+cumulative_sum = running("cumulative_sum", np.add,
+                         lambda dy, _y, _x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
 cumulative_prod = running("cumulative_prod", np.multiply, _back_prod, _prod_tangent)
 
 
 def _ties(y: Array, x: Array, axis: int) -> tuple[Any, Any, Any]:
     """Return where a number is the largest so far, where y is what it was before, and how many tie for it so far."""
     holds, ndim = equal(x, y), len(shape_of(y))
-    behind = pad(equal(y[along(axis, slice(1, None))], y[along(axis, slice(None, -1))]), tuple((int(i == axis % ndim), 0) for i in range(ndim)))
+    behind = pad(equal(y[along(axis, slice(1, None))], y[along(axis, slice(None, -1))]),
+                 tuple((int(i == axis % ndim), 0) for i in range(ndim)))
     same = astype(behind, dtype=dtype_of(y))
     ties = maximum(recurrence(same, astype(holds, dtype=dtype_of(y)), axis=axis), 1)  # where y is nan, none
     return holds, same, ties

@@ -26,11 +26,14 @@ isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=inve
                                   lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert)))
 bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
     None, lambda dy, _y, x, _weights, minlength=0: take(dy, x)), dynamic=True, raises=True, linear=(1,), batch=False,
-    torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64), minlength))
+    torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64),
+                                                              minlength))
 lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis),
                    batch=False, on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)))
-ravel_multi_index = constant("ravel_multi_index", lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), raises=True,
+ravel_multi_index = constant("ravel_multi_index",
+                             lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), raises=True,
                              batch=batching.elementwise,
                              on_torch=on_host(lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how)))
-unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True, batch=batching.of_first,
+unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True,
+                         batch=batching.of_first,
                          on_torch=on_host(lambda x, shape, order="C": np.unravel_index(x, shape, order)))

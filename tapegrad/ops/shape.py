@@ -29,7 +29,8 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
 
 # -- one array, its elements once each
 
-reshape = define("reshape", np.reshape, (lambda dy, _y, _x, shape: reshape(dy, shape_of(_x)), None), view=True, direct=True, linear=(0,),
+reshape = define("reshape", np.reshape, (lambda dy, _y, _x, shape: reshape(dy, shape_of(_x)), None), view=True,
+                 direct=True, linear=(0,),
                  torch=lambda x, shape: x.reshape(numbers_of(shape)), batch=batching.same_shape)
 
 
@@ -60,11 +61,15 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
     return x.squeeze(dims(x, axis))
 
 
-permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True, linear=(0,), batch=permuted,
-                      torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None else numbers_of(axes)))
-expand_dims = define("expand_dims", np.expand_dims, (lambda dy, _y, _x, axis: squeeze(dy, axis=axis),), view=True, direct=True, linear=(0,),
+permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), view=True, direct=True, linear=(0,),
+                      batch=permuted,
+                      torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None
+                                                           else numbers_of(axes)))
+expand_dims = define("expand_dims", np.expand_dims, (lambda dy, _y, _x, axis: squeeze(dy, axis=axis),), view=True,
+                     direct=True, linear=(0,),
                      torch=_expand_dims, batch=batching.same_shape)
-squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, linear=(0,), torch=_squeeze, batch=batching.same_shape)
+squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, linear=(0,), torch=_squeeze,
+                 batch=batching.same_shape)
 flip = define("flip", np.flip, (lambda dy, _y, _x, **kw: flip(dy, **kw),), view=True, direct=True, linear=(0,),
               torch=lambda x, axis=None: x.flip(dims(x, axis)), batch=batching.along(None, "all"))
 
@@ -85,7 +90,8 @@ roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,)
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
-broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, _y, _x, shape: dy, None), view=True, direct=True, linear=(0,),
+broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, _y, _x, shape: dy, None), view=True, direct=True,
+                      linear=(0,),
                       # the sweep sums what was stretched
                       torch=lambda x, shape: x.broadcast_to(numbers_of(shape)), batch=broadcast)
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
@@ -116,8 +122,10 @@ def _repeat_cotangent(dy: Cotangent, _y: Array, _x: Array, repeats: int, axis: i
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
 
 
-tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), moves=True, torch=lambda x, reps: x.tile(numbers_of(reps)), batch=tiled)
-repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,), moves=True, batch=batching.along(None),
+tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), moves=True,
+              torch=lambda x, reps: x.tile(numbers_of(reps)), batch=tiled)
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,), moves=True,
+                batch=batching.along(None),
                 torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None))
 
 
@@ -140,7 +148,8 @@ def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
 
 
 pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
-    lambda dy, _y, _x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None, _pad_value_cotangent),
+    lambda dy, _y, _x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None,
+    _pad_value_cotangent),
              linear=_pad_tangent, moves=True, torch=_pad, batch=padded)
 
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
@@ -161,7 +170,9 @@ def _stack_vjp(y: Array, *xs: Any, axis: int = 0) -> Any:
     return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
 
 
-concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True, moves=True, batch=batching.joined,
+concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True, moves=True,
+                batch=batching.joined,
                 torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
-stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True, moves=True, batch=batching.joined,
+stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True, moves=True,
+               batch=batching.joined,
                torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))

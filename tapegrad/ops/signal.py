@@ -42,18 +42,21 @@ def _full(dy: Cotangent, a: Array, b: Array, mode: str) -> Any:
 def _by_factor(a_first: bool) -> Callable[..., Any]:
     def cotangent(dy: Any, _y: Any, a: Any, b: Any, mode: str = "full", method: str = "direct") -> Any:
         other = b if a_first else a
-        return convolution(_full(dy, a, b, mode), flip(conj(other)), mode="valid", **({} if method == "direct" else {"method": method}))
+        return convolution(_full(dy, a, b, mode), flip(conj(other)), mode="valid",
+                           **({} if method == "direct" else {"method": method}))
     return cotangent
 
 
-convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), linear=EACH, torch=on_host(_convolution))
+convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), linear=EACH,
+                     torch=on_host(_convolution))
 
 
 # Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a
 # sum of products with the weights, conjugated.
 
 # what NumPy calls SciPy's ways of going on; a constant has no cotangent
-PADS = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap", "grid-wrap": "wrap",
+PADS = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap",
+        "grid-wrap": "wrap",
         "constant": "", "grid-constant": ""}
 
 
@@ -71,12 +74,14 @@ def _places(x: Any, w: Array, axis: Any, mode: Any, origin: Any) -> list[tuple[i
     """Return for each axis of the weights which it is, how it goes on, and by how much before and behind."""
     modes, origins = (part if isinstance(part, tuple) else (part,) * len(shape_of(w)) for part in (mode, origin))
     axes = range(len(shape_of(x))) if axis is None else (axis % len(shape_of(x)),)
-    return [(i, PADS[how], n // 2 + at, n - 1 - n // 2 - at) for i, n, how, at in zip(axes, shape_of(w), modes, origins)]
+    return [(i, PADS[how], n // 2 + at, n - 1 - n // 2 - at)
+            for i, n, how, at in zip(axes, shape_of(w), modes, origins)]
 
 
 def _turned(w: Array, x: Array, axis: int | None) -> Any:
     """Let weights in one dimension stand along an axis."""
-    return w if axis is None else reshape(w, tuple(-1 if i == axis % len(shape_of(x)) else 1 for i in range(len(shape_of(x)))))
+    return w if axis is None else reshape(w, tuple(-1 if i == axis % len(shape_of(x)) else 1
+                                                   for i in range(len(shape_of(x)))))
 
 
 def _as_wide(x: Array, other: Array) -> Any:
@@ -85,7 +90,8 @@ def _as_wide(x: Array, other: Array) -> Any:
     return x if dtype_of(x) == dtype else astype(x, dtype=dtype)
 
 
-def _by_image(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, **kwargs: Any) -> Any:
+def _by_image(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = None, mode: Any = "reflect",
+              origin: Any = 0, **kwargs: Any) -> Any:
     dx = convolution(_as_wide(dy, w), _turned(w, x, axis))
     for i, how, before, behind in _places(x, w, axis, mode, origin):
         n, ndim = shape_of(x)[i], len(shape_of(x))
@@ -98,7 +104,8 @@ def _by_image(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = N
     return dx
 
 
-def _by_weights(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = None, mode: Any = "reflect", origin: Any = 0, cval: float = 0.0,
+def _by_weights(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = None, mode: Any = "reflect",
+                origin: Any = 0, cval: float = 0.0,
                 **kwargs: Any) -> Any:
     wide = x
     for i, how, before, behind in _places(x, w, axis, mode, origin):
@@ -109,10 +116,13 @@ def _by_weights(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None =
     return reshape(convolution(_as_wide(wide, dy), flip(conj(dy)), mode="valid"), shape_of(w))
 
 
-correlate1d = define("correlate1d", _filter("correlate1d"), (_by_image, _by_weights), torch=on_host(_filter("correlate1d")))
-correlate_image = define("correlate_image", _filter("correlate"), (_by_image, _by_weights), torch=on_host(_filter("correlate")))
+correlate1d = define("correlate1d", _filter("correlate1d"), (_by_image, _by_weights),
+                     torch=on_host(_filter("correlate1d")))
+correlate_image = define("correlate_image", _filter("correlate"), (_by_image, _by_weights),
+                         torch=on_host(_filter("correlate")))
 uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
-    lambda dy, _y, x, size, **kwargs: _by_image(dy, _y, x, np.full(size, 1.0 / size), **kwargs), None), torch=on_host(_uniform_filter1d))
+    lambda dy, _y, x, size, **kwargs: _by_image(dy, _y, x, np.full(size, 1.0 / size), **kwargs), None),
+                          torch=on_host(_uniform_filter1d))
 
 
 # A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a
@@ -131,7 +141,8 @@ def _backwards(b: Array, a: Array, x: Array, axis: int) -> Any:
 def _by_taps(taps: Any, x: Array, g: Any, axis: int) -> Any:
     """Return the cotangent of the coefficients by which x, delayed by so many steps each, was added up."""
     n = shape_of(x)[axis]
-    delayed = [sum(conj(x[along(axis, slice(n - k))]) * g[along(axis, slice(k, None))]) if k < n else 0.0 * sum(g) for k in range(shape_of(taps)[0])]
+    delayed = [sum(conj(x[along(axis, slice(n - k))]) * g[along(axis, slice(k, None))]) if k < n else 0.0 * sum(g)
+               for k in range(shape_of(taps)[0])]
     return stack(*delayed, axis=0)
 
 
@@ -147,9 +158,11 @@ def _lfilter_tangent(ts: Any, b: Array, a: Array, x: Array, axis: int = -1) -> A
     db, da, dx = ts
     if da is not None:
         return NotImplemented
-    parts = ([] if db is None else [lfilter(db, a, x, axis=axis)]) + ([] if dx is None else [lfilter(b, a, dx, axis=axis)])
+    parts = ([] if db is None else [lfilter(db, a, x, axis=axis)]) + ([] if dx is None
+                                                                      else [lfilter(b, a, dx, axis=axis)])
     return functools.reduce(operator.add, parts)
 
 
-lfilter = define("lfilter", _lfilter, (_by_numerator, _by_denominator, lambda dy, _y, b, a, _x, axis=-1: _backwards(b, a, dy, axis)),
+lfilter = define("lfilter", _lfilter,
+                 (_by_numerator, _by_denominator, lambda dy, _y, b, a, _x, axis=-1: _backwards(b, a, dy, axis)),
                  linear=_lfilter_tangent, torch=on_host(_lfilter))

@@ -42,16 +42,20 @@ def _digitize(x: Array, bins: Any, right: bool = False) -> Any:
 sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,), batch=batching.along(),
               push=lambda ts, _y, x, axis=-1: take_along_axis(ts[0], argsort(x, axis=axis, stable=True), axis=axis),
               torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort))
-argsort = constant("argsort", lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
+argsort = constant("argsort",
+                   lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
                    batch=batching.along(), on_torch=tensors.of_reals(_argsort, np.argsort))
-argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis), batch=batching.along(),
-                        on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis), lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
+argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis),
+                        batch=batching.along(),
+                        on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis),
+                                                  lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
 
 
 def _argrank(x: Array, ranks: tuple[int, ...]) -> Any:
     values = np.partition(x, sorted({*ranks, len(x) - 1}), axis=0)
     # of those that are as large, the one that a stable sort would put there: the same on every backend
-    places = [np.argmax(np.cumsum(x == values[rank], axis=0) > rank - np.sum(x < values[rank], axis=0), axis=0) for rank in ranks]
+    places = [np.argmax(np.cumsum(x == values[rank], axis=0) > rank - np.sum(x < values[rank], axis=0), axis=0)
+              for rank in ranks]
     missing = np.isnan(values[-1])
     return np.where(missing, np.argmax(np.isnan(x), axis=0), np.stack(places)) if np.any(missing) else np.stack(places)
 
@@ -67,6 +71,7 @@ def _argrank_batch(_members: Any, x: Array, ranks: tuple[int, ...]) -> Any:
 
 
 argrank = constant("argrank", _argrank, batch=_argrank_batch, on_torch=tensors.of_reals(_argrank_tensor, _argrank))
-searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side), batch=batching.of_second,
+searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
+                        batch=batching.of_second,
                         on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
 digitize = constant("digitize", np.digitize, raises=True, batch=batching.of_first, on_torch=_digitize)

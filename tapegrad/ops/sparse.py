@@ -45,11 +45,13 @@ def _matmul(data: Array, indices: Array, indptr: Any, x: Array, *, shape: Shape,
     return matrix(data, indices, indptr, shape, transposed) @ x
 
 
-def _matmul_by_data(dy: Cotangent, _y: Array, _data: Any, indices: Array, indptr: Any, x: Array, *, shape: Shape, transposed: bool = False) -> Any:
+def _matmul_by_data(dy: Cotangent, _y: Array, _data: Any, indices: Array, indptr: Any, x: Array, *, shape: Shape,
+                    transposed: bool = False) -> Any:
     return sampled_matmul(dy, conj(x), indices, indptr, transposed=transposed)
 
 
-def _matmul_by_x(dy: Cotangent, _y: Array, data: Array, indices: Array, indptr: Any, _x: Array, *, shape: Shape, transposed: bool = False) -> Any:
+def _matmul_by_x(dy: Cotangent, _y: Array, data: Array, indices: Array, indptr: Any, _x: Array, *, shape: Shape,
+                 transposed: bool = False) -> Any:
     return sparse_matmul(conj(data), indices, indptr, dy, shape=shape[::-1], transposed=not transposed)
 
 
@@ -66,7 +68,8 @@ def _columns(members: Any, *args: Any, **kwargs: Any) -> Any:
     return permute_dims(reshape(y, (shape_of(y)[0], members.size, k)), axes=(1, 0, 2))
 
 
-sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _matmul_by_x), linear=EACH, torch=on_host(_matmul), batch=_columns)
+sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _matmul_by_x), linear=EACH,
+                       torch=on_host(_matmul), batch=_columns)
 
 
 # -- a dense matrix times the transpose of another, at the places of a sparse one: sum_k a[i, k] b[j, k]
@@ -88,15 +91,18 @@ def _of_dense(y: Array, indices: Array, indptr: Any, x: Array, n: int, transpose
 
 
 sampled_matmul = define("sampled_matmul", _sampled, (
-    lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, b, shape_of(a)[0], transposed),
-    lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, a, shape_of(b)[0], not transposed),
+    lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, b, shape_of(a)[0],
+                                                                         transposed),
+    lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, a, shape_of(b)[0],
+                                                                         not transposed),
     None, None), linear=EACH, torch=on_host(_sampled), batch=False)
 
 
 # -- a sparse matrix times a sparse one, at the places of a third
 
 
-def _product(a: Array, a_indices: Any, a_indptr: Any, b: Array, b_indices: Any, b_indptr: Any, indices: Array, indptr: Any, *,
+def _product(a: Array, a_indices: Any, a_indptr: Any, b: Array, b_indices: Any, b_indptr: Any, indices: Array,
+             indptr: Any, *,
              shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     m, k, n = shapes
     left = matrix(a, a_indices, a_indptr, (m, k), transposed[0])
@@ -107,19 +113,24 @@ def _product(a: Array, a_indices: Any, a_indptr: Any, b: Array, b_indices: Any, 
     return np.asarray(y[rows, columns]).reshape(-1) if len(rows) else np.zeros(0, y.dtype)
 
 
-def _by_left(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+def _by_left(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any,
+             indices: Any, indptr: Any, *,
              shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     (m, k, n), (ta, tb, ty) = shapes, transposed
-    return sparse_product(dy, indices, indptr, conj(b), b_indices, b_indptr, a_indices, a_indptr, shapes=(m, n, k), transposed=(ty, not tb, ta))
+    return sparse_product(dy, indices, indptr, conj(b), b_indices, b_indptr, a_indices, a_indptr, shapes=(m, n, k),
+                          transposed=(ty, not tb, ta))
 
 
-def _by_right(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any, indices: Any, indptr: Any, *,
+def _by_right(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any,
+              indices: Any, indptr: Any, *,
               shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     (m, k, n), (ta, tb, ty) = shapes, transposed
-    return sparse_product(conj(a), a_indices, a_indptr, dy, indices, indptr, b_indices, b_indptr, shapes=(k, m, n), transposed=(not ta, ty, tb))
+    return sparse_product(conj(a), a_indices, a_indptr, dy, indices, indptr, b_indices, b_indptr, shapes=(k, m, n),
+                          transposed=(not ta, ty, tb))
 
 
-sparse_product = define("sparse_product", _product, (_by_left, None, None, _by_right, None, None, None, None), linear=EACH,
+sparse_product = define("sparse_product", _product, (_by_left, None, None, _by_right, None, None, None, None),
+                        linear=EACH,
                         torch=on_host(_product), batch=False)
 
 
@@ -130,7 +141,8 @@ def _factors(*stored: Any) -> Any:
     """Return what `splu` makes of the matrix with these columns. A thread keeps those of the last two matrices: the
     sweep solves by those of the program.
     """
-    here = vars(_factors).setdefault("threads", threading.local())  # with the function, which an exported module has too
+    # with the function, which an exported module has too
+    here = vars(_factors).setdefault("threads", threading.local())
     known = getattr(here, "known", [])
     for *then, factors in known:
         if stored[0].dtype == then[0].dtype and all(map(np.array_equal, stored, then)):
@@ -167,11 +179,13 @@ def _solve_tangent(ts: Any, y: Array, data: Array, indices: Array, indptr: Any, 
     ddata, _, _, db = ts
     if ddata is not None:
         n = len(plain(indptr)) - 1
-        moved = sparse_matmul(conj(ddata) if trans == "H" else ddata, indices, indptr, y, shape=(n, n), transposed=trans == "N")
+        moved = sparse_matmul(conj(ddata) if trans == "H" else ddata, indices, indptr, y, shape=(n, n),
+                              transposed=trans == "N")
         db = -moved if db is None else db - moved
     return sparse_solve(data, indices, indptr, db, trans=trans)
 
 
 # of the matrix with these columns (trans "N"), of its transpose ("T"), of its adjoint ("H")
-sparse_solve = define("sparse_solve", _solve, vjp=_solve_vjp, push=_solve_tangent, raises=True, torch=on_host(_solve), batch=_columns)
+sparse_solve = define("sparse_solve", _solve, vjp=_solve_vjp, push=_solve_tangent, raises=True, torch=on_host(_solve),
+                      batch=_columns)
 

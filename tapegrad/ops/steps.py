@@ -35,9 +35,11 @@ class Steps(Subtape, Op):
         self.body, self.count = loop.body, loop.count
         self.places = kept(loop.count, slots)
         self._fast: Any = None
-        super().__init__(f"{loop.count} x {loop.body.name} with {slots} kept", self._run, vjp=self._vjp, torch=self._run, batch=False)
+        super().__init__(f"{loop.count} x {loop.body.name} with {slots} kept", self._run, vjp=self._vjp,
+                         torch=self._run, batch=False)
         self.lends = True
-        self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, vjp=self._differ, torch=self._sweep, batch=False)
+        self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, vjp=self._differ, torch=self._sweep,
+                       batch=False)
         self.back.of = self  # type: ignore[attr-defined]
 
     def with_body(self, body: Tape) -> Steps:

@@ -30,7 +30,8 @@ def _getfield_cotangent(dy: Cotangent, _y: Array, x: Array, key: Any) -> Any:
     return tuple(dy if i == key else ZERO for i in range(len(x)))
 
 
-pack = define("pack", lambda *leaves, into: into.build(list(leaves)), vjp=_pack_vjp, torch=lambda *leaves, into: into.build(list(leaves)))
+pack = define("pack", lambda *leaves, into: into.build(list(leaves)), vjp=_pack_vjp,
+              torch=lambda *leaves, into: into.build(list(leaves)))
 getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key])
 
 
@@ -63,7 +64,8 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
     key = tuple([STEERING[fact](x) for fact, x in zip(facts, steering)])
     row = table.rows.get(key)
     if row is None:
-        raise GuardError(f"no trace was taken this way: {', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}", None,
+        raise GuardError(f"no trace was taken this way: {', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}",
+                         None,
                          "compile the function, which traces again, or trace it with these arguments")
     # what comes out of a call is the tape's to write to
     return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])

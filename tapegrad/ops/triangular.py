@@ -44,7 +44,8 @@ def load_blas() -> None:
 # -- triangular systems: A x = b, or Aᵀ x = b (trans=1), or Aᴴ x = b (trans=2)
 
 
-def _solve_triangular(a: Any, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, check_finite: bool = True) -> Any:
+def _solve_triangular(a: Any, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
+                      check_finite: bool = True) -> Any:
     if check_finite:
         import scipy.linalg
         return scipy.linalg.solve_triangular(a, b, trans, lower, unit_diagonal)
@@ -55,7 +56,8 @@ def _solve_triangular(a: Any, b: Array, trans: Any = 0, lower: bool = False, uni
     if not unit_diagonal and np.count_nonzero(a.diagonal()) < len(a):
         raise np.linalg.LinAlgError("Singular matrix")
     # transposed, xᵀ op(A)ᵀ = bᵀ: what lies row by row here lies column by column there, and need not be copied
-    x = getattr(blas, prefix + "trsm")(1.0, a.T, np.atleast_2d(b.T), side=1, lower=not lower, trans_a=trans, diag=unit_diagonal)
+    x = getattr(blas, prefix + "trsm")(1.0, a.T, np.atleast_2d(b.T), side=1, lower=not lower, trans_a=trans,
+                                       diag=unit_diagonal)
     return x.T.reshape(b.shape)
 
 
@@ -77,25 +79,32 @@ def _by_blocks(a: Any, b: Any, trans: int, lower: bool, unit_diagonal: bool) -> 
     return x
 
 
-def _solve_triangular_vjp(y: Array, a: Array, b: Array, trans: int = 0, lower: bool = False, unit_diagonal: bool = False, **check: Any) -> Any:
+def _solve_triangular_vjp(y: Array, a: Array, b: Array, trans: int = 0, lower: bool = False,
+                          unit_diagonal: bool = False, **check: Any) -> Any:
     def solve_triangular_pullback(dy: Cotangent) -> tuple[Any, Any]:
         vector = len(shape_of(b)) == 1
         x, dx = (y[..., None], dy[..., None]) if vector else (y, dy)
         how = {"lower": lower, "unit_diagonal": unit_diagonal, **check}
-        db = solve_triangular(conj(a), dx, **how) if trans == 1 else solve_triangular(a, dx, trans=0 if trans else 2, **how)
-        da = -matmul(db, adjoint(x)) if not trans else -matmul(conj(x), transposed(db)) if trans == 1 else -matmul(x, adjoint(db))
-        return (tril(da, k=-1 if unit_diagonal else 0) if lower else triu(da, k=1 if unit_diagonal else 0)), db[..., 0] if vector else db
+        db = (solve_triangular(conj(a), dx, **how) if trans == 1
+              else solve_triangular(a, dx, trans=0 if trans else 2, **how))
+        da = (-matmul(db, adjoint(x)) if not trans else -matmul(conj(x), transposed(db)) if trans == 1
+              else -matmul(x, adjoint(db)))
+        return (tril(da, k=-1 if unit_diagonal else 0) if lower
+                else triu(da, k=1 if unit_diagonal else 0)), db[..., 0] if vector else db
     return solve_triangular_pullback
 
 
-def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> Any:
+def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = False, unit_diagonal: bool = False,
+                              **_: Any) -> Any:
     a, b = tensors.together((a, b), number=True)
     x = b[:, None] if b.ndim == 1 else b
-    y = torch.linalg.solve_triangular(a if not trans else a.mT if trans == 1 else a.mH, x, upper=lower == bool(trans), unitriangular=unit_diagonal)
+    y = torch.linalg.solve_triangular(a if not trans else a.mT if trans == 1 else a.mH, x, upper=lower == bool(trans),
+                                      unitriangular=unit_diagonal)
     return y[..., 0] if b.ndim == 1 else y
 
 
-solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True, torch=_solve_triangular_tensors,
+solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True,
+                          torch=_solve_triangular_tensors,
                           batch=solve_members)
 
 # -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I.
@@ -161,5 +170,6 @@ def _cholesky_pullback_vjp(dx: Cotangent, dy: Cotangent, y: Array) -> Any:
     return cholesky_pullback_pullback
 
 
-cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, vjp=_cholesky_pullback_vjp, torch=_cholesky_pullback_tensor,
+cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, vjp=_cholesky_pullback_vjp,
+                           torch=_cholesky_pullback_tensor,
                            batch=batching.stacked(2, 2))

@@ -53,5 +53,7 @@ def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
     return cotangent
 
 
-dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), linear=(0,), batch=batching.along(), torch=on_host(_transform("dct")))
-dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), linear=(0,), batch=batching.along(), torch=on_host(_transform("dst")))
+dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), linear=(0,), batch=batching.along(),
+             torch=on_host(_transform("dct")))
+dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), linear=(0,), batch=batching.along(),
+             torch=on_host(_transform("dst")))

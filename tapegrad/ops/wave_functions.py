@@ -36,13 +36,16 @@ def _value(name: str, function: str) -> Op:
         found = getattr(importlib.import_module("scipy.special"), function)
         degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, and so the sum converges exponentially
         return builtins.sum(found(m, q, x)[0] ** 2 * math.cos(2 * DEGREE * x) for x in degrees) * (4 / len(degrees))
-    slope = elementwise(f"{name}_slope", impl, _refused(f"{name}_slope", "m"), _refused(f"{name}_slope", "q"), on_torch=tensors.on_host(impl))
+    slope = elementwise(f"{name}_slope", impl, _refused(f"{name}_slope", "m"), _refused(f"{name}_slope", "q"),
+                        on_torch=tensors.on_host(impl))
     return special(name, "m", lambda _y, m, q: slope(m, q))
 
 
 mathieu_a, mathieu_b = _value("mathieu_a", "mathieu_cem"), _value("mathieu_b", "mathieu_sem")
-mathieu_cem = _of_order_two("mathieu_cem", "m q", lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_a(m, q)) * y, DEGREE)
-mathieu_sem = _of_order_two("mathieu_sem", "m q", lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_b(m, q)) * y, DEGREE)
+mathieu_cem = _of_order_two("mathieu_cem", "m q",
+                            lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_a(m, q)) * y, DEGREE)
+mathieu_sem = _of_order_two("mathieu_sem", "m q",
+                            lambda y, _p, m, q, x: (2 * q * cos(2 * DEGREE * x) - mathieu_b(m, q)) * y, DEGREE)
 
 
 def _modified(name: str, value: Callable[..., Any]) -> Op:

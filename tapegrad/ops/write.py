@@ -72,8 +72,10 @@ def _last(*index: Any, shape: tuple[int, ...]) -> Any:
 def _last_tensor(*index: Any, shape: tuple[int, ...]) -> Any:
     at = tensor_index.places(shape, index, tensors.device_of(index))
     flat = at.reshape(-1)
-    return (tensor_index.last_of(flat, math.prod(shape))[flat] == torch.arange(flat.numel(), device=flat.device)).reshape(at.shape)
+    places = torch.arange(flat.numel(), device=flat.device)
+    return (tensor_index.last_of(flat, math.prod(shape))[flat] == places).reshape(at.shape)
 
 
 _wins = define("wins", _last, differentiable=False, torch=_last_tensor, batch=False)
-setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), moves=True, torch=_setitem_tensor, batch=write_members)
+setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), moves=True,
+                 torch=_setitem_tensor, batch=write_members)

@@ -56,12 +56,14 @@ FILLED = frozenset([zeros, ones, zeros_like, ones_like])
 
 def is_filled(x: Any) -> bool:
     """True for a call that makes an array of one number that is always the same."""
-    return type(x) is Call and (x.fn in FILLED or (x.fn in (full, full_like) and not any(isinstance(arg, Operation) for arg in x.args[1:])))
+    return type(x) is Call and (x.fn in FILLED or (x.fn in (full, full_like)
+                                                   and not any(isinstance(arg, Operation) for arg in x.args[1:])))
 
 
 def _filler(x: Call, y: Spec) -> Any:
     """Return the number that such a call fills an array with, None where there is none, or no one number."""
-    found = 0 if x.fn in (zeros, zeros_like) else 1 if x.fn in (ones, ones_like) else x.args[1] if len(x.args) > 1 else x.kwargs["fill_value"]
+    found = (0 if x.fn in (zeros, zeros_like) else 1 if x.fn in (ones, ones_like) else x.args[1] if len(x.args) > 1
+             else x.kwargs["fill_value"])
     if not (y.is_array and y.size and y.kind in "iuf" and spec_of(found).shape == ()):
         return None
     with np.errstate(all="ignore"):
@@ -162,12 +164,14 @@ def minus_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 def both_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """(-a) * (-b) is a * b, (-a) / (-b) is a / b."""
-    return w.instead(op, op.fn, a.args[0], b.args[0]) if is_call(a, negative) and is_call(b, negative) and floats(op) else None
+    return (w.instead(op, op.fn, a.args[0], b.args[0]) if is_call(a, negative) and is_call(b, negative) and floats(op)
+            else None)
 
 
 def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
     """f(-x) is f(x): cos, abs, squares."""
-    return w.instead(op, op.fn, x.args[0], *rest) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,)) else None
+    return (w.instead(op, op.fn, x.args[0], *rest) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,))
+            else None)
 
 
 # -- quotients
@@ -180,7 +184,8 @@ def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
     number, 1 / b has fewer digits.
     """
     for x, y in ((a, b), (b, a)):
-        if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 and isinstance(x, Operation) and x is not y and floats(op) \
+        if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 \
+                and isinstance(x, Operation) and x is not y and floats(op) \
                 and same_type(y.args[1].spec, y.spec) and same_type(y.spec, op.spec) and y.spec.is_numpy:
             return w.instead(op, divide, x, y.args[1])
     return None
@@ -218,11 +223,13 @@ def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
 
 
 ALGEBRA = (
-    (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero), (subtract, minus_from_zero),
+    (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero),
+    (subtract, minus_from_zero),
     (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (add, plus_negative),
     (subtract, minus_negative), (multiply, both_negative), (multiply, times_reciprocal), (divide, both_negative),
     (cos, even), (abs, even), (square, even), (pow, even),
-    (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged), (copy, unchanged), (array, unchanged),
+    (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged),
+    (copy, unchanged), (array, unchanged),
     (where, no_choice),
 )
 

@@ -61,4 +61,5 @@ def _harmless(op: Call) -> bool:
     if own(fn):
         return True
     named = op.args[0] if op.args and getattr(fn, "__name__", "") == "rrule" else fn
-    return own(named) or (named is fn and getattr(fn, "__module__", "").startswith("tapegrad.") and not hasattr(fn, "__wrapped__"))
+    return own(named) or (named is fn and getattr(fn, "__module__", "").startswith("tapegrad.")
+                          and not hasattr(fn, "__wrapped__"))

@@ -100,7 +100,8 @@ class _Pruned:
             for op in reversed(body.ops):
                 if op in needed:
                     needed.update(arg for arg in op.args if isinstance(arg, Operation))
-            more = {results[n] for n, x in enumerate(carried) if (x in needed or n in used) and isinstance(results[n], Operation)} - needed
+            more = {results[n] for n, x in enumerate(carried) if (x in needed or n in used)
+                    and isinstance(results[n], Operation)} - needed
             if not more:
                 return needed
             needed |= more
@@ -122,9 +123,11 @@ class _Pruned:
         outside |= {x: other if literal(other) else outside.get(other) for x, other in self.stands.items()}
         for op in self.before:
             if not (isinstance(op, Guard) and not isinstance(outside[op.args[0]], Operation)):
-                outside[op] = walk.new.push(copy_op(op, lambda arg: outside[arg] if isinstance(arg, Operation) else arg))
+                outside[op] = walk.new.push(copy_op(op,
+                                                    lambda arg: outside[arg] if isinstance(arg, Operation) else arg))
         inside = set(self.before)
-        leaving = [op for op in self.before if type(op) is Call and any(op in other.args for other in self.loop.body.ops if other not in inside)]
+        leaving = [op for op in self.before if type(op) is Call
+                   and any(op in other.args for other in self.loop.body.ops if other not in inside)]
         body = self.loop.body.blank()
         at: dict[Operation, Any] = {}
 
@@ -134,17 +137,21 @@ class _Pruned:
             at[op] = body.push(Input(op.val).at(op))
         for x in [*self.listed, *self.carried]:
             put(body, x, at)
-        at |= {x: other if literal(other) else at[other] for x, other in self.stands.items() if literal(other) or other in at}
+        at |= {x: other if literal(other) else at[other] for x, other in self.stands.items() if literal(other)
+               or other in at}
         for op in self.loop.body.ops[1:]:
             if not (op in inside or isinstance(op, Input) or op is self.loop.body.result) and self._runs(op, at):
                 put(body, op, at)
         results = [self.loop.results[n] for n in self.numbers]
         put_results(body, [at[part] if isinstance(part, Operation) else part for part in results])
-        loop = Loop(dce(body), self.loop.count, [values for _, values in self.steps], len(self.given) + len(leaving), len(self.listed),
+        loop = Loop(dce(body), self.loop.count, [values for _, values in self.steps], len(self.given) + len(leaving),
+                    len(self.listed),
                     len(self.carried), self.loop.reverse)
-        args = [*(outside[x] for x in self.given), *(outside[op] for op in leaving), *(walk.bind(self.arg[x]) for x in [*self.listed, *self.carried])]
+        args = [*(outside[x] for x in self.given), *(outside[op] for op in leaving),
+                *(walk.bind(self.arg[x]) for x in [*self.listed, *self.carried])]
         val = self.op.val
-        walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, tuple([part_of(val, n) for n in self.numbers]), self.op.note).at(self.op)))
+        parts = tuple([part_of(val, n) for n in self.numbers])
+        walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, parts, self.op.note).at(self.op)))
 
     def _runs(self, op: Operation, at: dict[Operation, Any]) -> bool:
         """Return whether an operation of the body is still made: all that it uses is there."""

@@ -72,7 +72,8 @@ def _same(a: Tape, b: Tape) -> bool:
 
 
 def _equal(a: Operation, b: Operation) -> bool:
-    if type(a) is not type(b) or len(a.args) != len(b.args) or (isinstance(a, Call) and isinstance(b, Call) and not _is(a.fn, b.fn)):
+    if type(a) is not type(b) or len(a.args) != len(b.args) or (isinstance(a, Call) and isinstance(b, Call)
+                                                                and not _is(a.fn, b.fn)):
         return False
     return all(map(_is, a.args, b.args))
 

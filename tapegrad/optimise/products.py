@@ -56,7 +56,8 @@ def _turned(w: Walk, op: Call, x: Any) -> Any:
 
 def diagonal_of_product(w: Walk, op: Call, x: Any, offset: Any = 0) -> Any:
     """diagonal(a @ b) is sum(a * bᵀ) over the last axis: the same products, and none besides."""
-    if not (offset == 0 and type(offset) is int and _is_product(x) and w.once(x) and shape(x)[-1] == shape(x)[-2] and is_array(op) and x.spec.size):
+    if not (offset == 0 and type(offset) is int and _is_product(x) and w.once(x) and shape(x)[-1] == shape(x)[-2]
+            and is_array(op) and x.spec.size):
         return None
     a, b = x.args
     return w.instead(op, sum, w.make(op, multiply, a, _turned(w, op, b)), axis=len(shape(x)) - 1)
@@ -64,7 +65,8 @@ def diagonal_of_product(w: Walk, op: Call, x: Any, offset: Any = 0) -> Any:
 
 def sum_of_sum(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """A sum over all axes of sum(x, axis) is sum(x), and that of vecdot(a, b) is vdot(a, b)."""
-    if dtype is not None or keepdims or not is_array(x) or axes(x, axis) != tuple(range(len(shape(x)))) or not w.once(x):
+    if (dtype is not None or keepdims or not is_array(x) or axes(x, axis) != tuple(range(len(shape(x))))
+        or not w.once(x)):
         return None
     if is_call(x, sum) and "dtype" not in x.kwargs and is_array(x.args[0]) and spec_of(x.args[0]).dtype.kind in "fc":
         return w.instead(op, sum, x.args[0])
@@ -106,7 +108,8 @@ def _diagonal(w: Walk, op: Call, x: Any) -> Any:
         return _scattered_diagonal(x)
     if is_call(x, multiply):  # a diagonal matrix times a number, or its rows or columns by a vector
         for s, matrix in (x.args, x.args[::-1]):
-            fits = shape(matrix) == shape(x) and (shape(s) == () or (len(shape(x)) == 2 and spec_of(s).size == shape(x)[0]))
+            fits = shape(matrix) == shape(x) and (shape(s) == ()
+                                                  or (len(shape(x)) == 2 and spec_of(s).size == shape(x)[0]))
             d = _diagonal(w, op, matrix) if fits else None
             if d is not None:
                 s = s if len(shape(s)) < 2 else w.make(op, reshape, s, shape(x)[:1])
@@ -131,7 +134,8 @@ def _scattered_diagonal(x: Call) -> Any:
     """Return the only piece of a scatter whose places are [..., arange(n), arange(n)]."""
     piece, index = x.args[0], x.args[1:]
     n, ndim = shape(x)[-1], len(shape(x))
-    if len(x.kwargs["ranks"]) > 1 or not is_array(piece) or shape(piece) != shape(x)[:-1] or spec_of(piece).dtype != x.spec.dtype:
+    if (len(x.kwargs["ranks"]) > 1 or not is_array(piece) or shape(piece) != shape(x)[:-1]
+        or spec_of(piece).dtype != x.spec.dtype):
         return None
     if len(index) == 3 and index[0] is Ellipsis:
         index = index[1:]
@@ -158,7 +162,8 @@ def contracted(w: Walk, op: Call, subscripts: Any, *xs: Any, **_: Any) -> Any:
 
     Real and complex floats only: integers are summed in another dtype.
     """
-    if type(subscripts) is not str or not all(isinstance(x, Operation) and _is_floating(x) for x in xs if shape(x)) or not _is_floating(op):
+    if type(subscripts) is not str or not all(isinstance(x, Operation) and _is_floating(x) for x in xs
+                                              if shape(x)) or not _is_floating(op):
         return None
     dtypes = {spec_of(x).dtype for x in xs if shape(x)}
     if len(dtypes) != 1 or dtypes != {op.spec.dtype} or not all(spec_of(x).size for x in xs if shape(x)):
@@ -188,7 +193,8 @@ def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) 
     (a, b), (p, q) = xs, terms
     if not p or not q:  # a number times an array
         s, x, term = (a, b, q) if not p else (b, a, p)
-        return w.make(op, multiply, s, _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) and len(term) == 2 else None
+        return w.make(op, multiply, s,
+                      _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) and len(term) == 2 else None
     if len(p) != 2 or len(q) != 2 or any(shape(a)[p.index(c)] != shape(b)[q.index(c)] for c in p if c in q):
         return None  # an axis of length 1 is stretched
     shared = set(p) & set(q)

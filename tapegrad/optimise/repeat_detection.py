@@ -76,7 +76,8 @@ def _best_found(tokens: Any, least: int, saved: int) -> Segment | None:
 
 def _best(tokens: Any, sample: Any, least: int, saved: int) -> Segment | None:
     """Return the best segment whose period is found in a sample, None where there is none."""
-    return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least, saved)), key=_worth, default=None)
+    return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least, saved)),
+               key=_worth, default=None)
 
 
 def _worth(segment: Segment) -> tuple[int, int]:

@@ -56,7 +56,8 @@ class Report:
         return [step for step in self.steps if step.what or step is first[step.name]]
 
     def __str__(self) -> str:
-        return "\n".join(f"{step.name}: {step.before} -> {step.after}" + (f"  ({step.what})" if step.what else "") for step in self.shown)
+        return "\n".join(f"{step.name}: {step.before} -> {step.after}" + (f"  ({step.what})" if step.what else "")
+                         for step in self.shown)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.table import Table

@@ -28,10 +28,12 @@ def own_results(tape: Tape, before: Tape) -> Tape:
     copies: dict[Operation, Operation] = {}  # that the tape makes anyway, and keeps to itself
     for op in tape.ops:
         if op in packs:
-            walk.keep(op, tuple(_own(walk, arg, orders[arg], copies) if arg in orders else walk.bind(arg) for arg in op.args))
+            walk.keep(op, tuple(_own(walk, arg, orders[arg], copies) if arg in orders else walk.bind(arg)
+                                for arg in op.args))
         else:
             walk.keep(op)
-            if isinstance(op, Call) and op.fn is copy and op.kwargs.get("order") == "C" and _wants_rows(op.args[0], orders) and _stays_here(op, tape):
+            if (isinstance(op, Call) and op.fn is copy and op.kwargs.get("order") == "C"
+                and _wants_rows(op.args[0], orders) and _stays_here(op, tape)):
                 copies[op.args[0]] = walk.bind(op)
     if not is_pack(result) and result is not None:
         walk.stand_in(result, _own(walk, result, orders[result], copies))
@@ -60,7 +62,8 @@ def _stays_here(op: Operation, tape: Tape) -> bool:
     """True for an array that the tape does not return, and that no function but tapegrad's own is given, which
     might keep it or write to it.
     """
-    return all(op not in other.args or (isinstance(other, Call) and own(other.fn) and other.fn is not pack) for other in tape.ops)
+    return all(op not in other.args or (isinstance(other, Call) and own(other.fn) and other.fn is not pack)
+               for other in tape.ops)
 
 
 def is_pack(op: Any) -> bool:
@@ -101,7 +104,8 @@ def _lies(part: Any, tape: Tape) -> bool:
     if not isinstance(part, Operation) or not part.spec.is_array:
         return False
     root, locked = _root(part)
-    return locked or isinstance(root, (Input, Constant)) or [_root(other)[0] for other in parts_of(tape)].count(root) > 1
+    return locked or isinstance(root, (Input, Constant)) or [_root(other)[0]
+                                                             for other in parts_of(tape)].count(root) > 1
 
 
 def _root(op: Operation) -> tuple[Any, bool]:

@@ -44,7 +44,8 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
         return tape
     found = [segment for segment in segments(tape, least, saved) if _may_loop(tape, segment)]
     last = _last_uses(tape) if found else None
-    loops = linked(tape, [rolled for segment in found if (rolled := _tried(tape, segment, last, least)) is not None], least)
+    loops = linked(tape, [rolled for segment in found if (rolled := _tried(tape, segment, last, least)) is not None],
+                   least)
     if not loops:
         return tape
     del last  # what is made below takes as much memory
@@ -62,7 +63,8 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
 def _may_loop(tape: Tape, segment: Segment) -> bool:
     """True for a segment of calls that do nothing but return a value, of a type that follows from their arguments'."""
     for op in tape.ops[segment.start:segment.start + segment.period]:
-        if isinstance(op, Call) and (not own(op.fn) or op.fn in (draw, default_rng) or op.fn.dynamic or op.fn.rr is not None or op.fn.nested):
+        if isinstance(op, Call) and (not own(op.fn) or op.fn in (draw, default_rng) or op.fn.dynamic
+                                     or op.fn.rr is not None or op.fn.nested):
             return False
     return True
 
@@ -84,7 +86,8 @@ def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> SegmentLoop |
             pieces = segment.pieces - first - short
             if pieces >= least:
                 try:
-                    return SegmentLoop(tape, Segment(segment.start + first * segment.period, segment.period, pieces), last)
+                    return SegmentLoop(tape, Segment(segment.start + first * segment.period, segment.period, pieces),
+                                       last)
                 except Unlike:
                     continue
     return None

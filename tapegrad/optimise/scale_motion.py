@@ -84,7 +84,8 @@ def factors(tape: Tape) -> Tape:
     do with that, and pays for it with no more elements than it saves.
     """
     exact = leading(tape.ops, [op.args[0] for op in tape.ops if type(op) is Guard and op.fact not in FIXED])
-    found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING and not exact[op.id] else None for op in tape.ops]
+    found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING and not exact[op.id]
+             else None for op in tape.ops]
     if not any(found):
         return tape
     walk = Walk(tape, learn=True)
@@ -144,7 +145,8 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
     return lazy
 
 
-def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor: list[Factor | None]) -> tuple[float, float]:
+def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int],
+          factor: list[Factor | None]) -> tuple[float, float]:
     """Return what a sign and another factor of the i-th argument cost, once it is this call's;
     `costs` are those of its value.
     """
@@ -161,7 +163,8 @@ def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int], factor:
         if args[0] is args[1]:
             return 0.0, costs[1]
         other = args[1 - i]
-        meets = type(other) is Call and factor[other.id] is not None and uses[other.id] == 1 and other.spec.size == op.spec.size
+        meets = (type(other) is Call and factor[other.id] is not None and uses[other.id] == 1
+                 and other.spec.size == op.spec.size)
         return FREE if meets else costs
     if fn is add or (fn is subtract and i == 1) or fn in EVEN:
         return 0.0, math.inf
@@ -196,7 +199,8 @@ def constant_factor(op: Call) -> Factor | None:
     else:
         return None
     factor, x = found
-    if not isinstance(x, Operation) or not isinstance(factor, (int, float, np.floating)) or isinstance(factor, bool) or not _fits(float(factor)):
+    if (not isinstance(x, Operation) or not isinstance(factor, (int, float, np.floating)) or isinstance(factor, bool)
+        or not _fits(float(factor))):
         return None
     if _dtype(x).itemsize < 4 and not is_sign(float(factor)):
         return None  # a product of factors is soon out of a small float's range
@@ -240,7 +244,8 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
     """Return what becomes of a call that is a factor, or whose arguments have one; None where it stays as it is."""
     if found is not None:
         factor, base = _split(walk.bind(found[1]))
-        return Scaled(found[0] * factor, base) if walk.known[base.id] and _fits(found[0] * factor) and together(factor, found[0]) else None
+        return (Scaled(found[0] * factor, base) if walk.known[base.id] and _fits(found[0] * factor)
+                and together(factor, found[0]) else None)
     parts = [_split(walk.bind(arg)) for arg in op.args]
     given = [factor for factor, _ in parts]
     if all(factor == 1.0 for factor in given):

@@ -79,7 +79,8 @@ class SegmentLoop:
         needed = [use for j, uses in enumerate(self.uses) if j not in self.same for use in uses]
         self.carried = list(dict.fromkeys(use for use in needed if type(use) is _Carried))
         self.listed = list(dict.fromkeys(use for use in needed if type(use) is Listed))
-        given = [use.op if type(use) is _Given else self.op(0, use.j) if type(use) is _Local and use.j in self.same else None for use in needed]
+        given = [use.op if type(use) is _Given else self.op(0, use.j) if type(use) is _Local and use.j in self.same
+                 else None for use in needed]
         self.given = list(dict.fromkeys(op for op in given if op is not None))
         self.leaving = self._leaving()
         self.links: dict[Listed, Link] = {}  # what it is listed that another loop collects
@@ -204,8 +205,10 @@ class SegmentLoop:
         lasts = [self.op(self.pieces - 1, use.j) for use in self.carried]
         vals = [tuple([self._value(k, *place) for k in self._runs()]) for place in collected]
         steps = [values[::-1] if self.reverse else values for values in self.steps.values()]
-        loop = Loop(self._body(collected), self.pieces, steps, len(self.given), len(self.listed), len(lasts), self.reverse)
-        args = (*map(walk.bind, self.given), *(self._list(walk, use) for use in self.listed), *(walk.bind(use.first) for use in self.carried))
+        loop = Loop(self._body(collected), self.pieces, steps, len(self.given), len(self.listed), len(lasts),
+                    self.reverse)
+        args = (*map(walk.bind, self.given), *(self._list(walk, use) for use in self.listed),
+                *(walk.bind(use.first) for use in self.carried))
         call = walk.new.push(Call(loop, args, None, (*(op.val for op in lasts), *vals)).at(self.op(0, 0)))
         for number, op in enumerate(lasts):
             made = walk.new.push(Call(getfield, (call, number), None, op.val).at(op))
@@ -216,7 +219,8 @@ class SegmentLoop:
         for op in sorted(self.singles, key=lambda op: op.id):
             if walk.at[op.id] is None:
                 k, j = divmod(op.id - 1 - self.start, self.period)
-                walk.at[op.id] = walk.new.push(Call(getfield, (self.collections[j, False], self._runs()[k]), None, op.val).at(op))
+                walk.at[op.id] = walk.new.push(Call(getfield, (self.collections[j, False], self._runs()[k]), None,
+                                                    op.val).at(op))
 
     def _runs(self) -> range:
         """Return the numbers of the runs in the loop, piece by piece."""
@@ -233,7 +237,8 @@ class SegmentLoop:
 
     def _body(self, collected: Sequence[tuple[int, bool]]) -> Tape:
         body = Tape(None, "loop")
-        at: dict[Any, Any] = {_Step(n): body.push(Input(values[0], step_label(n))) for n, values in enumerate(self.steps.values())}
+        at: dict[Any, Any] = {_Step(n): body.push(Input(values[0], step_label(n)))
+                              for n, values in enumerate(self.steps.values())}
         at |= {_Given(op): body.push(Input(op.val, given_label(getattr(op, "label", "")))) for op in self.given}
         at |= {_Local(j): at[_Given(self.op(0, j))] for j in self.same if _Given(self.op(0, j)) in at}
         at |= {use: body.push(Input(use.ops[0].val).at(use.ops[0])) for use in self.listed}
@@ -251,7 +256,8 @@ class SegmentLoop:
                 new.id = len(body.ops)
                 at[_Local(j)] = new
         into = {use.j: at[use] for use in self.carried}
-        put_results(body, [at[_Local(use.j)] for use in self.carried] + [into[j] if is_into else at[_Local(j)] for j, is_into in collected])
+        put_results(body, [at[_Local(use.j)] for use in self.carried]
+                    + [into[j] if is_into else at[_Local(j)] for j, is_into in collected])
         return body
 
 
@@ -294,7 +300,8 @@ class Link:
             piece = self.piece + step * k
             if not (0 <= k < len(ops) and 0 <= piece < source.pieces):
                 return False
-            return ops[k] is (source.op(piece, self.j) if not self.into else source.op(piece - 1, self.j) if piece else into[self.j])
+            return ops[k] is (source.op(piece, self.j) if not self.into else source.op(piece - 1, self.j) if piece
+                              else into[self.j])
         while there(begin - 1):
             begin -= 1
         while there(end + 1):

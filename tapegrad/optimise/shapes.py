@@ -56,7 +56,8 @@ from tapegrad.tape.tape import Call, Constant, Operation
 from tapegrad.transforms.walk import Walk, is_call
 
 ELEMENTWISE = (
-    add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum, minimum, where,
+    add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum,
+    minimum, where,
     equal, not_equal, less, less_equal, greater, greater_equal)
 
 
@@ -126,7 +127,8 @@ def _same_dtype(slim: list[Any], args: tuple[Any, ...]) -> bool:
 
 def _plain(x: Any, operands: list[Any]) -> Any:
     """Write a NumPy number as Python's where an array of its dtype stands beside it."""
-    if isinstance(x, np.floating) and any(isinstance(arg, Operation) and arg.spec.has_dtype(x.dtype) for arg in operands):
+    if isinstance(x, np.floating) and any(isinstance(arg, Operation) and arg.spec.has_dtype(x.dtype)
+                                          for arg in operands):
         return x.item()
     return x
 
@@ -136,7 +138,8 @@ def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
     slim = narrow(x) if not isinstance(x, Constant) else x
     if same(slim, op):
         return slim
-    return None if slim is x or not isinstance(slim, Operation) or not is_array(slim) else w.instead(op, broadcast_to, slim, op.spec.shape)
+    return (None if slim is x or not isinstance(slim, Operation) or not is_array(slim)
+            else w.instead(op, broadcast_to, slim, op.spec.shape))
 
 
 # -- sums
@@ -145,7 +148,8 @@ def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
 def axes(x: Any, axis: Axis) -> tuple[int, ...]:
     """Return the axes that a reduction of `x` along `axis` removes, counted from the front."""
     ndim = len(shape(x))
-    return tuple(range(ndim)) if axis is None or not ndim else tuple(sorted(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))))
+    return (tuple(range(ndim)) if axis is None or not ndim
+            else tuple(sorted(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))))
 
 
 def sum_of_one_axis(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -163,7 +167,8 @@ def _sum(w: Walk, op: Call, x: Any, axis: Axis, keepdims: bool) -> Any:
 
 def sum_of_nothing(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """sum(x) over axes of length 1 is a reshape."""
-    if dtype is not None or not is_array(op) or not is_array(x) or x.spec.dtype != op.spec.dtype or any(shape(x)[a] != 1 for a in axes(x, axis)):
+    if (dtype is not None or not is_array(op) or not is_array(x) or x.spec.dtype != op.spec.dtype
+        or any(shape(x)[a] != 1 for a in axes(x, axis))):
         return None
     return w.instead(op, reshape, x, op.spec.shape)
 
@@ -174,7 +179,8 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
         return None
     slim, over = narrow(x), axes(x, axis)
     have = (1,) * (len(shape(x)) - len(shape(slim))) + shape(slim)
-    if slim is x or not over or not x.spec.size or any(have[a] != 1 for a in over) or not spec_of(slim).has_dtype(op.spec.dtype):
+    if (slim is x or not over or not x.spec.size or any(have[a] != 1 for a in over)
+        or not spec_of(slim).has_dtype(op.spec.dtype)):
         return None
     kept = tuple(n for a, n in enumerate(have) if a not in over or keepdims)
     if shape(slim) != kept:
@@ -195,7 +201,8 @@ def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
     In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
     """
     pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
-    if dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair) or x.spec.dtype != np.float64:
+    if (dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair)
+        or x.spec.dtype != np.float64):
         return None
     last, over = len(shape(x)) - 1, axes(x, axis)
     whole = over == tuple(range(last + 1))
@@ -287,7 +294,8 @@ def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
 
 def everything(index: tuple[Any, ...], of: tuple[int, ...]) -> bool:
     """True if an index of constant slices and new axes reads all of an array, in order."""
-    if any(part is not None and part is not Ellipsis and not isinstance(part, slice) for part in index) or not _steady(index):
+    if any(part is not None and part is not Ellipsis and not isinstance(part, slice)
+           for part in index) or not _steady(index):
         return False
     before = index[:index.index(Ellipsis)] if Ellipsis in index else index
     after = index[len(before) + 1:]
@@ -305,7 +313,8 @@ def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
 
 def read_along_one(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[:, 0] is a reshape, where the axis has length 1."""
-    if not is_array(x) or not is_array(op) or len(index) != len(shape(x)) or not all(type(part) in (int, slice) for part in index):
+    if not is_array(x) or not is_array(op) or len(index) != len(shape(x)) or not all(type(part) in (int, slice)
+                                                                                     for part in index):
         return None
     slices = tuple([slice(None) if type(part) is int and n == 1 else part for part, n in zip(index, shape(x))])
     return w.instead(op, reshape, x, op.spec.shape) if slices != index and everything(slices, shape(x)) else None
@@ -319,7 +328,8 @@ def _steady(index: tuple[Any, ...]) -> bool:
 
 def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[i][j] is x[i, j]."""
-    if is_call(x, getitem) and is_array(x) and all(type(part) is int for part in x.args[1:]) and _steady(index) and Ellipsis not in index:
+    if (is_call(x, getitem) and is_array(x) and all(type(part) is int for part in x.args[1:]) and _steady(index)
+        and Ellipsis not in index):
         return w.instead(op, getitem, x.args[0], *x.args[1:], *index)
     return None
 
@@ -327,7 +337,8 @@ def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
 # -- adding into zeros
 
 
-def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None) -> Any:
+def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...],
+                    dtype: Any = None) -> Any:
     """scatter(x, :, None) puts all of x into zeros: a reshape."""
     piece, index = parts[0], parts[1:]
     if len(ranks) > 1 or not is_array(piece) or not is_array(op) or not everything(index, shape):
@@ -339,7 +350,8 @@ def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], rank
 
 def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """scatter(x, i) + scatter(y, j) is one scatter of both pieces."""
-    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.spec, b.spec) and is_array(op)):
+    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.spec, b.spec)
+            and is_array(op)):
         return None
     if a.kwargs.get("dtype") != b.kwargs.get("dtype"):
         return None
@@ -347,11 +359,14 @@ def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 SHAPES = (
-    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched), (sum, sum_of_products),
-    (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed), (getitem, read_whole),
+    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched),
+    (sum, sum_of_products),
+    (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed),
+    (getitem, read_whole),
     (getitem, read_along_one), (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together),
     *((op, stretched) for op in ELEMENTWISE),
 )
 
-LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {broadcast_to, reshape, full, full_like}, scattered_together: frozenset([scatter])}
+LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {broadcast_to, reshape, full, full_like},
+                                       scattered_together: frozenset([scatter])}
 """What a rule looks for among the arguments, as in `algebra`."""

@@ -74,7 +74,8 @@ def _may_apply(fn: Op, args: tuple[Any, ...]) -> bool:
     return False
 
 
-def _apply(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation | Any | None:
+def _apply(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...],
+           kwargs: dict[str, Any]) -> Operation | Any | None:
     if "through" in kwargs:
         return None
     for arg in args:

@@ -32,7 +32,8 @@ def specialise(tape: Tape) -> Tape:
             guard = lines.get((x, fact)) or Guard(x, fact, expected)
             walk.keep(guard)
     for op in tape.ops:
-        if isinstance(op, Input) or (isinstance(op, Guard) and op.fact in FIXED and _stands(lines.get((op.args[0], op.fact)), walk)):
+        if isinstance(op, Input) or (isinstance(op, Guard) and op.fact in FIXED
+                                     and _stands(lines.get((op.args[0], op.fact)), walk)):
             continue
         if not (isinstance(op, Guard) and _follows(op, walk)):
             walk.keep(op)

@@ -106,7 +106,8 @@ def _escaping(tape: Tape) -> bytearray:
     for op in reversed(tape.ops):
         for i, arg in enumerate(op.args):
             if isinstance(arg, Operation) and not (i == 0 and is_call(op, getitem) and _constants(op.args[1:])):
-                passes = (i == 0 and is_call(op, setitem) and _constants(op.args[2:])) or (is_call(op, add) and bool(_pieces(op.args[1 - i])))
+                passes = (i == 0 and is_call(op, setitem)
+                          and _constants(op.args[2:])) or (is_call(op, add) and bool(_pieces(op.args[1 - i])))
                 escapes[arg.id] |= escapes[op.id] if passes else 1
     return escapes
 
@@ -123,7 +124,8 @@ def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
     return tuple(part % n if type(part) is int else part for part, n in zip(index, shape) if n)
 
 
-def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], args: tuple[Any, ...], escapes: int = 1) -> Any:
+def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], args: tuple[Any, ...],
+          escapes: int = 1) -> Any:
     """Return what a read finds, or the read of what the array was before, None where the read is to stay."""
     x, *index = args
     if not isinstance(x, Operation) or x not in at or not walk.known[x.id]:
@@ -150,7 +152,8 @@ def _fit(found: Any, y: Spec) -> Any:
     return y.type(found) if y.is_scalar and y.kind == "f" and type(found) in (int, float) else None
 
 
-def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x: Any, value: Any, *index: Any, through: Any = ()) -> Any:
+def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x: Any, value: Any, *index: Any,
+           through: Any = ()) -> Any:
     """Note a write; one that only this one could see, of the same place, is left out."""
     key = None if through or not isinstance(x, Operation) or not walk.known[x.id] else _key(index, x)
     if key is None:
@@ -158,7 +161,7 @@ def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x
     writes, version = at.get(x, (None, 0))
     if writes is None or writes.rank != len(key) or version != writes.version:
         writes = Writes(x, len(key))
-    if is_call(x, setitem) and walk.once(x) and not x.kwargs.get("through") and _key(x.args[2:], x) == key:  # type: ignore[attr-defined]
+    if is_call(x, setitem) and walk.once(x) and not x.kwargs.get("through") and _key(x.args[2:], x) == key:
         x = x.args[0]
     made = walk.instead(op, setitem, x, value, *index)
     at[made] = writes, writes.write(key, value)
@@ -189,7 +192,8 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
     """x + scatter(piece, index) is x with `x[index] + piece` at that index."""
     for x, y in (walk.args(op), walk.args(op)[::-1]):
         pieces = _pieces(y)
-        if not pieces or not walk.once(y) or not isinstance(x, Operation) or not walk.known[x.id] or not walk.known[y.id]:
+        if (not pieces or not walk.once(y) or not isinstance(x, Operation) or not walk.known[x.id]
+            or not walk.known[y.id]):
             continue
         if not (same_type(x.spec, op.spec) and op.spec.is_array and op.spec.ndim and y.spec.shape == op.spec.shape):
             continue  # of a scatter that is broadcast, an index means another place
@@ -208,4 +212,5 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
 
 def _dtypes(part: Any, piece: Any) -> list[Any]:
     given = spec_of(piece)
-    return [part.dtype, given.dtype if given.dtype is not None else given.sample() if isinstance(piece, Operation) else piece]
+    return [part.dtype,
+            given.dtype if given.dtype is not None else given.sample() if isinstance(piece, Operation) else piece]

@@ -58,7 +58,8 @@ class Interpreter:
         if tape.result is None:
             tape.check()
         if len(values) != len(tape.inputs) - 1:
-            raise ArgumentError(f"{tape.name or 'the tape'} has {len(tape.inputs) - 1} inputs, and there are {len(values)} values")
+            raise ArgumentError(f"{tape.name or 'the tape'} has {len(tape.inputs) - 1} inputs, and there are "
+                                f"{len(values)} values")
         run = _Interpreted(tape, values, self)
         deque(run, 0)
         return run.values[tape.result.id]  # type: ignore[union-attr]
@@ -106,7 +107,8 @@ class _Interpreted(Run):
     __slots__ = ("meaning",)
 
     def __init__(self, tape: Tape, values: Sequence[Any], meaning: Interpreter) -> None:
-        self.tape, self.leaves, self.redraw, self.keep, self.copies, self.device = tape, [tape.ops[0].val, *values], True, False, None, None
+        self.tape, self.leaves = tape, [tape.ops[0].val, *values]
+        self.redraw, self.keep, self.copies, self.device = True, False, None, None
         self.values, self.constants, self.meaning = [None] * (len(tape.ops) + 1), [], meaning
 
     def __iter__(self) -> Any:
@@ -120,7 +122,8 @@ class _Interpreted(Run):
             return into.build(given) if replays else (given[0], into.signature.gradients(given[1:]))
         if fn is getfield:
             return given[0][given[1]]
-        return self.meaning.subtape(op, fn, given) if isinstance(fn, Subtape) and not fn.returns_more else self.meaning.call(op, fn, given)
+        return (self.meaning.subtape(op, fn, given) if isinstance(fn, Subtape) and not fn.returns_more
+                else self.meaning.call(op, fn, given))
 
     def constant(self, op: Any) -> Any:
         return self.meaning.constant(op)

@@ -33,8 +33,10 @@ def check_kinds(tape: Tape, given: list[Any]) -> None:
         if (is_array(x.val) and is_number(new)) or (is_number(x.val) and is_array(new)):
             # `x += 1` and much else that leaves no guard means something different
             raise other(tape, x, kind_of(x.val), kind_of(new))
-        if (type(new) not in ORDINARY or type(x.val) not in ORDINARY) and system(new) is not system(x.val) and not speaks_any(tape):
-            raise other(tape, x, type_name(x.val), type_name(new), ": floats and conversions on the tape would round it")
+        if (type(new) not in ORDINARY
+            or type(x.val) not in ORDINARY) and system(new) is not system(x.val) and not speaks_any(tape):
+            raise other(tape, x, type_name(x.val), type_name(new),
+                        ": floats and conversions on the tape would round it")
         if type(new) is not type(x.val) or is_tensor(new):
             others.append((x, new))
     if others:
@@ -77,7 +79,8 @@ def settles(op: Call, reached: set[Operation], highest: int) -> bool:
     rest = [arg for arg in op.args if not (isinstance(arg, Operation) and arg in reached)]
     values = [arg.val if isinstance(arg, Operation) else arg for arg in rest]
     if is_tensor(op.val):  # numbers give way to tensors of their kind, or of a higher one
-        return any(is_tensor(x) and letter(x) == letter(op.val) and RANKS.index(letter(x)) >= max(highest, RANKS.index("f")) for x in values)
+        return any(is_tensor(x) and letter(x) == letter(op.val)
+                   and RANKS.index(letter(x)) >= max(highest, RANKS.index("f")) for x in values)
     dtypes = [x.dtype for x in values if isinstance(x, (np.ndarray, np.generic))]
     if not dtypes or type(op.val) not in (np.ndarray, *{dtype.type for dtype in dtypes}):
         return False
@@ -93,10 +96,12 @@ def check_tensors(tape: Tape, given: list[tuple[Operation, Any]]) -> None:
     for x, new in given:
         old, now = (None if is_number(part) else numpy_dtype(plain(part).dtype) for part in (x.val, new))
         if old is None or now is None or now.kind != old.kind or known.setdefault(old, now) != now:
-            raise other(tape, x, f"a tensor of {old}", type_name(new) if now is None else f"one of {now}", ": torch may make something else of it")
+            raise other(tape, x, f"a tensor of {old}", type_name(new) if now is None else f"one of {now}",
+                        ": torch may make something else of it")
     fixed = {numpy_dtype(op.val.dtype) for op in tape.ops if type(op) is Constant and is_tensor(op.val)}
     if any(old != now and old in fixed for old, now in known.items()):
-        raise GuardError(f"{tape.name} computes with tensors of its own, of the precision that it was recorded with", None,
+        raise GuardError(f"{tape.name} computes with tensors of its own, of the precision that it was recorded with",
+                         None,
                          "trace the function again with these arguments")
 
 
@@ -113,8 +118,10 @@ def speaks_any(tape: Tape) -> bool:
     numbers of any.
     """
     constants = [arg for op in tape.ops for arg in (*op.args, *([op.val] if type(op) is Constant else []))]
-    fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants if not isinstance(x, Operation))
-    return not fixed and not any(type(op) is Call and (op.fn is convert or op.fn is rrule or op.fn is conform) for op in tape.ops)
+    fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants
+                if not isinstance(x, Operation))
+    return not fixed and not any(type(op) is Call and (op.fn is convert or op.fn is rrule or op.fn is conform)
+                                 for op in tape.ops)
 
 
 def is_array(x: Any) -> bool:

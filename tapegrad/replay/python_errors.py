@@ -13,7 +13,8 @@ from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call
 
-_OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
+_OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_divide": operator.floordiv,
+                                             "remainder": operator.mod,
                                              "pow": operator.pow, "float_power": math.pow, "ldexp": math.ldexp,
                                              "exp2": lambda x: math.pow(2.0, x)}
 _BY_OP = {OPS[name]: fn for name, fn in _OPERATORS.items()}
@@ -29,7 +30,8 @@ def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the function of Python's numbers that a call of the program was recorded from, if that may raise;
     pullbacks get nan or inf.
     """
-    if spec_recorded(op).type not in (float, complex) or type(fn) is not Op or fn.rr is not None or op.note.startswith("pullback"):
+    if (spec_recorded(op).type not in (float, complex) or type(fn) is not Op or fn.rr is not None
+        or op.note.startswith("pullback")):
         return None
     return fn.scalar or _BY_OP.get(fn)
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tapegrad.ops import bitwise_left_shift, bitwise_right_shift, divide, floor_divide, getitem, getitem_masked, pow, remainder, setitem
+from tapegrad.ops import (
+    bitwise_left_shift,
+    bitwise_right_shift,
+    divide,
+    floor_divide,
+    getitem,
+    getitem_masked,
+    pow,
+    remainder,
+    setitem,
+)
 from tapegrad.ops.loop import is_loop
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec

@@ -67,7 +67,8 @@ def stops_after_drawing(tape: Tape) -> bool:
     for op in tape.ops:
         draws = _draws(op)
         drawn = drawn or (draws and carries(op))
-        if drawn and (_stops(op) or (draws and any(isinstance(arg, Operation) and type(arg) is not Constant for arg in op.args[1:]))):
+        if drawn and (_stops(op) or (draws and any(isinstance(arg, Operation) and type(arg) is not Constant
+                                                   for arg in op.args[1:]))):
             return True
         drawn = drawn or draws
     return False
@@ -78,4 +79,5 @@ def _stops(op: Operation) -> bool:
 
 
 def _draws(op: Operation) -> bool:
-    return type(op) is Call and (op.fn is draw or (carries(op) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]
+    return type(op) is Call and (op.fn is draw
+                                 or (carries(op) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]

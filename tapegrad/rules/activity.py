@@ -47,7 +47,8 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
 def _check_kept(tape: Tape, guard: Guard, wrt: Collection[int]) -> None:
     x = guard.args[0]
     if not _is_whole(x.val) and not is_inert(x, wrt):
-        raise ConcretizationError(f"{tape.name} goes on by the plain number of {x.name}, by which nobody differentiated when it was recorded",
+        raise ConcretizationError(f"{tape.name} goes on by the plain number of {x.name}, by which nobody "
+                                  f"differentiated when it was recorded",
                                   guard.where, "a tape of the function itself, differentiated by that")
 
 

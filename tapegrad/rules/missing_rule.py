@@ -12,7 +12,8 @@ def missing_rule(op: Any, args: tuple[Any, ...], where: Location | None = None) 
     """Say which op has no rule, and give a stub to paste."""
     name = op.__name__
     try:
-        names = [p.name for p in inspect.signature(op.impl).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        names = [p.name for p in inspect.signature(op.impl).parameters.values()
+                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     except (TypeError, ValueError):
         names = []
     names = names[: len(args)] if len(names) >= len(args) else [f"x{i}" for i in range(1, len(args) + 1)]

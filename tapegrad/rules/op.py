@@ -103,15 +103,20 @@ class Op:
 
     _tapegrad_op = True  # and no object of the program's, whatever module a class of it is from
 
-    def __init__(self, name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
+    def __init__(self, name: str, impl: Callable[..., Any],
+                 partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
-                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False, accumulates: bool = False,
-                 direct: bool = False, opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False, push: Partial | None = None,
+                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
+                 accumulates: bool = False,
+                 direct: bool = False, opaque: bool = False, raises: bool = False,
+                 torch: Callable[..., Any] | str | None = None,
+                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False,
+                 push: Partial | None = None,
                  batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         # what a backend has for it, by the backend's name: see `lowering`
-        self.lower: dict[str, Any] = {} if torch is None else {"torch": named(torch) if isinstance(torch, str) else torch}
+        self.lower: dict[str, Any] = {} if torch is None else {"torch": named(torch) if isinstance(torch, str)
+                                                               else torch}
         self.partials, self.spec, self.batch = partials, spec, batch
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
@@ -127,7 +132,8 @@ class Op:
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"
         self.is_ufunc = type(impl) is np.ufunc
         self.vjp, self.raises, self.linear, self.pointwise, self.moves = vjp, raises, linear, pointwise, moves or view
-        self.dynamic, self.view, self.owns, self.accumulates, self.direct, self.opaque = dynamic, view, owns, accumulates, direct, opaque
+        self.dynamic, self.view, self.owns = dynamic, view, owns
+        self.accumulates, self.direct, self.opaque = accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         # what it runs is the user's: it may keep what it returns, or return what it was given; so many of its results
         self.lends: int = False
@@ -242,7 +248,8 @@ class Op:
         if type(dy) is ZeroTangent:
             return dy
         if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
-            return self._of_tensors(i, dy, y, args, kwargs) if self.direct else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs))
+            return (self._of_tensors(i, dy, y, args, kwargs) if self.direct
+                    else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs)))
         args, x = promoted(args, y) if type(y) not in _NUMPYS else args, args[i]
         partials = self.partials
         if isinstance(partials, tuple):
@@ -275,7 +282,8 @@ class Op:
         return unwrap(project(wrap(dx), wrap(x)))
 
 
-def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwargs: dict[str, Any], err: ArithmeticError) -> Any:
+def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwargs: dict[str, Any],
+             err: ArithmeticError) -> Any:
     """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or
     inf, and a RuntimeWarning.
 
@@ -322,7 +330,8 @@ class JointPullback:
         dxs = self.fn(wrap(dy) if self.tensors else dy)
         dxs = apart(dxs, dy) if self.op.lends else dxs
         check_returned(self.op, dxs, self.args)
-        dxs = tuple([ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx for dx, x in zip(dxs, self.args)])
+        dxs = tuple([ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx
+                     for dx, x in zip(dxs, self.args)])
         return unwrap(dxs) if self.tensors else dxs
 
     @property

@@ -18,11 +18,15 @@ def check_returned(op: Any, dxs: Any, args: Sequence[Any]) -> None:
     if not isinstance(dxs, (tuple, list)) or len(dxs) != len(args):
         got = f"{len(dxs)} cotangents" if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
         raise ArgumentError(f"the pullback of {op.__name__} returned {got} for {len(args)} argument(s)", op.rr_where,
-                            "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing flows")
+                            "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing "
+                            "flows")
     if op.rr is None:
         return
     for i, (dx, x) in enumerate(zip(dxs, args), 1):
-        if is_leaf(x) and dx is not None and not isinstance(dx, SPECIAL) and (not is_leaf(dx) or shape_of(dx) != shape_of(x)):
+        if is_leaf(x) and dx is not None and not isinstance(dx, SPECIAL) and (not is_leaf(dx)
+                                                                              or shape_of(dx) != shape_of(x)):
             got = f"one of shape {shape_of(dx)}" if is_leaf(dx) else brief(dx)
-            raise ArgumentError(f"the pullback of {op.__name__} returned {got} as the cotangent of argument {i}, whose shape is {shape_of(x)}",
-                                op.rr_where, "return a cotangent of the argument's shape, ZeroTangent() where nothing flows")
+            raise ArgumentError(f"the pullback of {op.__name__} returned {got} as the cotangent of argument {i}, whose "
+                                f"shape is {shape_of(x)}",
+                                op.rr_where,
+                                "return a cotangent of the argument's shape, ZeroTangent() where nothing flows")

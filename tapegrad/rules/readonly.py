@@ -40,7 +40,8 @@ def apart(dxs: Any, dy: Any) -> Any:
 
 
 def _own(dx: Cotangent, held: bool, given: list[Any]) -> Any:
-    if type(dx) is not np.ndarray or not (held or dx.base is not None) or any(np.may_share_memory(dx, dy) for dy in given):
+    if type(dx) is not np.ndarray or not (held or dx.base is not None) or any(np.may_share_memory(dx, dy)
+                                                                              for dy in given):
         return dx
     return dx.copy(order="K")
 
@@ -61,7 +62,8 @@ def reading(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
         except ValueError as err:
             if "read-only" not in str(err):
                 raise
-            raise MutationError(f"{name} writes to its argument, which is not its own", user_location(), "x = x.copy() in it, first") from err
+            raise MutationError(f"{name} writes to its argument, which is not its own", user_location(),
+                                "x = x.copy() in it, first") from err
 
         def own(part: Any) -> Any:
             return next((x for x, view in zip(args, given) if part is view), part)

@@ -58,7 +58,8 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
            means: Sequence[Any] = (), **kind: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
-    ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.signature is None), None)
+    ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.signature is None),
+                 None)
     # `**` has types of its own
     kind.setdefault("spec", None if ufunc is None or ufunc is np.power else by_ufunc(ufunc))
     op = Op(name, impl, partials, **kind)
@@ -75,7 +76,8 @@ def lowering(backend: str, *ops: Op) -> Callable[[Any], Any]:
     def decorate(own: Any) -> Any:
         for op in ops:
             if backend in op.lower and (backend, op) not in REGISTERED:
-                raise DuplicateRule(f"{op.__name__} says itself what {backend} has for it", user_location_of_definition(), "keep one of the two")
+                raise DuplicateRule(f"{op.__name__} says itself what {backend} has for it",
+                                    user_location_of_definition(), "keep one of the two")
             _claim((backend, op), f"what {backend} has for {op.__name__}")
             op.lower[backend] = own
         return own

@@ -28,7 +28,8 @@ def needed(call: Call, active: Sequence[int]) -> Iterator[Operation]:
     for partial, x in zip(fn.partials, call.args):
         if partial is not None and isinstance(x, Operation) and active[x.id]:
             places, rest = reads(partial)
-            yield from (op for place, op in enumerate(known) if isinstance(op, Operation) and (place in places or place >= rest))
+            yield from (op for place, op in enumerate(known) if isinstance(op, Operation)
+                        and (place in places or place >= rest))
 
 
 @functools.cache

@@ -32,7 +32,8 @@ def by_ufunc(ufunc: np.ufunc) -> ResultSpec:
         if kwargs or len(xs) != ufunc.nin or not any(x.has_axes for x in xs) or not all(map(_is_plain, xs)):
             return None
         try:
-            dtype = ufunc.resolve_dtypes((*[x.type if x.type in _WEAK else np.dtype(x.type) if x.is_python else x.dtype for x in xs], None))[-1]
+            dtype = ufunc.resolve_dtypes((*[x.type if x.type in _WEAK else np.dtype(x.type) if x.is_python else x.dtype
+                                            for x in xs], None))[-1]
             return array_spec(dtype, np.broadcast_shapes(*[x.shape for x in xs]))
         except (TypeError, ValueError):  # it is refused where it runs
             return None
@@ -58,5 +59,6 @@ def by_reduction(x: Spec, axis: Any = None, dtype: Any = None, keepdims: bool = 
 
 def by_matmul(a: Spec, b: Spec) -> Spec | None:
     """Return the type of a product of two matrices."""
-    alike = a.is_array and b.is_array and a.ndim == b.ndim == 2 and a.dtype == b.dtype and a.kind in "fc" and a.is_contiguous and b.is_contiguous
+    alike = (a.is_array and b.is_array and a.ndim == b.ndim == 2 and a.dtype == b.dtype and a.kind in "fc"
+             and a.is_contiguous and b.is_contiguous)
     return array_spec(a.dtype, (a.shape[0], b.shape[1])) if alike and a.shape[1] == b.shape[0] and a.size else None

@@ -120,13 +120,15 @@ def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
         op, here = op_of(fn), user_location_of_definition()
         if op.fr is not None or op.pointwise or op.linear:
-            raise DuplicateRule(f"{op.__name__} has a tangent already, at {op.fr_where or REGISTERED.get(op.__name__)}", here, "keep one of the two")
+            raise DuplicateRule(f"{op.__name__} has a tangent already, at {op.fr_where or REGISTERED.get(op.__name__)}",
+                                here, "keep one of the two")
         if not isinstance(fn, Op) and (known := FOREIGN.get(fn)) is not op:
             if known is not None:
                 raise DuplicateRule(f"{op.__name__} is a program in other functions, which have tangents", here,
                                     "a function of your own that calls it")
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
-        op.fr, op.fr_where, op.differentiable, op.loose = reading(rule, f"the forward rule of {op.__name__}"), here, True, False
+        op.fr, op.fr_where = reading(rule, f"the forward rule of {op.__name__}"), here
+        op.differentiable, op.loose = True, False
         return rule
     return decorate

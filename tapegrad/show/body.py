@@ -34,7 +34,8 @@ def body(op: Operation, compact: bool = False, fold: bool = False) -> list[Inner
     found = list(_body(op, compact, fold, 1)) if carries(op) else []
     width = max((len(inner.row.variable) for inner in found), default=0)
     # the bars below each other
-    return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth))) for depth, line in found]
+    return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth)))
+            for depth, line in found]
 
 
 def _body(op: Any, compact: bool, fold: bool, depth: int) -> Iterator[Inner]:
@@ -47,7 +48,8 @@ def _body(op: Any, compact: bool, fold: bool, depth: int) -> Iterator[Inner]:
         found.append(Inner(depth, line._replace(operation=roles.get(inner, line.operation))))
         found += _body(inner, compact, fold, depth + 1) if carries(inner) else []
     if fold and len(found) > WHOLE:
-        left = Line("constant", "", f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "", "", "")
+        left = Line("constant", "", f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "",
+                    "", "")
         found[HEAD:-TAIL] = [Inner(depth, left)]
     yield from found
     yield Inner(depth, Line("primal", "", op.fn.returned(brief), "", "", "", "", ""))

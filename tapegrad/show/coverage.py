@@ -105,5 +105,6 @@ def overview() -> Sheet:
     rows = [(kind, (kind, *(str(count[kind]) for count in counts))) for kind in KINDS]
     rows.append(("title", ("names", *(str(len(column)) for column in columns))))
     rows.append(("title", ("with a derivative", *map(str, derivatives))))
-    rows.append(("title", ("of these covered", *(f"{100 * part // whole}%" for part, whole in zip(covered, derivatives)))))
+    rows.append(("title",
+                 ("of these covered", *(f"{100 * part // whole}%" for part, whole in zip(covered, derivatives)))))
     return Sheet("what tapegrad makes of public names", ("", *spaces, "all"), rows, numbers=True)

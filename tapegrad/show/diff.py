@@ -59,7 +59,8 @@ class Diff:
 
     def __init__(self, old: Tape, new: Tape) -> None:
         if not isinstance(new, Tape):
-            raise ArgumentError(f"a tape is compared with a tape, and this is a {type(new).__name__}", try_="tape.diff(tg.primitivize(tape))")
+            raise ArgumentError(f"a tape is compared with a tape, and this is a {type(new).__name__}",
+                                try_="tape.diff(tg.primitivize(tape))")
         self.old, self.new = old, new
         with collector:
             matching = Matching(old, new, _bodies)
@@ -92,7 +93,8 @@ class Diff:
     def summary(self) -> str:
         """One line, such as `16 operations -> 11: 4 multiply, 1 guard removed`."""
         parts = [f"{_listed(ops)} {kind}" for kind, ops in (("removed", self.removed), ("added", self.added)) if ops]
-        parts += [f"{number:,} {kind}" for kind, number in (("changed", len(self.changed)), ("moved", self.moved)) if number]
+        parts += [f"{number:,} {kind}" for kind, number in (("changed", len(self.changed)), ("moved", self.moved))
+                  if number]
         parts += ["another result"] if self.other_result and parts == [] else []
         count = count_of(len(self.old), "operation")
         return f"{count} -> {len(self.new):,}: {'; '.join(parts)}" if parts else f"{count}, unchanged"
@@ -125,7 +127,8 @@ class Diff:
             shown = [*shown[:most // 2], *shown[-(most // 2):]]
         olds = [self.entries[i].old for i in shown if self.entries[i].new is None]
         news = [self.entries[i].new for i in shown if self.entries[i].new is not None]
-        written = {op: row for tape, ops in ((self.old, olds), (self.new, news)) for op, row in zip(ops, lines(tape, filter(None, ops)))}
+        written = {op: row for tape, ops in ((self.old, olds), (self.new, news))
+                   for op, row in zip(ops, lines(tape, filter(None, ops)))}
         last = -1
         for i in (*shown, len(self.entries)) if shown else ():
             if i > last + 1:
@@ -147,7 +150,8 @@ class Diff:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         from rich.text import Text
         ascii_only, width = options.ascii_only, options.max_width
-        yield Text(f"{self.new.name or 'tape'}: {self.summary}".replace("->", "->" if ascii_only else "→"), STYLES["title"])
+        yield Text(f"{self.new.name or 'tape'}: {self.summary}".replace("->", "->" if ascii_only else "→"),
+                   STYLES["title"])
         rows = list(self.rows(WHOLE))
         old, new, operation, note = _sizes([row for row in rows if row.sign])
         note = min(note, max(width // 3, 16))
@@ -155,11 +159,13 @@ class Diff:
         last = ""
         for row in rows:
             if row.line and row.line != last:  # a heading where the line of the program changes
-                heading = Text(shorten(f"{row.line}  {row.source}", width, dots(ascii_only)), STYLES["text"], no_wrap=True, overflow="crop")
+                heading = Text(shorten(f"{row.line}  {row.source}", width, dots(ascii_only)), STYLES["text"],
+                               no_wrap=True, overflow="crop")
                 heading.stylize(STYLES["line"], 0, len(row.line))
                 yield heading
             last = row.line or last
-            text = Text(row.operation.replace("...", dots(ascii_only)) if not row.sign else f"{row.sign} {row.old:>{old}} {row.new:>{new}}  ",
+            text = Text(row.operation.replace("...", dots(ascii_only)) if not row.sign
+                        else f"{row.sign} {row.old:>{old}} {row.new:>{new}}  ",
                         STYLES[row.kind], no_wrap=True, overflow="crop")
             if row.sign:
                 text.append(f"{shorten(row.operation, operation, dots(ascii_only)):<{operation}}  ")
@@ -228,7 +234,8 @@ def _listed(ops: Sequence[Operation]) -> str:
     """
     names = Counter(map(_name, ops))
     others = sum(number for _, number in names.most_common()[NAMES:])
-    return ", ".join([f"{number:,} {name}" for name, number in names.most_common(NAMES)] + [f"{others:,} other"] * (others > 0))
+    return ", ".join([f"{number:,} {name}" for name, number in names.most_common(NAMES)]
+                     + [f"{others:,} other"] * (others > 0))
 
 
 def _bodies(old: Loop, new: Loop) -> str:

@@ -48,7 +48,8 @@ COLUMNS = (
     Column("value", 130, 24), Column("note", 0, 40), Column("line", 100, 32), Column("source", 120, 80),
 )
 # Where the room is short, columns shrink to these widths, step by step.
-SHRINKS = (("value", 24), ("source", 40), ("operation", 40), ("source", 20), ("line", 16), ("operation", 30), ("type", 12), ("note", 24),
+SHRINKS = (("value", 24), ("source", 40), ("operation", 40), ("source", 20), ("line", 16), ("operation", 30),
+           ("type", 12), ("note", 24),
            ("operation", 22), ("note", 16), ("operation", 16), ("type", 8), ("note", 8), ("variable", 8))
 
 
@@ -123,7 +124,8 @@ def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, va
         group = [] if fields is None else fields.get(op, [])
         if group:
             value = ", ".join(filter(None, map(_value, group))) if values else ""
-            yield Line(role_of(op), f"{_targets(op, group)} = [{op.name}]", tidy(op.body), _types(op, group), value, _notes(tape, op, group), *place)
+            yield Line(role_of(op), f"{_targets(op, group)} = [{op.name}]", tidy(op.body), _types(op, group), value,
+                       _notes(tape, op, group), *place)
         else:
             note = ", ".join(filter(None, [op.note, "result" if op is tape.result and op.note != "result" else ""]))
             kind = "" if isinstance(op, Guard) else _type(op)
@@ -304,7 +306,8 @@ def widths(rows: Sequence[Line], total: int | None, gap: Callable[[int], int]) -
     for number, column in enumerate(COLUMNS, 1):
         sizes = [len(row[number]) for row in rows]
         if any(sizes) and (total is None or total >= column.needs):
-            found[column.name] = max((size for size in sizes if total is not None or size <= column.usual), default=column.usual)
+            found[column.name] = max((size for size in sizes if total is not None or size <= column.usual),
+                                     default=column.usual)
     for name, least in SHRINKS:
         excess = 0 if total is None else sum(found.values()) + gap(len(found)) - total
         if excess > 0 and name in found:

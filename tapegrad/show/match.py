@@ -123,9 +123,11 @@ class Matching:
     def likeness(self, op: Operation) -> list[Key]:
         """Return by what a changed operation is known again, the surest first."""
         if isinstance(op, (Call, Guard)):
-            what = self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind if isinstance(op, Call) else op.fact
+            what = (self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind
+                    if isinstance(op, Call) else op.fact)
             what = Loop if is_loop(op) else what
-            keys: list[Key] = [("what", what, place_of(op), op.note.partition("%")[0]), ("of", tuple(map(self.argument, op.args)), op.kind)]
+            keys: list[Key] = [("what", what, place_of(op), op.note.partition("%")[0]),
+                               ("of", tuple(map(self.argument, op.args)), op.kind)]
             return keys if op.code is not None else keys[::-1]  # no line tells
         return [(op.kind, place_of(op), op.note)]
 
@@ -165,7 +167,8 @@ def _inner(op: Operation) -> Any:
     args = tuple((Operation, arg.id) if isinstance(arg, Operation) else static(arg) for arg in op.args)
     if isinstance(op, Call):
         return "call", static(op.fn), args, *((name, static(arg)) for name, arg in op.kwargs.items())
-    return op.kind, args, static(op.val) if isinstance(op, Constant) else (op.fact, static(op.expected)) if isinstance(op, Guard) else None
+    return (op.kind, args, static(op.val) if isinstance(op, Constant) else (op.fact, static(op.expected))
+            if isinstance(op, Guard) else None)
 
 
 def static(value: Any) -> Any:

@@ -62,14 +62,17 @@ class Columns(NamedTuple):
     ascii_only: bool
 
     @staticmethod
-    def of(tape: Tape, shown: list[Operation], beside: dict[Operation, list[Operation]], fields: Fields, options: ConsoleOptions) -> Columns:
+    def of(tape: Tape, shown: list[Operation], beside: dict[Operation, list[Operation]], fields: Fields,
+           options: ConsoleOptions) -> Columns:
         """Write the rows, and fit them into the console's width."""
         cut = {op: _cut(beside[op]) for op in shown}
         swept = [op for ops in cut.values() for op in ops if isinstance(op, Operation)]
-        left, right = ({op: brief_row(row, aligned=True) for op, row in zip(ops, lines(tape, ops, fields, values=True))} for ops in (shown, swept))
+        left, right = ({op: brief_row(row, aligned=True) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
+                       for ops in (shown, swept))
         half = (options.max_width - 3) // 2
         without = ("line", "source")
-        sizes = fit(list(left.values()), half, without), fit(list(right.values()), options.max_width - 3 - half, without)
+        sizes = fit(list(left.values()), half, without), fit(list(right.values()), options.max_width - 3 - half,
+                                                             without)
         return Columns(left | right, cut, sizes, half, options.ascii_only)
 
     def lines(self, op: Operation) -> Iterator[Text]:

@@ -24,7 +24,8 @@ def format_tape(tape: Tape, style: str = "plain", width: int | None = None) -> s
     fields = fields_of(tape) if compact else None
     joined = joins(fields)
     shown = [op for op in tape if op not in joined]
-    rows = [_ascii(row) for op, line in zip(shown, lines(tape, shown, fields)) for row in (line, *(inner.row for inner in body(op, compact)))]
+    rows = [_ascii(row) for op, line in zip(shown, lines(tape, shown, fields))
+            for row in (line, *(inner.row for inner in body(op, compact)))]
     rows = [row._replace(note=f"# {row.note}" if row.note else "", source="") for row in rows]
     size = widths(rows, width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
     written = [_escape(heading(tape)), *(_write(row, size, width is not None) for row in rows)]

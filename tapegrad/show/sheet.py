@@ -24,7 +24,8 @@ class Sheet(NamedTuple):
         """Return aligned text, ASCII, of at most `width` characters to a line."""
         table = [self.header, *(cells for _, cells in self.rows)]
         sizes = [max(map(len, column)) for column in zip(*table)]
-        rows = ["  ".join(cell.rjust(size) if self.numbers and i else cell.ljust(size) for i, (cell, size) in enumerate(zip(row, sizes)))
+        rows = ["  ".join(cell.rjust(size) if self.numbers and i else cell.ljust(size)
+                          for i, (cell, size) in enumerate(zip(row, sizes)))
                 for row in table]
         lines = [self.title, *map(str.rstrip, rows)]
         return "\n".join(lines if width is None else [shorten(line, width) for line in lines])
@@ -40,5 +41,6 @@ class Sheet(NamedTuple):
             else:
                 table.add_column(name, no_wrap=i < len(self.header) - 1, overflow="fold")
         for style, cells in self.rows:
-            table.add_row(*(Text(cell, STYLES["note" if name == "note" else style]) for name, cell in zip(self.header, cells)))
+            table.add_row(*(Text(cell, STYLES["note" if name == "note" else style])
+                            for name, cell in zip(self.header, cells)))
         yield table

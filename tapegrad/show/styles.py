@@ -71,5 +71,6 @@ def empty(ascii_only: bool, show_header: bool = True) -> Any:
     """Return a table of rich's without columns, in the style of all that tapegrad shows."""
     from rich import box
     from rich.table import Table
-    return Table(box=box.Box(_ASCII, ascii=True) if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
+    return Table(box=box.Box(_ASCII, ascii=True) if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False,
+                 padding=(0, 1, 0, 0),
                  header_style=STYLES["header"], border_style=STYLES["rule"], show_header=show_header)

@@ -62,12 +62,14 @@ def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
         rows.append((*_numbers(others, len(tape)), "", f"{len(left):,} more lines"))
     header = ("operations", "forward", "reverse", "share", "line", "source")
     apart = width >= APART and any(count.reverse for count in found)
-    table = [tuple(cell for name, cell in zip(header, row) if apart or name not in ("forward", "reverse")) for row in (header, *rows)]
+    table = [tuple(cell for name, cell in zip(header, row) if apart or name not in ("forward", "reverse"))
+             for row in (header, *rows)]
     sizes = [max(map(len, column)) for column in zip(*table)][:-1]
     room = max(width - sum(sizes) - 2 * len(sizes), 8)
     table = [(*map(str.rjust, row[:-2], sizes), row[-2], shorten(row[-1], room)) for row in table]
     singly = _called_singly(tape)
-    title = f"operations by line: {count_of(len(found), 'line')}" + (f"; for each member of a batch alone: {', '.join(singly)}" if singly else "")
+    title = f"operations by line: {count_of(len(found), 'line')}" + (f"; for each member of a batch alone: "
+                                                                     f"{', '.join(singly)}" if singly else "")
     return Sheet(title, table[0], [("primal", row) for row in table[1:]])
 
 

@@ -20,7 +20,8 @@ WHOLE = 200  # a tape of so many lines is shown whole
 HEAD, TAIL = 40, 20  # of a longer one
 HEADERS = {"variable": "var", "mark": ""}
 
-def render(tape: Tape, group: str | None, console: Console, options: ConsoleOptions, compact: bool = False) -> Iterator[Any]:
+def render(tape: Tape, group: str | None, console: Console, options: ConsoleOptions,
+           compact: bool = False) -> Iterator[Any]:
     """Yield the heading and the table: as many columns as fit; of a long tape the head, the tail and a count by line.
 
     `group` is "line" or "call": a heading above what it recorded, instead of columns for it.
@@ -47,7 +48,8 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
         yield legend((row.role for row in every), options.ascii_only)
 
 
-def _part(ops: list[Operation], rows: dict[Operation, list[Line]], size: dict[str, int], group: str | None, options: ConsoleOptions,
+def _part(ops: list[Operation], rows: dict[Operation, list[Line]], size: dict[str, int], group: str | None,
+          options: ConsoleOptions,
           show_header: bool = True) -> Iterator[Any]:
     """Yield the table of some operations, or one below each heading of a group."""
     if group is None:

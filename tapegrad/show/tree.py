@@ -31,7 +31,8 @@ def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions
     """
     fields = fields_of(tape)
     joined, start = joins(fields), reverse_start(tape)
-    sides = [tree((op for op in ops if op not in joined), by or "call", fields) for ops in (tape.ops[:start], tape.ops[start:]) if ops]
+    sides = [tree((op for op in ops if op not in joined), by or "call", fields)
+             for ops in (tape.ops[:start], tape.ops[start:]) if ops]
     kept = fold(sides)
     shown = [(op, depth) for side in kept for op, depth in side if isinstance(op, Operation)]
     ops = [op for op, _ in shown]
@@ -52,7 +53,8 @@ def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions
     if any(row.role != "input" and mark(row.role, False) for row in rows.values()):
         yield Text("")
         yield legend((row.role for row in rows.values()), options.ascii_only)
-    if by != "line" and not any(isinstance(op.code, Activation) for op, _ in shown) and len({op.code for op, _ in shown if op.code}) > 1:
+    if by != "line" and not any(isinstance(op.code, Activation)
+                                for op, _ in shown) and len({op.code for op, _ in shown if op.code}) > 1:
         yield Text("who called whom: trace(f, ..., ctx=Context(paths=True))", STYLES["rule"])
 
 

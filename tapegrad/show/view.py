@@ -38,7 +38,8 @@ class View(NamedTuple):
             yield from table.render(self.tape, self.group, console, options, compact=self.format == "compact")
 
 
-def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None, file: IO[str] | None = None,
+def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None,
+         file: IO[str] | None = None,
          console: Console | None = None) -> None:
     """Print a tape on a console, in colours where this is a terminal and NO_COLOR is not set."""
     if format not in (*FORMATS, SOURCE):

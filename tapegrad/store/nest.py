@@ -13,7 +13,20 @@ import numpy as np
 from tapegrad.errors import ArgumentError, TapeFormatError
 from tapegrad.store.format import MAX_DEPTH, MAX_PARTS, spread
 from tapegrad.tree.flatten import Structure, fixed
-from tapegrad.tree.nodes import NUMBERS, Bound, Closure, Container, Extended, Fresh, Instance, Item, Leaf, Partial, Record, Subclassed
+from tapegrad.tree.nodes import (
+    NUMBERS,
+    Bound,
+    Closure,
+    Container,
+    Extended,
+    Fresh,
+    Instance,
+    Item,
+    Leaf,
+    Partial,
+    Record,
+    Subclassed,
+)
 
 
 class Captured(Record):
@@ -25,7 +38,8 @@ class Captured(Record):
         return ()
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        raise ArgumentError("the code of a function is not in the file that its tape was loaded from", try_="tape.play(...)")
+        raise ArgumentError("the code of a function is not in the file that its tape was loaded from",
+                            try_="tape.play(...)")
 
 
 _RECORDS = ("instance", "extended", "array", "closure", "captured")  # what may refer to itself
@@ -49,7 +63,8 @@ class Nest:
                     depth[number] = max(depth[number], depth[part] + 1)
                     size[number] = min(size[number] + size[part], MAX_PARTS + 1)
         if max(depth, default=0) > MAX_DEPTH or max(size, default=0) > MAX_PARTS:
-            raise TapeFormatError(f"an argument is nested more than {MAX_DEPTH} deep, or has more than {MAX_PARTS} parts")
+            raise TapeFormatError(f"an argument is nested more than {MAX_DEPTH} deep, or has more than {MAX_PARTS} "
+                                  f"parts")
 
     def structure(self, number: Any, start: int) -> Structure:
         """Return a structure whose leaves are counted from `start`."""
@@ -96,7 +111,8 @@ class Nest:
         if kind in ("bound", "partial"):
             if count != (2 if kind == "bound" else 3):
                 raise TapeFormatError(f"a {kind} function of {count} parts")
-            return Bound(MethodType(int, 0), ["fn", "self"]) if kind == "bound" else Partial(functools.partial(int), ["func", "args", "keywords"])
+            return (Bound(MethodType(int, 0), ["fn", "self"]) if kind == "bound"
+                    else Partial(functools.partial(int), ["func", "args", "keywords"]))
         return self.record(kind, count, *more[1:])
 
     def record(self, kind: Any, count: int, names: Any, made_by: Any) -> Record:
@@ -114,7 +130,8 @@ class Nest:
             return Instance(object.__new__(cls), found)
         if kind == "closure":
             fn = reader.value(made_by)
-            if not isinstance(fn, FunctionType) or fn.__closure__ is None or not set(found) <= set(fn.__code__.co_freevars):
+            if (not isinstance(fn, FunctionType) or fn.__closure__ is None
+                or not set(found) <= set(fn.__code__.co_freevars)):
                 raise TapeFormatError(f"{fn!r} does not capture {', '.join(map(str, found))}")
             return Closure(fn, found)
         cls = reader.cls(made_by)

@@ -116,7 +116,8 @@ class Writer:
         except Unsaved as err:
             raise TapeFormatError(f"the arguments of {tape.name} hold {err}", None, _ADVICE) from None
         return {
-            **{"name": "", "result": 0, "signature": signature}, **self.rows(tape), "places": self.places, "functions": self.functions,
+            **{"name": "", "result": 0, "signature": signature}, **self.rows(tape), "places": self.places,
+            "functions": self.functions,
             **({"loops": self.loops} if self.loops else {}),
             "arrays": self.arrays, "nodes": self.nodes, "structures": self.structures, "signatures": self.signatures,
         }
@@ -131,7 +132,8 @@ class Writer:
             except Unsaved as err:
                 raise TapeFormatError(f"`{op!r}` cannot be saved: it holds {err}", op.where, _ADVICE) from None
             except RecursionError:
-                raise TapeFormatError(f"{op.name} cannot be saved: what it holds is nested too deep", op.where, _ADVICE) from None
+                raise TapeFormatError(f"{op.name} cannot be saved: what it holds is nested too deep", op.where,
+                                      _ADVICE) from None
         return {
             "name": printable(tape.name), "result": tape.result.id,  # type: ignore[union-attr]
             "kinds": "".join(KINDS[op.kind] for op in tape.ops), **columns,
@@ -209,7 +211,8 @@ class Writer:
             raise Unsaved(f"{getattr(fn, '__name__', fn.noun)}, a {fn.noun} of a kind that no file has")
         sizes = (len(fn.body.inputs) - 1, 0, 0)
         fields = [self.value(x) for x in fn.fields]
-        self.loops.append({"count": 0, "sizes": sizes, "reverse": False, "steps": [], "kind": fn.kind, "fields": fields, **self.rows(fn.body)})
+        self.loops.append({"count": 0, "sizes": sizes, "reverse": False, "steps": [], "kind": fn.kind, "fields": fields,
+                           **self.rows(fn.body)})
         return ["loop", len(self.loops) - 1]
 
     # -- values
@@ -245,7 +248,8 @@ class Writer:
         if kind in _WRITE:
             return _WRITE[kind](self, x)
         if isinstance(x, np.generic) and kind.__name__ in SCALARS:
-            return ["np", kind.__name__, *([x.tobytes().hex()] if isinstance(x.item(), np.generic) else [self.value(x.item())])]
+            return ["np", kind.__name__,
+                    *([x.tobytes().hex()] if isinstance(x.item(), np.generic) else [self.value(x.item())])]
         if isinstance(x, np.dtype) and x.kind in "biufc":
             return ["dtype", x.str]
         if is_generator(x):
@@ -257,7 +261,8 @@ class Writer:
         if isinstance(x, enum.Enum):
             return ["enum", handed_name(kind), x.name]
         if isinstance(x, tuple) and hasattr(x, "_fields"):
-            return ["named", ["result", kind.__name__] if results().get(kind.__name__) is kind else self.callable(kind), *map(self.value, x)]
+            return ["named", ["result", kind.__name__] if results().get(kind.__name__) is kind else self.callable(kind),
+                    *map(self.value, x)]
         if callable(x):
             return self.callable(x)
         raise Unsaved(f"{_described(x)}, which the format does not know")
@@ -348,7 +353,8 @@ class Writer:
         if isinstance(node, Leaf):
             return ["leaf", node.index - start]
         if isinstance(node, Static):
-            return ["fresh", self.value(node.value)] if isinstance(node, Fresh) and not bare else ["static", None if bare else self.value(node.value)]
+            return (["fresh", self.value(node.value)] if isinstance(node, Fresh) and not bare
+                    else ["static", None if bare else self.value(node.value)])
         if isinstance(node, Module):
             raise Unsaved("a torch.nn.Module")
         children = [places[id(child)] for child in node.children]
@@ -361,7 +367,8 @@ class Writer:
             return ["bound" if isinstance(node, Bound) else "partial", node.leafy, children]
         names = [["item", self.value(name.key)] if type(name) is Item else name for name in node.names]
         if bare:
-            return ["captured", node.leafy, children, names, None if isinstance(node, Closure) else handed_name(node.cls)]
+            return ["captured", node.leafy, children, names,
+                    None if isinstance(node, Closure) else handed_name(node.cls)]
         if isinstance(node, Closure):
             return ["closure", node.leafy, children, names, self.callable(node.prototype)]
         kind = "array" if isinstance(node, Subclassed) else "extended" if isinstance(node, Extended) else "instance"
@@ -378,7 +385,8 @@ class Writer:
         if node.type is deque:
             return "deque", [self.value(example.maxlen)], children
         if isinstance(example, tuple) and hasattr(example, "_fields"):
-            return "named", [["result", node.type.__name__] if results().get(node.type.__name__) is node.type else self.callable(node.type)], children
+            return "named", [["result", node.type.__name__] if results().get(node.type.__name__) is node.type
+                             else self.callable(node.type)], children
         raise Unsaved(f"a {node.type.__name__}, which is registered with optree, and which the format does not know")
 
     def signature(self, x: Signature) -> int:
@@ -389,7 +397,8 @@ class Writer:
             row = [self.structure(x.function, bare=True), [self.structure(part) for part in x.args],
                    [[name, self.structure(part)] for name, part in x.kwargs.items()]]
             if x.wanted != ALL:
-                row.append([list(x.wanted.argnums) if isinstance(x.wanted.argnums, tuple) else x.wanted.argnums, x.wanted.captured])
+                row.append([list(x.wanted.argnums) if isinstance(x.wanted.argnums, tuple) else x.wanted.argnums,
+                            x.wanted.captured])
             self.numbers[key] = len(self.signatures)
             self.signatures.append(row)
         return self.numbers[key]
@@ -397,8 +406,10 @@ class Writer:
 
 def is_pullback(op: Operation) -> bool:
     """True for an operation that holds the pullback of a triple: all that a tape calls, apart from functions."""
-    return isinstance(op, Call) and op.fn is getfield and len(op.args) == 2 and type(op.args[1]) is int and op.args[1] == 1 \
-        and isinstance(op.args[0], Call) and op.args[0].fn is rrule
+    if not (isinstance(op, Call) and op.fn is getfield and len(op.args) == 2):
+        return False
+    triple, part = op.args
+    return type(part) is int and part == 1 and isinstance(triple, Call) and triple.fn is rrule
 
 
 def parts_first(root: Any) -> list[Any]:
@@ -445,8 +456,10 @@ _WRITE: dict[Any, Callable[[Writer, Any], Any]] = {
     np.ndarray: Writer.array,
     ZeroTangent: lambda w, x: ["ZeroTangent"],
     NoTangent: lambda w, x: ["NoTangent"],
-    Step: lambda w, x: ["step", w.callable(x.op), [w.value(arg) for arg in x.args], [[key, w.value(arg)] for key, arg in x.kwargs.items()]],
-    Raised: lambda w, x: ["raised", w.callable(x.fn), w.callable(x.error), *([list(map(list, x.settings)), x.never] if x.settings else [])],
+    Step: lambda w, x: ["step", w.callable(x.op), [w.value(arg) for arg in x.args],
+                        [[key, w.value(arg)] for key, arg in x.kwargs.items()]],
+    Raised: lambda w, x: ["raised", w.callable(x.fn), w.callable(x.error),
+                          *([list(map(list, x.settings)), x.never] if x.settings else [])],
     Structure: lambda w, x: ["structure", w.structure(x)],
     ValueAndGradients: lambda w, x: ["gradients", w.signature(x.signature), x.shapes],
 }

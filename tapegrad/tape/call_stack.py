@@ -25,7 +25,8 @@ class Paths:
     def of(self, frame: FrameType | None) -> Activation | CodeType:
         """Return the activation of a user's frame; of the one that called trace, its code alone."""
         innermost, new = frame, []
-        while frame is not None and frame is not self.base and (frame not in self.known or frame.f_code.co_flags & _SUSPENDS):
+        while frame is not None and frame is not self.base and (frame not in self.known
+                                                                or frame.f_code.co_flags & _SUSPENDS):
             new.append(frame)
             frame = None if frame.f_back is None else user_frame(frame.f_back)
         while self.known and next(reversed(self.known)) is not frame:

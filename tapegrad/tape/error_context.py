@@ -12,7 +12,8 @@ REACH, WIDTH = 3, 100
 ADVICE = "tape.step(*args) plays one operation at a time, and shows the values"
 
 
-def failed(tape: Tape, op: Operation, err: Exception, given: list[Any] | None = None, *, pullback: bool = False) -> ReplayError:
+def failed(tape: Tape, op: Operation, err: Exception, given: list[Any] | None = None, *,
+           pullback: bool = False) -> ReplayError:
     """Return the error that stands for `err`: which operation raised, among which others, and on what
     values; raise it from `err`.
     """

@@ -149,7 +149,8 @@ class Methods:
     def _repr_html_(self) -> str:
         return _done_by["draw"](self, "cell")  # type: ignore[no-any-return]
 
-    def show(self, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None, console: Any = None) -> None:
+    def show(self, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None,
+             console: Any = None) -> None:
         """Print the tape on a terminal, or into a file, at its width or at `width` characters.
 
         `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal

@@ -58,10 +58,13 @@ class Spec:
         def note(**known: Any) -> None:
             for name, value in known.items():
                 object.__setattr__(self, name, value)
-        kind, size, itemsize = self.type if isinstance(self.type, type) else object, math.prod(self.shape), getattr(self.dtype, "itemsize", 0)
-        note(ndim=len(self.shape), size=size, itemsize=itemsize, nbytes=size * itemsize, kind=getattr(self.dtype, "kind", "-"),
+        kind, size, itemsize = (self.type if isinstance(self.type, type) else object, math.prod(self.shape),
+                                getattr(self.dtype, "itemsize", 0))
+        note(ndim=len(self.shape), size=size, itemsize=itemsize, nbytes=size * itemsize,
+             kind=getattr(self.dtype, "kind", "-"),
              is_array=kind is np.ndarray, has_axes=kind is np.ndarray and self.shape != (), is_python=kind in PYTHON,
-             is_scalar=issubclass(kind, np.generic), is_memory=issubclass(kind, np.ndarray), is_numpy=issubclass(kind, (np.ndarray, np.generic)),
+             is_scalar=issubclass(kind, np.generic), is_memory=issubclass(kind, np.ndarray),
+             is_numpy=issubclass(kind, (np.ndarray, np.generic)),
              _hash=hash((self.type, self.dtype, self.shape, self.strides, self.device, self.parts)))
         note(is_contiguous=self._is_dense(range(self.ndim - 1, -1, -1)))
 
@@ -73,7 +76,8 @@ class Spec:
         """Whose number, array or tensor it is: "python", "numpy", "torch" or "other"."""
         if isinstance(self.type, str):
             return "torch" if self.type.startswith("torch.") else "other"
-        return "python" if self.is_python else "numpy" if self.is_numpy else "torch" if is_tensor_type(self.type) else "other"
+        return ("python" if self.is_python else "numpy" if self.is_numpy else "torch" if is_tensor_type(self.type)
+                else "other")
 
     @property
     def is_complex(self) -> bool:
@@ -117,7 +121,8 @@ class Spec:
     @property
     def is_pythonic(self) -> bool:
         """True for one of Python's numbers, and for a tuple of them."""
-        return self.is_python or (self.type is tuple and self.parts != () and all(part.is_python for part in self.parts))
+        return self.is_python or (self.type is tuple and self.parts != ()
+                                  and all(part.is_python for part in self.parts))
 
     @property
     def is_complete(self) -> bool:
@@ -147,7 +152,8 @@ class Spec:
         else:
             below = sum(step * (n - 1) for n, step in zip(self.shape, self.strides) if step < 0 and n)
             above = sum(step * (n - 1) for n, step in zip(self.shape, self.strides) if step > 0 and n)
-            found = np.ndarray(self.shape, self.dtype, np.zeros(above - below + self.itemsize, np.uint8), -below, self.strides)
+            found = np.ndarray(self.shape, self.dtype, np.zeros(above - below + self.itemsize, np.uint8), -below,
+                               self.strides)
         found.flags.writeable = False
         return found
 

@@ -67,7 +67,8 @@ def _or_left_out(x: Any) -> str:
     """
     tape = x._tracer.tape
     reached = {source.id - 1 for source in sources(peek(x)) if isinstance(source, Input)}
-    parts = [part for part in tape.structure.asked if part is not None and part.size] if x._tracer.grad and reached else []
+    parts = [part for part in tape.structure.asked if part is not None
+             and part.size] if x._tracer.grad and reached else []
     part = next((part for part in parts if reached <= {*range(part.start + 1, part.start + part.size + 1)}), None)
     if part is None or part is tape.structure.function or len(parts) < 2:
         return ""
@@ -98,7 +99,8 @@ def asked(proxy: Any, wanted: str) -> TapeError:
 
 def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
     """Return the refusal of what would lose the gradient through a traced value."""
-    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(), try_ + _or_left_out(proxy))
+    err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(),
+                              try_ + _or_left_out(proxy))
     proxy._tracer.refuse(err)
     return err
 

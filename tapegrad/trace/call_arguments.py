@@ -47,7 +47,8 @@ def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], k
     value = func(*args, **kwargs)
     if type(value) is not np.ndarray or not is_leaf(value):
         return value
-    sharing = [x for x, copy in zip(leaves, handed) if copy is not x and isinstance(copy, np.ndarray) and np.may_share_memory(value, copy)]
+    sharing = [x for x, copy in zip(leaves, handed) if copy is not x and isinstance(copy, np.ndarray)
+               and np.may_share_memory(value, copy)]
     if sharing:  # it is a view of an argument, or that itself: of its copy, here
         value = duplicate(value)
         value.flags.writeable = all(is_writable(behind(x)) for x in sharing)
@@ -95,7 +96,8 @@ def content(x: Any, frame: FrameType) -> Any:
     """
     op, val = views.peek(x), behind(x)
     if not x._tracer.independent(op) or isinstance(x._val, Traced):
-        if getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC or (loses(x) and not _is_index(val, frame)):
+        if (getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC
+            or (loses(x) and not _is_index(val, frame))):
             raise asked(x, "a plain array")
         guard_content(x)
     return views.hand_out(x)

@@ -190,7 +190,8 @@ def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
     are the same in each run.
     """
     result = tape.result
-    if isinstance(result, Call) and result.fn is pack and isinstance(result.kwargs["into"], Structure) and result is tape.ops[-1]:
+    if (isinstance(result, Call) and result.fn is pack and isinstance(result.kwargs["into"], Structure)
+        and result is tape.ops[-1]):
         tape.ops.pop()
         return result.kwargs["into"], list(result.args)
     if isinstance(result, Constant) and not is_memory(plain(result.val)):
@@ -215,7 +216,8 @@ def bare(tape: Tape) -> Tape:
     for op in tape.ops:
         if isinstance(op, Call):
             op.pb = None
-        if isinstance(op, (Call, Input)) and op.id > 1 and not (op.spec.is_pythonic or op.spec.is_scalar or is_generator(op.val)):
+        if isinstance(op, (Call, Input)) and op.id > 1 and not (op.spec.is_pythonic or op.spec.is_scalar
+                                                                or is_generator(op.val)):
             drop(op)
     tape.structure = None
     tape.ops[0].val = None

@@ -39,7 +39,8 @@ def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], C
     """
     for name, x, least in (("n", n, 1), ("slots", slots, 1)):
         if not isinstance(x, int) or x < least:
-            raise ArgumentError(f"checkpoint_loop: {name} is {brief(x)}", user_location(), f"an integer, {least} or more")
+            raise ArgumentError(f"checkpoint_loop: {name} is {brief(x)}", user_location(),
+                                f"an integer, {least} or more")
 
     def decorate(step: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(step):
@@ -74,16 +75,20 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     carried = tape.inputs[1 + state.start:1 + state.start + state.size]
     values = list(map(value_of, parts))
     if len(parts) != len(carried) or repr(into) != repr(None if state.is_leaf else state):
-        raise ArgumentError(f"checkpoint_loop of {name}: a step returns {repr(into) if into is not None else 'one value'}, and is given "
-                            f"{state!r} as its state", user_location(), "return a state that is nested as the first argument is")
+        raise ArgumentError(f"checkpoint_loop of {name}: a step returns "
+                            f"{repr(into) if into is not None else 'one value'}, and is given "
+                            f"{state!r} as its state", user_location(),
+                            "return a state that is nested as the first argument is")
     for x, y in zip(carried, values):
         if (was := _kind(x.spec)) != (now := _kind(spec_of(y))):
-            raise ArgumentError(f"checkpoint_loop of {name}: a step makes {now} of {x.label or 'its state'}, which is {was}", user_location(),
+            raise ArgumentError(f"checkpoint_loop of {name}: a step makes {now} of {x.label or 'its state'}, which is "
+                                f"{was}", user_location(),
                                 "a first state of the type that a step returns")
     failed: Exception | None = None
     if n > 1:  # what is no state may change from step to step
         try:
-            second = traced(step, (values[0] if into is None else into.build(values), *args[1:]), kwargs, replays=True)[0]
+            second = traced(step, (values[0] if into is None else into.build(values), *args[1:]), kwargs,
+                            replays=True)[0]
         except TapeError:
             raise
         except Exception as err:  # which it raises below, where that is guarded
@@ -91,8 +96,10 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
         if second is not None:
             made = taken_apart(second)[1]
             if (what := _difference(tape, second)) is not None or not all(map(_stand_alike, parts, made)):
-                raise ArgumentError(f"checkpoint_loop of {name}: the second step does not do what the first did, {what or 'by what it returns'}",
-                                    user_location(), "what changes as a part of the state, np.where instead of a branch, random numbers drawn before")
+                raise ArgumentError(f"checkpoint_loop of {name}: the second step does not do what the first did, "
+                                    f"{what or 'by what it returns'}",
+                                    user_location(), "what changes as a part of the state, np.where instead of a "
+                                                     "branch, random numbers drawn before")
     inside = range(state.start, state.start + state.size)
     # what is given to all steps, then what is handed on
     order = [*(k for k in range(len(leaves)) if k not in inside), *inside]
@@ -106,7 +113,8 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     try:
         value = steps.impl(*map(plain, leaves))
     except GuardError as err:
-        raise GuardError(f"checkpoint_loop of {name}: a later step takes another path than the first, {err.what}", err.where,
+        raise GuardError(f"checkpoint_loop of {name}: a later step takes another path than the first, {err.what}",
+                         err.where,
                          "np.where instead of the branch, or a loop of Python's with tg.checkpoint") from None
     except ReplayError as err:  # of a step, which the program may catch
         cause = err.__cause__ if isinstance(err.__cause__, Exception) else err
@@ -131,8 +139,10 @@ def _agree(one: Operation, two: Operation) -> bool:
     if type(one) is not type(two) or len(one.args) != len(two.args) or not all(map(_stand_alike, one.args, two.args)):
         return False
     if isinstance(one, Call) and isinstance(two, Call):
-        same = one.fn is two.fn or (type(one.fn) is type(two.fn) is Checkpoint and _difference(one.fn.body, two.fn.body) is None)
-        return same and one.kwargs.keys() == two.kwargs.keys() and all(_stand_alike(x, two.kwargs[key]) for key, x in one.kwargs.items())
+        same = one.fn is two.fn or (type(one.fn) is type(two.fn) is Checkpoint
+                                    and _difference(one.fn.body, two.fn.body) is None)
+        return same and one.kwargs.keys() == two.kwargs.keys() and all(_stand_alike(x, two.kwargs[key])
+                                                                       for key, x in one.kwargs.items())
     if isinstance(one, Guard) and isinstance(two, Guard):
         return one.fact == two.fact and alike(one.expected, two.expected)
     return not isinstance(one, Constant) or _stand_alike(one.val, two.val)

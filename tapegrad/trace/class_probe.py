@@ -40,7 +40,8 @@ class Answer(NamedTuple):
         came of it afterwards.
         """
         parts = self.result if type(self.result) is list else [self.result]
-        return all(type(part) is Found and part.wrapped and not any(isinstance(arg, Probe) for arg in (part.context or ((), ()))[1])
+        return all(type(part) is Found and part.wrapped
+                   and not any(isinstance(arg, Probe) for arg in (part.context or ((), ()))[1])
                    for part in parts)
 
 
@@ -56,7 +57,8 @@ class Probe(np.ndarray):
             self.origin, self.asked = obj.origin, obj.asked
 
 
-def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type, names: Callable[[Any], frozenset[str]]) -> Answer:
+def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type,
+           names: Callable[[Any], frozenset[str]]) -> Answer:
     """Run a function of NumPy's on probes of the `viewed` arrays among its arguments; `names` tells what their class
     has of its own.
     """
@@ -67,7 +69,8 @@ def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type, names: 
         if issubclass(type(x), viewed):
             if id(x) not in probes:
                 own: Any = x
-                probes[id(x)] = made = np.array(plain(own), subok=False).view(_kind(names(type(x)), own.__array_priority__))
+                kind = _kind(names(type(x)), own.__array_priority__)
+                probes[id(x)] = made = np.array(plain(own), subok=False).view(kind)
                 made.origin, made.asked = x, asked
                 made.flags.writeable = False
             return probes[id(x)]
@@ -86,7 +89,8 @@ def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type, names: 
 
 def _found(x: Any, probes: dict[int, Any]) -> Any:
     if isinstance(x, Probe) and x.origin is not None:
-        return Found(x.origin, any(x is probe for probe in probes.values()), False, x.wrapped, _given(x.context, probes))
+        return Found(x.origin, any(x is probe for probe in probes.values()), False, x.wrapped,
+                     _given(x.context, probes))
     if isinstance(x, Probe):
         return Found(max(probes.values(), key=lambda probe: probe.__array_priority__).origin, False, True, False, None)
     return [_found(part, probes) for part in x] if type(x) in (tuple, list) or hasattr(x, "_fields") else None
@@ -95,7 +99,8 @@ def _found(x: Any, probes: dict[int, Any]) -> Any:
 def _given(context: Any, probes: dict[int, Any]) -> Any:
     """Return of which call `__array_wrap__` heard, element by element, with the arrays that the probes stand for."""
     known = {id(probe): probe.origin for probe in probes.values()}
-    return None if context is None or context[0].signature else (context[0], tuple(known.get(id(arg), arg) for arg in context[1]), *context[2:])
+    return None if context is None or context[0].signature else (context[0], tuple(known.get(id(arg), arg)
+                                                                                   for arg in context[1]), *context[2:])
 
 
 @functools.lru_cache(maxsize=256)

@@ -26,7 +26,8 @@ class ClosedWorld:
     besides those of the functions.
     """
 
-    def __init__(self, met: dict[int, Any], parents: dict[int, list[tuple[Any, str]]], spaces: dict[int, tuple[Any, list[Any]]],
+    def __init__(self, met: dict[int, Any], parents: dict[int, list[tuple[Any, str]]],
+                 spaces: dict[int, tuple[Any, list[Any]]],
                  given: Callable[[Any], bool], is_open: Callable[[Any], bool]) -> None:
         self.met, self.parents, self.seen = met, parents, {*parents, *met}
         self.given = {key: x for key, x in met.items() if given(x)}

@@ -23,8 +23,10 @@ LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "op
 
 # Called by these, which are C, a constructor is called by the code that named it: `map(np.array, rows)`.
 HANDING = frozenset([
-    "map", "list", "tuple", "set", "dict", "filter", "sorted", "sum", "max", "min", "any", "all", "zip", "next", "enumerate", "extend", "starmap",
-    "accumulate", "reduce", "fromiter", "fromfunction", "apply_along_axis", "apply_over_axes", "vectorize", "piecewise"])
+    "map", "list", "tuple", "set", "dict", "filter", "sorted", "sum", "max", "min", "any", "all", "zip", "next",
+    "enumerate", "extend", "starmap",
+    "accumulate", "reduce", "fromiter", "fromfunction", "apply_along_axis", "apply_over_axes", "vectorize",
+    "piecewise"])
 
 
 def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +38,8 @@ def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any
         if not tracers or not _is_called_by_program(_caller(), (*args, *kwargs.values()), fn.__name__, shim):
             return fn(*args, **kwargs)
         viewed = FOREIGN.get("viewed")
-        if viewed is not None and (y := viewed(functools.partial(make, tracers[-1], fn), fn, args, kwargs)) is not NotImplemented:
+        if viewed is not None and (y := viewed(functools.partial(make, tracers[-1], fn), fn, args,
+                                               kwargs)) is not NotImplemented:
             return y
         return make(tracers[-1], fn, *args, **kwargs)
     return shim
@@ -70,7 +73,8 @@ def _is_at_work(frame: FrameType | None) -> bool:
 
 def _among(values: Iterable[Any]) -> bool:
     """True if there is a traced value among these, or in a list or tuple of them."""
-    return any(isinstance(value, Traced) or (issubclass(type(value), (list, tuple)) and holds_traced(value)) for value in values)
+    return any(isinstance(value, Traced) or (issubclass(type(value), (list, tuple)) and holds_traced(value))
+               for value in values)
 
 
 def _attributes(x: Any) -> list[Any]:
@@ -137,5 +141,6 @@ def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
     # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
     names = [instruction.argval for instruction in instructions[:at] if instruction.opname.startswith("LOAD_")
              and instruction.opname != "LOAD_CONST" and isinstance(instruction.argval, str)
-             and (instruction.positions.lineno, instruction.positions.col_offset) == (place.lineno, place.col_offset)]  # type: ignore[attr-defined]
+             and (there := instruction.positions)  # type: ignore[attr-defined]
+             and (there.lineno, there.col_offset) == (place.lineno, place.col_offset)]
     return tuple(names) or ("?",)

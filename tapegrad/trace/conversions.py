@@ -81,7 +81,8 @@ def _of_class(x: Any) -> Any:
 def _carries(x: Any) -> bool:
     """True for real numbers that may have a gradient."""
     value = plain(x)
-    return isinstance(value, (int, float, np.ndarray, np.generic)) and not np.iscomplexobj(value) and not x._tracer.independent(peek(x))
+    return (isinstance(value, (int, float, np.ndarray, np.generic)) and not np.iscomplexobj(value)
+            and not x._tracer.independent(peek(x)))
 
 
 _TRACED = {"float": to_float, "float64": to_float64, "type": to_type}
@@ -147,7 +148,8 @@ def _renamed(code: CodeType, scope: dict[str, Any]) -> CodeType:
     if not _NAMES.keys().isdisjoint(names) and hasattr(code, "co_positions"):
         names = tuple(_NAMES[name] if name in _NAMES and _is_called(code, name, scope) else name for name in names)
     parts = tuple(_renamed(part, scope) if type(part) is CodeType else part for part in code.co_consts)
-    places = list(_calls_of_variables(code)) if _VARIABLE is not None and len(parts) < 256 and _VARIABLE.search(code.co_code) else []
+    places = (list(_calls_of_variables(code)) if _VARIABLE is not None and len(parts) < 256
+              and _VARIABLE.search(code.co_code) else [])
     if names == code.co_names and not places and all(a is b for a, b in zip(parts, code.co_consts)):
         return code
     vars(np)[_NAMES["float64"]] = to_float64  # found by such code alone, these names stay
@@ -168,7 +170,8 @@ def _is_called(code: CodeType, name: str, scope: dict[str, Any]) -> bool:
 
 # a call of a variable begins with a place for the object of a method; later, that comes second
 _CALLED = bytes(dis.opmap[name] for name in ("LOAD_FAST", "LOAD_DEREF"))
-_VARIABLE = re.compile(re.escape(bytes([dis.opmap["PUSH_NULL"]])) + b"." + b"[" + re.escape(_CALLED) + b"]", re.DOTALL) \
+_VARIABLE = re.compile(re.escape(bytes([dis.opmap["PUSH_NULL"]])) + b"." + b"[" + re.escape(_CALLED) + b"]",
+                       re.DOTALL) \
     if (3, 11) <= sys.version_info < (3, 13) else None
 
 
@@ -191,7 +194,8 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
     if step.opname == "LOAD_GLOBAL":
         owned = scope.get(step.argval, getattr(builtins, step.argval, None))
         start = step
-    elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and steps[at - 1].opname == "LOAD_GLOBAL" and scope.get(steps[at - 1].argval) is np:
+    elif (step.opname in ("LOAD_ATTR", "LOAD_METHOD") and steps[at - 1].opname == "LOAD_GLOBAL"
+          and scope.get(steps[at - 1].argval) is np):
         owned, start = np.float64 if step.argval == "float64" else None, steps[at - 1]
     else:
         return False
@@ -203,7 +207,9 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
 
 def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.Instruction | None:
     """Return the first instruction of the smallest expression that begins with that from `start` to `step`."""
-    begin, end = (start.positions.lineno, start.positions.col_offset), (step.positions.end_lineno, step.positions.end_col_offset)
+    begin, end = (start.positions.lineno, start.positions.col_offset), (step.positions.end_lineno,
+                                                                        step.positions.end_col_offset)
     around = [(p.end_lineno, p.end_col_offset, at) for at, other in enumerate(steps)
-              if (p := other.positions) and (p.lineno, p.col_offset) == begin and (p.end_lineno, p.end_col_offset) > end]  # type: ignore[attr-defined]
+              if (p := other.positions) and (p.lineno, p.col_offset) == begin  # type: ignore[attr-defined]
+              and (p.end_lineno, p.end_col_offset) > end]
     return steps[min(around)[2]] if around else None

@@ -28,13 +28,15 @@ def number_type(x: Any) -> str:
 def number_kind(x: Any) -> str:
     """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
     x = plain(x)
-    return "array" if shape_of(x) else "complex" if is_complex_number(x) or getattr(dtype_of(x), "kind", "f") == "c" else "real"
+    return ("array" if shape_of(x) else "complex" if is_complex_number(x) or getattr(dtype_of(x), "kind", "f") == "c"
+            else "real")
 
 
 def check_surroundings() -> None:
     """Raise GuardError inside of torch.autocast: a tape is recorded outside, or says of each call what it casts."""
     if any(around() is not None for around in SURROUNDINGS):
-        raise GuardError("the tape was recorded outside of torch.autocast, and inside it would be computed in other dtypes", None,
+        raise GuardError("the tape was recorded outside of torch.autocast, and inside it would be computed in other "
+                         "dtypes", None,
                          "play it outside, or record with torch.autocast(...) in the function")
 
 

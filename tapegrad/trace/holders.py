@@ -8,7 +8,14 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterator
-from types import BuiltinFunctionType, CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import numpy as np
@@ -71,7 +78,8 @@ def attributes(x: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _slots_of(kind: Any) -> dict[str, Any]:
-    return {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items() if type(part) is MemberDescriptorType}
+    return {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items()
+            if type(part) is MemberDescriptorType}
 
 
 def _slots(kind: Any) -> dict[str, Any]:
@@ -111,7 +119,8 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
     if kind in GENERATORS and type(holder) is not dict:  # what is drawn of such a one is not recorded
         return value
     there = stand_in(value)
-    return staticmethod(there) if kind is BuiltinFunctionType and issubclass(type(holder), type) and there is not value else there
+    return (staticmethod(there) if kind is BuiltinFunctionType and issubclass(type(holder), type) and there is not value
+            else there)
 
 
 # id of a large dict: its length, and what stands in for what in it
@@ -131,7 +140,8 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
     if count != len(holder):
         there = {place: (value := original(now), replacement(value, holder)) for place, now in parts(holder)}
         foreign = str(holder.get("__name__")).startswith("scipy.")
-        known = {place: pair for place, pair in there.items() if pair[0] is not pair[1] and not (foreign and _asks(pair[0]))}
+        known = {place: pair for place, pair in there.items() if pair[0] is not pair[1]
+                 and not (foreign and _asks(pair[0]))}
         _seen[id(holder)] = len(holder), known
     for place, (value, _) in known.items():
         if holder.get(place) is not value:

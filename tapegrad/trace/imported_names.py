@@ -83,7 +83,8 @@ def _standing(reached: Iterable[Any]) -> Standing:
     changed, has others there.
     """
     functions = [holder.fn for holder in reached if type(holder) is Conversion]
-    return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn in functions if fn.__qualname__ == fn.__name__]
+    return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn in functions
+            if fn.__qualname__ == fn.__name__]
 
 
 def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
@@ -121,7 +122,8 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
         if not issubclass(kind, tuple):
             if replaced_few(x):
                 near[id(x)] = x
-            stack += [value for _, value in parts(x) if type(value) not in _PLAIN] if kind is not FunctionType and _is_small(x) else ()
+            stack += [value for _, value in parts(x)
+                      if type(value) not in _PLAIN] if kind is not FunctionType and _is_small(x) else ()
         else:
             stack += tuple.__iter__(x) if _is_small(x) else ()
     return roots
@@ -152,7 +154,8 @@ def _reached(root: Any) -> Iterator[Any]:
         seen.add(id(x))
         if kind is FunctionType:
             closed = _is_closed(x.__globals__.get("__name__"))
-            if id(x.__globals__) not in seen and (not closed or x in THROUGH or x.__qualname__.partition(".")[0] in _names_of_classes()):
+            if id(x.__globals__) not in seen and (not closed or x in THROUGH
+                                                  or x.__qualname__.partition(".")[0] in _names_of_classes()):
                 seen.add(id(x.__globals__))
                 if replaced(x.__globals__):
                     yield x.__globals__
@@ -168,7 +171,8 @@ def _reached(root: Any) -> Iterator[Any]:
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
             stack += captured.values()
             if x is not root:
-                stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, getattr(x, "__wrapped__", None)]
+                stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__,
+                          getattr(x, "__wrapped__", None)]
                 if replaced(x):
                     yield x
         elif is_compiled(kind):
@@ -182,7 +186,8 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack += [part for part in vars(x).values() if type(part) is FunctionType]
             elif not _is_closed(x.__module__):
                 for base in x.__mro__:
-                    if (base.__flags__ & _HEAP and not _is_closed(base.__module__) and id(base) not in seen | {id(x)}) or base is x:
+                    if (base.__flags__ & _HEAP and not _is_closed(base.__module__) and id(base) not in seen
+                        | {id(x)}) or base is x:
                         seen.add(id(base))
                         stack += vars(base).values()
                         if base.__flags__ & _HEAP and replaced(base):
@@ -199,7 +204,8 @@ def _reached(root: Any) -> Iterator[Any]:
             stack += [value for _, value in parts(x) if _may_lead(value)] if _is_small(x) else ()
             if kind is functools.partial:
                 stack.append(x.keywords)
-            stack.append(getattr(x, "default_factory", None) if issubclass(kind, dict) and is_foreign(kind.__module__) else None)
+            stack.append(getattr(x, "default_factory", None) if issubclass(kind, dict) and is_foreign(kind.__module__)
+                         else None)
         elif issubclass(kind, tuple):
             stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if _is_small(x) else ()
         elif kind is _CACHED:
@@ -207,7 +213,8 @@ def _reached(root: Any) -> Iterator[Any]:
         elif kind is SimpleNamespace or (kind.__flags__ & _HEAP and not _is_closed(kind.__module__)):
             stack.append(kind)
             # (networkx wraps its functions in objects)
-            if kind is SimpleNamespace or not is_foreign(kind.__module__) or kind.__module__ == "networkx.utils.backends":
+            if (kind is SimpleNamespace or not is_foreign(kind.__module__)
+                or kind.__module__ == "networkx.utils.backends"):
                 stack.append(attributes(x))
                 if has_slots(kind) and replaced(x):
                     yield x
@@ -229,7 +236,8 @@ def _may_lead(x: Any) -> bool:
 
 
 def _captured(fn: FunctionType) -> dict[str, Any]:
-    return {name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__ or ()) if not is_empty(cell)}
+    return {name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__ or ())
+            if not is_empty(cell)}
 
 
 def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
@@ -259,7 +267,8 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
         module = stack.pop()
         if not _is_closed(getattr(module, "__name__", "")):
             found = [vars(module)[name] for name in names if name in vars(module)]
-            stack += [part for part in found if issubclass(type(part), ModuleType) and str(part.__name__).startswith(f"{module.__name__}.")]
+            stack += [part for part in found if issubclass(type(part), ModuleType)
+                      and str(part.__name__).startswith(f"{module.__name__}.")]
             if any(replacement(part) is not part for part in found) and replaced(vars(module)):
                 yield module
             yield from (part for part in found if not issubclass(type(part), ModuleType))
@@ -267,7 +276,8 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
 
 @functools.lru_cache(maxsize=KEPT)
 def _names(code: CodeType) -> frozenset[str]:
-    found = frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts if type(part) is CodeType])
+    found = frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts
+                                                                   if type(part) is CodeType])
     return found if _BY_NAME.isdisjoint(found) else found.union(part for part in code.co_consts if type(part) is str)
 
 

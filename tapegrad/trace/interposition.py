@@ -67,7 +67,8 @@ def _listed(x: Any) -> Any:
 
 def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., Any]:
     """Return a stand-in for `fn` that differs only when an argument is traced."""
-    once, argument = fn in ONCE, as_float if fn.__module__ != "math" else as_real if getattr(meaning, "scalar", None) is fn else as_python
+    once, argument = (fn in ONCE, as_float if fn.__module__ != "math" else as_real
+                      if getattr(meaning, "scalar", None) is fn else as_python)
 
     def shim(*args: Any, **kwargs: Any) -> Any:
         if once:
@@ -141,7 +142,8 @@ class StandIn:
 
 def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
     """Return what stands in for a function, and calls another."""
-    own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__, "__module__": getattr(fn, "__module__", "builtins")}
+    own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__,
+           "__module__": getattr(fn, "__module__", "builtins")}
     kind: type[StandIn] = type("StandIn", (StandIn,), own)
     return kind(fn)
 
@@ -192,7 +194,8 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
         return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
     STAND_IN.update(_operators())
     return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
-            _replacing(np, [(CONSTRUCTORS, maker), (_dispatched(np), _listener)]), _replacing(np.random, [(CONSTRUCTORS, maker)]),
+            _replacing(np, [(CONSTRUCTORS, maker), (_dispatched(np), _listener)]),
+            _replacing(np.random, [(CONSTRUCTORS, maker)]),
             *(_replacing(module, [(_dispatched(module), _listener)]) for module in (np.linalg, np.fft))]
 
 
@@ -202,7 +205,8 @@ def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]
     """
     shims: dict[str, Any] = {}
     for known, shim in kinds:
-        found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None and fn in known}
+        found = {name: fn for name, fn in vars(module).items() if callable(fn) and fn.__hash__ is not None
+                 and fn in known}
         made = {name: standing_for(fn, shim(fn, known[fn])) for name, fn in found.items()}
         STAND_IN.update({fn: made[name] for name, fn in found.items()})
         # looked up by name in a trace
@@ -217,7 +221,8 @@ def _dispatched(module: Any) -> dict[Any, Any]:
     """Return the functions of a module that have a meaning and ask their arguments for it,
     but not what a list holds.
     """
-    return {fn: FOREIGN[fn] for fn in vars(module).values() if type(fn) is type(np.sum) and fn in FOREIGN and fn not in CONSTRUCTORS}
+    return {fn: FOREIGN[fn] for fn in vars(module).values() if type(fn) is type(np.sum) and fn in FOREIGN
+            and fn not in CONSTRUCTORS}
 
 
 def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
@@ -440,7 +445,8 @@ def stand_in_code(fn: FunctionType) -> tuple[CodeType, CodeType]:
 def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     """Return code that passes its arguments to `target`, for a function with `code`'s free variables."""
     template = _template(code.co_freevars)
-    return template.replace(co_consts=tuple(target if const == "target" else const for const in template.co_consts), co_name=code.co_name)
+    return template.replace(co_consts=tuple(target if const == "target" else const for const in template.co_consts),
+                            co_name=code.co_name)
 
 
 @functools.cache
@@ -450,7 +456,8 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
     names = ", ".join(freevars)
     source = (f"def factory():\n    {' = '.join([*freevars, 'None']) if freevars else 'pass'}\n"
               f"    def trampoline(*tapegrad_args, **tapegrad_kwargs):\n        if False: ({names})\n"
-              "        return (tapegrad_target := 'target')(*tapegrad_args, **tapegrad_kwargs)\n    return trampoline\n")
+              "        return (tapegrad_target := 'target')(*tapegrad_args, **tapegrad_kwargs)\n"
+              "    return trampoline\n")
     namespace: dict[str, Any] = {}
     exec(compile(source, __file__, "exec"), namespace)
     made: CodeType = namespace["factory"]().__code__
@@ -460,9 +467,11 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
 def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
     """Record a call with traced arguments as one operation, if its trace's context says so; else make it."""
     # NumPy's own code calls many of these, of what an op has
-    if len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and fn not in CONSTRUCTORS:
+    if (len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc"
+        and fn not in CONSTRUCTORS):
         return original(*args)
-    tracer = tracer_of(leaves_of(([arg for arg in args if type(arg) not in OWNERS], kwargs) if OWNERS else (args, kwargs)))
+    tracer = tracer_of(leaves_of(([arg for arg in args if type(arg) not in OWNERS], kwargs) if OWNERS
+                                 else (args, kwargs)))
     if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
         if fn in CONSTRUCTORS and running.tracers:
             return CONSTRUCTORS[fn](running.tracers[-1], original, *args, **kwargs)
@@ -473,7 +482,8 @@ def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs:
     return apply(tracer, fn, args, kwargs, original)
 
 
-def _positional(fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _positional(fn: FunctionType, args: tuple[Any, ...],
+                kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Move keyword arguments to their positions, where a variable can stand."""
     names = fn.__code__.co_varnames[len(args): fn.__code__.co_argcount]
     rest = dict(kwargs)

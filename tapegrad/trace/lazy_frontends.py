@@ -30,5 +30,6 @@ def register_imported() -> None:
                 if hasattr(frontend, "added"):  # one for several
                     frontend.added(name)
             except (ImportError, AttributeError) as err:
-                warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: {err}", stacklevel=2)
+                warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: "
+                              f"{err}", stacklevel=2)
             _WAITING.pop(name, None)

@@ -38,7 +38,8 @@ class Method:
         return f"<{self._name} of {self._self!r}>"
 
 
-def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> Any:
     """Call what a function means; `out=`, also where it is given by position, is the same for all: the
     result is written into it.
     """
@@ -64,12 +65,14 @@ def shown(x: Any, known: System, name: str) -> Any:
     if name in known.methods:
         return Method(x, _alone(OPS[known.methods[name]], f"{kind}.{name}"), f"{kind}.{name}")
     raise refused(f"{kind}.{name} of a traced number", "it carries the number on, without its gradient",
-                  f"arithmetic with the number itself, which is a {kind} already; tg.value(x) drops the gradient on purpose")
+                  f"arithmetic with the number itself, which is a {kind} already; tg.value(x) drops the gradient on "
+                  f"purpose")
 
 
 def _alone(op: Callable[[Any], Any], name: str) -> Callable[..., Any]:
     def meaning(x: Any, *context: Any, **kwargs: Any) -> Any:
         if context or kwargs:
-            raise refused(f"{name} with arguments", "a context of its own would be on no tape", "with decimal.localcontext(...): around the call")
+            raise refused(f"{name} with arguments", "a context of its own would be on no tape",
+                          "with decimal.localcontext(...): around the call")
         return op(x)
     return meaning

@@ -38,7 +38,8 @@ def follow(tracer: Any, known: System | None) -> None:
             known.check(op.fn)
         if read() != begun:
             raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",
-                          "neither the sweep nor a replay would know of it", "that precision around the call which traces or differentiates")
+                          "neither the sweep nor a replay would know of it",
+                          "that precision around the call which traces or differentiates")
         push(op)
     tracer.push = checked
 
@@ -48,7 +49,8 @@ def check_precision(guard: Guard) -> None:
     computed of constants has that.
     """
     if guard.fact in PRECISION and PRECISION[guard.fact]() != guard.expected:
-        raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is {PRECISION[guard.fact]()}", guard.where,
+        raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is "
+                         f"{PRECISION[guard.fact]()}", guard.where,
                          "that precision around the call, or trace again")
 
 
@@ -66,8 +68,10 @@ def plain_array(x: Any, name: str = "the program's constant") -> None:
     cls: Any = type(x)
     refuse_unknown(x, name)
     if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
-        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's", user_location(),
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's",
+                              user_location(),
                               "float(x), for the plain number")
     if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
-        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's", user_location(),
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's",
+                              user_location(),
                               "np.asarray(x), for the plain numbers")

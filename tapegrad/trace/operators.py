@@ -23,7 +23,18 @@ from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import views
 from tapegrad.trace.guards import NUMERIC
-from tapegrad.trace.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, compute, plain, record_beside, record_unary, recorded
+from tapegrad.trace.proxy import (
+    CLASSES,
+    UNTRACKED,
+    Items,
+    Proxy,
+    Tracked,
+    compute,
+    plain,
+    record_beside,
+    record_unary,
+    recorded,
+)
 from tapegrad.tree.flatten import is_leaf
 
 _new = object.__new__
@@ -89,7 +100,8 @@ def is_sequence(x: Any) -> bool:
     """
     kind = type(x)
     return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not isinstance(x, (str, bytes, dict)) \
-        and not hasattr(kind, "__array_ufunc__") and not hasattr(kind, "__array_priority__") and not hasattr(kind, "__torch_function__")
+        and not hasattr(kind, "__array_ufunc__") and not hasattr(kind, "__array_priority__") \
+        and not hasattr(kind, "__torch_function__")
 
 
 def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
@@ -108,7 +120,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
             converted = FOREIGN[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
         if isinstance(known, (np.ndarray, np.generic)) and not repeats and is_sequence(other):
-            raise refused(f"{op.__name__} of an array and a {type(other).__name__}", "NumPy makes an array of such a sequence",
+            raise refused(f"{op.__name__} of an array and a {type(other).__name__}",
+                          "NumPy makes an array of such a sequence",
                           "np.array(list(x)) of it first")
         if op is not ops.equal and op is not ops.not_equal:
             return NotImplemented
@@ -126,8 +139,10 @@ _OPERANDS = (np.ndarray, np.generic, float, int, complex)
 
 for _name, _op, _fn in [
     ("add", ops.add, operator.add), ("sub", ops.subtract, operator.sub), ("mul", ops.multiply, operator.mul),
-    ("truediv", ops.divide, operator.truediv), ("floordiv", ops.floor_divide, operator.floordiv), ("mod", ops.remainder, operator.mod),
-    ("and", ops.bitwise_and, operator.and_), ("or", ops.bitwise_or, operator.or_), ("xor", ops.bitwise_xor, operator.xor),
+    ("truediv", ops.divide, operator.truediv), ("floordiv", ops.floor_divide, operator.floordiv),
+    ("mod", ops.remainder, operator.mod),
+    ("and", ops.bitwise_and, operator.and_), ("or", ops.bitwise_or, operator.or_),
+    ("xor", ops.bitwise_xor, operator.xor),
     ("lshift", ops.bitwise_left_shift, operator.lshift), ("rshift", ops.bitwise_right_shift, operator.rshift),
     ("matmul", ops.matmul, operator.matmul),
 ]:
@@ -180,8 +195,10 @@ def _in_place(fn: Callable[[Any, Any], Any], ufunc: np.ufunc) -> Callable[[Proxy
 
 
 UFUNCS = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide, "mod": np.remainder,
-    "pow": np.power, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift,
+    "rshift": np.right_shift,
     "matmul": np.matmul,
 }
 for _name, _ufunc in UFUNCS.items():

@@ -43,7 +43,8 @@ def state_of(x: Any) -> State:
     """Return what sets a random generator's state, and the state."""
     if isinstance(x, np.random.Generator):
         return (lambda state: setattr(x.bit_generator, "state", state)), x.bit_generator.state
-    return (x.set_state, x.get_state(legacy=False)) if isinstance(x, np.random.RandomState) else (x.setstate, x.getstate())
+    return ((x.set_state, x.get_state(legacy=False)) if isinstance(x, np.random.RandomState)
+            else (x.setstate, x.getstate()))
 
 
 def print_of(x: Any) -> Any:
@@ -67,7 +68,8 @@ class Found:
     that the program only mentions is not searched.
     """
 
-    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True, near: bool = False) -> None:
+    def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True,
+                 near: bool = False) -> None:
         self.names: list[dict[str, Any]] = []
         self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
         self.silent = True
@@ -92,7 +94,8 @@ class Found:
 
     def apart_from(self, signature: Signature) -> list[dict[str, Any]]:
         """Return the namespaces but those of which the program gets a copy: what is in them is an input."""
-        inputs = {key for part in (signature.function, *signature.args, *signature.kwargs.values()) for key in part.seen}
+        inputs = {key for part in (signature.function, *signature.args, *signature.kwargs.values())
+                  for key in part.seen}
         return [names for names in self.names if id(names) not in inputs]
 
     def unrecorded(self, tape: Tape) -> str:
@@ -100,9 +103,11 @@ class Found:
 
         A call that may draw itself does so again in a replay: of a tape with one, nobody can tell.
         """
-        if any(type(op) is Call and (OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn in _DRAWING) for op in _inlined(tape)):
+        if any(type(op) is Call and (OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn in _DRAWING)
+               for op in _inlined(tape)):
             return ""
-        return next((label for key, (label, x) in self.sources.items() if key in self.states and not _explains(tape, x, self.states[key])), "")
+        return next((label for key, (label, x) in self.sources.items() if key in self.states
+                     and not _explains(tape, x, self.states[key])), "")
 
 
 def unrecorded_draws(tape: Tape) -> Guard | None:
@@ -116,7 +121,8 @@ def _explains(tape: Tape, source: Any, before: Any) -> bool:
     """Return whether the draws on a tape leave a generator where it is now."""
     now = print_of(source)
     calls = [op for op in _draws(tape) if value_of(op.args[0]) is source]
-    if isinstance(source, np.random.BitGenerator) and any(source is getattr(value_of(op.args[0]), "bit_generator", None) for op in _draws(tape)):
+    if isinstance(source, np.random.BitGenerator) and any(source is getattr(value_of(op.args[0]), "bit_generator", None)
+                                                          for op in _draws(tape)):
         return True  # the generator that draws from it is looked at itself
     if not calls:
         return _same(before, now)
@@ -124,7 +130,8 @@ def _explains(tape: Tape, source: Any, before: Any) -> bool:
         (before, children), (now, spawned) = before, now
         if children != spawned:
             return False
-    again = np.random.Generator(type(source.bit_generator)(0)) if isinstance(source, np.random.Generator) else type(source)(0)
+    again = (np.random.Generator(type(source.bit_generator)(0)) if isinstance(source, np.random.Generator)
+             else type(source)(0))
     state_of(again)[0](before)
     for op in calls:
         draw.impl(again, *map(value_of, op.args[1:]), **op.kwargs)
@@ -139,7 +146,8 @@ def _inlined(tape: Tape) -> list[Any]:
     """Return the operations of a tape, in place of each checkpoint those of its body."""
     if not any(map(is_checkpoint, tape.ops)):
         return tape.ops
-    return [inner for op in tape.ops for inner in (_inlined(op.fn.drawn(op.val)) if is_checkpoint(op) else (op,))]  # type: ignore[attr-defined]
+    return [inner for op in tape.ops
+            for inner in (_inlined(op.fn.drawn(op.val)) if is_checkpoint(op) else (op,))]  # type: ignore[attr-defined]
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -162,7 +170,8 @@ def _holds_stand_in(namespace: dict[str, Any]) -> bool:
     return any(stand_in(x) is not x for x in values_of(namespace))
 
 
-def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], None], near: bool) -> Iterator[dict[str, Any]]:
+def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], None],
+             near: bool) -> Iterator[dict[str, Any]]:
     """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators
     that are met, and `hear` of what else could draw numbers, or lead to what does.
 
@@ -189,7 +198,8 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
             names, distant = _names(thing.__code__), near and library_of(str(thing.__module__)) not in own
             held = [thing.__globals__[name] for name in names if name in thing.__globals__]
-            modules = [x for x in held if isinstance(x, ModuleType) and not is_foreign(x.__name__)] if not distant else []
+            modules = [x for x in held if isinstance(x, ModuleType)
+                       and not is_foreign(x.__name__)] if not distant else []
             held += [vars(module)[name] for module in modules for name in names if name in vars(module)]
             stack += [x for x in held if isinstance(x, (*WATCHED, GlobalGenerator))] if distant else held
             if distant:
@@ -200,7 +210,8 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
                     keep.append(scope)
                     yield scope
         elif isinstance(thing, (MethodType, BuiltinFunctionType)):
-            stack += [thing.__self__, getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
+            stack += [thing.__self__,
+                      getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
         elif isinstance(thing, type):
             if not is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
                 stack += [*vars(thing).values(), *thing.__bases__, type(thing)]
@@ -209,11 +220,13 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
         elif isinstance(thing, dict):
             stack += _few(values_of(thing))
             yield thing
-        elif isinstance(getattr(thing, "__dict__", None), dict) and not is_foreign(type(thing).__module__) and not isinstance(thing, ModuleType):
+        elif (isinstance(getattr(thing, "__dict__", None), dict) and not is_foreign(type(thing).__module__)
+              and not isinstance(thing, ModuleType)):
             stack += [type(thing), *_few(vars(thing).values())]
             yield vars(thing)
         else:
-            stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None)) if isinstance(part, FunctionType)]
+            stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None))
+                      if isinstance(part, FunctionType)]
             if isinstance(thing, SimpleNamespace):
                 stack += _few(vars(thing).values())
                 yield vars(thing)
@@ -223,9 +236,11 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
                 stack.append(getattr(thing, "__self__", None))
 
 
-_DATA = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.float64, np.float32, np.int64, np.bool_])
+_DATA = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range, np.float64,
+                   np.float32, np.int64, np.bool_])
 _SILENT_MODULES = ("numpy", "numpy.linalg", "numpy.fft", "math", "cmath")
-_SILENT_BUILTINS = ("abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min",
+_SILENT_BUILTINS = ("abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "float", "int", "isinstance",
+                    "len", "list", "max", "min",
                     "pow", "range", "reversed", "round", "sorted", "sum", "tuple", "zip")
 
 
@@ -263,7 +278,8 @@ def _attributes() -> tuple[frozenset[str], frozenset[str]]:
     random numbers; and the other attributes of NumPy.
     """
     modules = [sys.modules[name] for name in _SILENT_MODULES]
-    methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind) if not name.startswith("__")}
+    methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind)
+               if not name.startswith("__")}
     found = {name: x for module in modules for name, x in vars(module).items()}
     meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or _is_meant(x)}
     types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
@@ -283,7 +299,8 @@ def _parts(thing: Any) -> list[Any]:
     """
     found, level = [], [thing]
     for _ in range(DEPTH):
-        level = [part for parent in level for part in _few(gc.get_referents(parent)) if not isinstance(part, (type, ModuleType, FunctionType, str))]
+        level = [part for parent in level for part in _few(gc.get_referents(parent))
+                 if not isinstance(part, (type, ModuleType, FunctionType, str))]
         found += [part for part in level if isinstance(part, (*WATCHED, MethodType, BuiltinFunctionType))]
         level = level[:FOLLOWED]
     return found

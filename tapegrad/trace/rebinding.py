@@ -56,7 +56,8 @@ class Rerouting:
         self.given: list[tuple[Any, list[Any], str]] = []
         self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
-    def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]], tables: bool | str = False) -> None:
+    def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]],
+              tables: bool | str = False) -> None:
         """Find what leads to the originals, and lead it to the copies that were built of them.
 
         With `tables`, what leads to arrays is led to proxies of them; in the package of that name too.
@@ -92,7 +93,8 @@ class Rerouting:
             return
         tracer.copies, tracer.rerouting = copies, self
         self.objects = redirection.begin(objects)
-        self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None, tables if type(tables) is str else "")
+        self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
+                             tables if type(tables) is str else "")
         if self.routes.search():
             self.began = [(new, _content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
@@ -160,7 +162,8 @@ class Rerouting:
     def write_back(self) -> None:
         """Do to a list, a dict or a variable that is no argument what the program has done to its copy."""
         changed = [(x, new) for x, new, then in self.made if _differs(new, then)]
-        assigned = [(cell, new) for cell, new, then in self.cells if not is_empty(new) and new.cell_contents is not then]
+        assigned = [(cell, new) for cell, new, then in self.cells if not is_empty(new)
+                    and new.cell_contents is not then]
         if changed or assigned:
             originals = {id(new): x for x, new, _ in self.made} | {id(new): x for new, x in self.pairs}
 
@@ -189,8 +192,10 @@ class Rerouting:
         """
         for new, then, x in self.began:
             if _differs(new, then) and self.routes is not None and self.routes.leads(op, x):
-                raise MutationError(f"{op.__name__}, which is one operation, reads by name a {type(x).__name__} that the program was passed and has "
-                                    "written to: it would see the original", user_location(), "pass it to the function as an argument")
+                raise MutationError(f"{op.__name__}, which is one operation, reads by name a {type(x).__name__} that "
+                                    f"the program was passed and has "
+                                    "written to: it would see the original", user_location(),
+                                    "pass it to the function as an argument")
 
     def check(self) -> None:
         """Refuse a change of an argument, or of an array, by a name that was not found."""
@@ -199,8 +204,10 @@ class Rerouting:
         for x, then, label in self.given:
             if _differs(x, then):
                 _restore(x, then)
-                raise MutationError(f"{label or 'what the function captured'}, a {type(x).__name__}, was changed while it was differentiated "
-                                    "or traced, by another name than the argument's", None, "change it through the argument, or pass a copy")
+                raise MutationError(f"{label or 'what the function captured'}, a {type(x).__name__}, was changed while "
+                                    f"it was differentiated "
+                                    "or traced, by another name than the argument's", None,
+                                    "change it through the argument, or pass a copy")
 
 
 def _content(x: Any) -> list[Any]:
@@ -277,7 +284,8 @@ def _namespace(real: dict[str, Any]) -> Namespace:
 
 def seen(x: Any) -> Any:
     """Return what a rerouted function has instead of `x`: the copy; of a module one that hands out copies."""
-    return View(x) if type(x) is ModuleType and (x in _SPECIAL or package_of(x.__name__) not in FOREIGN_PACKAGES) else current(x)
+    return View(x) if type(x) is ModuleType and (x in _SPECIAL
+                                                 or package_of(x.__name__) not in FOREIGN_PACKAGES) else current(x)
 
 
 class View(ModuleType):
@@ -289,7 +297,8 @@ class View(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         module = object.__getattribute__(self, "_module")
         if module is gc and name in SEARCHES:
-            raise MutationError("gc finds objects of which the traced program has copies, and the copies", user_location(), "keep a list of them")
+            raise MutationError("gc finds objects of which the traced program has copies, and the copies",
+                                user_location(), "keep a list of them")
         value = getattr(module, name)
         if name == "__dict__" or value is sys.modules:
             return Namespace(value)
@@ -329,10 +338,12 @@ def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kw
     if copy is not fn:
         return copy(*args, **kwargs)
     if mentioned(code).assigns:
-        raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was captured", user_location(),
+        raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was "
+                            f"captured", user_location(),
                             "read it through the argument")
     new = FunctionType(traced, _namespace(fn.__globals__), fn.__name__, _all(fn.__defaults__), _all(fn.__closure__))
-    new.__kwdefaults__ = fn.__kwdefaults__ and {name: current(value) for name, value in fn.__kwdefaults__.items()}  # type: ignore[assignment]
+    named = fn.__kwdefaults__
+    new.__kwdefaults__ = named and {name: current(value) for name, value in named.items()}  # type: ignore[assignment]
     return new(*args, **kwargs)
 
 

@@ -20,8 +20,10 @@ _lock = threading.RLock()
 # id of an object that redirects: it, its class, and how many traces want it
 _swapped: dict[int, tuple[Any, type, int]] = {}
 
-_KEPT = frozenset(["__new__", "__init__", "__class__", "__getattribute__", "__setattr__", "__delattr__", "__dict__", "__weakref__", "__slots__",
-                   "__del__", "__init_subclass__", "__subclasshook__", "__class_getitem__", "__set_name__", "__doc__", "__module__", "__reduce_ex__",
+_KEPT = frozenset(["__new__", "__init__", "__class__", "__getattribute__", "__setattr__", "__delattr__", "__dict__",
+                   "__weakref__", "__slots__",
+                   "__del__", "__init_subclass__", "__subclasshook__", "__class_getitem__", "__set_name__", "__doc__",
+                   "__module__", "__reduce_ex__",
                    "__reduce__", "__hash__"])
 _ALWAYS = ("__eq__", "__ne__")
 
@@ -73,16 +75,19 @@ def redirecting(cls: Any) -> type:
     namespace: dict[str, Any] = {
         # a copy that another thread makes is an ordinary one
         "__new__": lambda made, *args, **kwargs: cls.__new__(cls, *args, **kwargs),
-        "__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, "_redirects_for": cls,
+        "__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__,
+        "_redirects_for": cls,
         "__getattribute__": get, "__setattr__": set_, "__delattr__": delete, "__reduce_ex__": reduce}
     for name in dir(cls):
         if name.startswith("__") and name.endswith("__") and name not in _KEPT:
             found = getattr(cls, name, None)
-            if callable(found) and (name in _ALWAYS or found is not getattr(object, name, None)) and not isinstance(found, type):
+            if callable(found) and (name in _ALWAYS
+                                    or found is not getattr(object, name, None)) and not isinstance(found, type):
                 namespace[name] = _special(cls, name)
     hashes = cls.__hash__ is not None and cls.__hash__ is not object.__hash__
     namespace["__hash__"] = _special(cls, "__hash__") if hashes else cls.__hash__
-    order = {"mro": lambda made: [made, _Silent, *cls.__mro__], "__call__": lambda made, *args, **kwargs: cls(*args, **kwargs)}
+    order = {"mro": lambda made: [made, _Silent, *cls.__mro__],
+             "__call__": lambda made, *args, **kwargs: cls(*args, **kwargs)}
     meta = type.__new__(type, type(cls).__name__, (type(cls),), order)
     new: type = type.__new__(meta, cls.__name__, (cls,), namespace)
     return new

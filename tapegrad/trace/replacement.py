@@ -49,7 +49,8 @@ class Interposition:
                 CODE.update(self.own)
                 for fn, _, code in self.known:
                     fn.__code__ = code
-                self.importing, builtins.__import__ = builtins.__import__, importing(builtins.__import__)  # type: ignore[assignment]
+                self.importing = builtins.__import__
+                builtins.__import__ = importing(self.importing)  # type: ignore[assignment]
             self.depth += 1
             for holder in holders:
                 self.replace_held(holder)
@@ -113,7 +114,8 @@ class Interposition:
                     holder[place] = value
         else:  # what the program has put there meanwhile may stand in for something too
             for place, there in parts(holder):
-                if type(there) not in NEVER and type(there) is not Attribute and (value := original(there)) is not there:
+                if (type(there) not in NEVER and type(there) is not Attribute
+                    and (value := original(there)) is not there):
                     put(holder, place, value)
         for _, there in known.values():  # each made for this holder
             INSTEAD.pop(id(there), None)

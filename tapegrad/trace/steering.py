@@ -74,7 +74,8 @@ def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]
         if type(op) is Call and type(op.fn) is Op and op.fn in _POLES and op.fn is not ops.abs:
             arg = op.args[_POLES[op.fn]]
             if isinstance(arg, Operation) and not ops.is_complex(value_of(arg)):
-                if type(arg) is Call and arg.fn is ops.abs and isinstance(arg.args[0], Operation) and arg not in divisors:
+                if (type(arg) is Call and arg.fn is ops.abs and isinstance(arg.args[0], Operation)
+                    and arg not in divisors):
                     divisors.add(arg)
                     yield arg, arg.args[0]
                 power = op.args[1] if op.fn is ops.pow or op.fn is ops.float_power else -1
@@ -89,7 +90,8 @@ def _at_cut(op: Call) -> bool:
     x = value_of(op.args[_CUT[op.fn]])
     if op.fn is not ops.atan2 and op.fn is not ops.angle and not ops.is_complex(x):
         return False
-    if op.fn is ops.pow and not isinstance(op.args[1], Operation) and np.all(np.equal(np.round(op.args[1]), op.args[1])):
+    if (op.fn is ops.pow and not isinstance(op.args[1], Operation)
+        and np.all(np.equal(np.round(op.args[1]), op.args[1]))):
         return False
     return bool(np.any(np.real(x) < 0))
 

@@ -147,7 +147,8 @@ def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
     Its rule then makes no array of it. Where all is in double precision it is Python's, of which NumPy multiplies an
     array that nobody else holds in place.
     """
-    if not is_large(dy) or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op) or tracer_of((y, *values)) is not None:
+    if (not is_large(dy) or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op)
+        or tracer_of((y, *values)) is not None):
         return dy
     one = dy[(0,) * dy.ndim]
     return one.item() if all(getattr(x, "dtype", np.float64) == np.float64 for x in (dy, y, *values)) else one
@@ -156,7 +157,8 @@ def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
 @cache
 def is_elementwise(op: Op) -> bool:
     """True for an op that a ufunc means: each number of its value depends on those in its place alone."""
-    return any(meaning is op for fn, meaning in FOREIGN.items() if type(fn) is np.ufunc and fn.signature is None and fn.nout == 1)
+    return any(meaning is op for fn, meaning in FOREIGN.items() if type(fn) is np.ufunc and fn.signature is None
+               and fn.nout == 1)
 
 
 def is_large(x: Any) -> bool:

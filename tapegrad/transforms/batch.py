@@ -39,7 +39,8 @@ from tapegrad.tree.flatten import is_leaf
 NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
 NOTE_LOOP = "loop over the members, stacked over axis 0"
 _STEADY = frozenset(
-    [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision", "nestlevel"]
+    [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision",
+     "nestlevel"]
 )
 _KINDS = "buifc"
 _NARROW = (np.dtype(np.float16), np.dtype(np.float32))

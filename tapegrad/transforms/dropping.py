@@ -14,7 +14,8 @@ from tapegrad.trace.value_retention import LARGE, Held
 
 def drop_large(tape: Tape) -> None:
     """Drop the large values of a tape's calls, and the nests of them."""
-    for op in [op for op in tape.ops if _is_large(op) or (type(op) is Call and op.fn is pack and any(map(_is_large, operands(op))))]:
+    for op in [op for op in tape.ops if _is_large(op)
+               or (type(op) is Call and op.fn is pack and any(map(_is_large, operands(op))))]:
         drop(op)
 
 

@@ -48,7 +48,8 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> 
     (0.18181818181818182, 0.0743801652892562)
     """
     if not isinstance(args, (tuple, list)):
-        raise ArgumentError(f"the arguments are {brief(args)}", None, "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
+        raise ArgumentError(f"the arguments are {brief(args)}", None,
+                            "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
     with collector:
         tape = record(f, tuple(args), {}, DEFAULT, grad=True, replays=False)
         return tape.result.val, Push(tape)(*_listed(tangents))  # type: ignore[union-attr]
@@ -90,7 +91,8 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
 
 def _listed(tangents: Any) -> tuple[Any, ...]:
     if not isinstance(tangents, (tuple, list)):
-        raise ArgumentError(f"the tangents are {brief(tangents)}", None, "a tuple with one for each argument, None for one that is constant")
+        raise ArgumentError(f"the tangents are {brief(tangents)}", None,
+                            "a tuple with one for each argument, None for one that is constant")
     return tuple(tangents)
 
 
@@ -125,13 +127,15 @@ def given(tape: Tape, tangents: Sequence[Any]) -> dict[int, Any]:
     known: dict[int, Any] = {}
     parts = tape.structure.args
     if len(tangents) != len(parts):
-        raise ArgumentError(f"there are {len(tangents)} tangents for {len(parts)} arguments", None, "one for each, None for one that is constant")
+        raise ArgumentError(f"there are {len(tangents)} tangents for {len(parts)} arguments", None,
+                            "one for each, None for one that is constant")
     inputs = tape.inputs
     for number, (structure, value) in enumerate(zip(parts, tangents), 1):
         try:
             found = structure.unmirror(value)
         except ArgumentError as err:
-            raise ArgumentError(f"the tangent of argument {number} is nested otherwise than that: {err.what}", None, err.try_) from err
+            raise ArgumentError(f"the tangent of argument {number} is nested otherwise than that: {err.what}", None,
+                                err.try_) from err
         for x, t in zip(inputs[structure.start + 1:], found):
             if t is not None and not isinstance(t, Absorbing):
                 known[x.id] = fitted(t, x)
@@ -143,11 +147,14 @@ def fitted(t: Any, x: Input) -> Any:
     name, val = x.label or x.name, x.val
     if not has_gradient(val):
         raise ArgumentError(f"{name} is a {type_name(val)}, which has no tangent", None, "None as its tangent")
-    t = np.asarray(t, complex if is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t) if isinstance(t, int) else t
+    t = (np.asarray(t, complex if is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t)
+         if isinstance(t, int) else t)
     if not is_leaf(t):
-        raise ArgumentError(f"the tangent of {name} is {brief(t)}, and {name} a {type_name(val)}", None, "a tangent of its shape, or None")
+        raise ArgumentError(f"the tangent of {name} is {brief(t)}, and {name} a {type_name(val)}", None,
+                            "a tangent of its shape, or None")
     if shape_of(t) != shape_of(val):
-        raise ArgumentError(f"the tangent of {name} has shape {shape_of(t)}, and {name} {shape_of(val)}", None, "a tangent of its shape, or None")
+        raise ArgumentError(f"the tangent of {name} has shape {shape_of(t)}, and {name} {shape_of(val)}", None,
+                            "a tangent of its shape, or None")
     if is_complex(t) and not is_complex(val):
         raise ArgumentError(f"the tangent of {name} is complex, and {name} is real", None, "a real tangent")
     t = unwrap(project(wrap(t), wrap(val))) if is_tensor(plain(val)) else t

@@ -62,7 +62,8 @@ def forwarddiff(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[Any]:
     """Put the operation on the tape of a trace, and behind it each result with its derivatives; return proxies."""
-    wrt = [k for k, x in enumerate(leaves) if isinstance(x, Traced) and has_gradient(plain(x)) and 0 not in shape_of(plain(x))]
+    wrt = [k for k, x in enumerate(leaves) if isinstance(x, Traced) and has_gradient(plain(x))
+           and 0 not in shape_of(plain(x))]
     if any(is_complex(leaves[k]) or system(plain(leaves[k])) is not None for k in wrt):
         wrt = []
     with collector:

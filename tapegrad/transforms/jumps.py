@@ -99,10 +99,12 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
         for before, after in jumps(evaluated, evaluated(x), evaluated(x2)):
             for i, op in enumerate(moving(before.tape)):
                 if not same_side(before.sides[i], after.sides.get(i)):
-                    raise refused(name, f"it jumps at {op!r}, and where that is depends on a number that the gradient is asked for", try_)
+                    raise refused(name, f"it jumps at {op!r}, and where that is depends on a number that the gradient "
+                                        f"is asked for", try_)
 
 
-def jumps(at: Callable[[float], Evaluation], begin: Evaluation, end: Evaluation) -> Iterator[tuple[Evaluation, Evaluation]]:
+def jumps(at: Callable[[float], Evaluation], begin: Evaluation,
+          end: Evaluation) -> Iterator[tuple[Evaluation, Evaluation]]:
     """Find each switch between two places by bisection; yield what is before and after where the function jumps."""
     while not agree(begin.sides, end.sides):
         before, after = begin, end

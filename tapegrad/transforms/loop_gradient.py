@@ -24,7 +24,20 @@ from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.replacement import interposition
-from tapegrad.transforms.loop_types import TRIES, Listed, NoLoop, Plain, begin, field, kind_of, lifted, live_carried, nothing, sequence, zero
+from tapegrad.transforms.loop_types import (
+    TRIES,
+    Listed,
+    NoLoop,
+    Plain,
+    begin,
+    field,
+    kind_of,
+    lifted,
+    live_carried,
+    nothing,
+    sequence,
+    zero,
+)
 from tapegrad.transforms.primal_copy import copy_primal
 from tapegrad.transforms.reverse import record_sweep
 
@@ -49,11 +62,14 @@ def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tu
     def loop_pullback(dys: tuple[Any, ...]) -> list[Any]:
         listed = [tracer.place(Call(getfield, (call, i), None, val)) for i, val in enumerate(kept, len(values))]
         listed += [sequence(dys[j], like, count, tracer) for j, like in parts.collected.items()]
-        firsts = [begin(dys[j], seed) for j, seed in parts.seeds.items()] + [nothing(total) for total in parts.totals.values()]
+        firsts = [begin(dys[j], seed) for j, seed in parts.seeds.items()] + [nothing(total)
+                                                                             for total in parts.totals.values()]
         samples = [*parts.seeds.values(), *parts.totals.values(), *((val,) * count for val in parts.elements.values())]
-        back = tracer.place(Call(parts.backward, (*given[:parts.given], *listed, *map(tracer.lift, firsts)), None, tuple(samples)))
+        back = tracer.place(Call(parts.backward, (*given[:parts.given], *listed, *map(tracer.lift, firsts)), None,
+                                 tuple(samples)))
         found = [field(tracer, back, i, val) for i, val in enumerate(samples)]
-        dxs: dict[int, Any] = dict(zip([*(len(args) - parts.carried + j for j in parts.seeds), *parts.totals, *parts.elements], found))
+        dxs: dict[int, Any] = dict(zip([*(len(args) - parts.carried + j for j in parts.seeds), *parts.totals,
+                                        *parts.elements], found))
         for i in parts.elements:
             whole = Listed(dxs[i], tracer)
             dxs[i] = tuple(map(whole.element, range(count))) if type(args[i]) is tuple else whole
@@ -73,8 +89,10 @@ class _Gradient:
         self.totals: dict[int, Any] = {}
         self.elements: dict[int, Any] = {}
         self.live = sorted(live_carried(loop, taken))
-        self.seeds: dict[int, Any] = {j: zero(x.val) for j, x in enumerate(loop.parts()[3]) if j in self.live and has_gradient(x.val)}
-        self.collected = {j: zero(value_of(loop.results[j])) for j in self.live if j >= self.carried and has_gradient(value_of(loop.results[j]))}
+        self.seeds: dict[int, Any] = {j: zero(x.val) for j, x in enumerate(loop.parts()[3]) if j in self.live
+                                      and has_gradient(x.val)}
+        self.collected = {j: zero(value_of(loop.results[j])) for j in self.live if j >= self.carried
+                          and has_gradient(value_of(loop.results[j]))}
         for _ in range(TRIES):
             self._sweep()
             if self._settled():
@@ -96,13 +114,16 @@ class _Gradient:
                 _, given, listed, carried = [[new.ops[x.id - 1] for x in part] for part in loop.parts()]
                 labels = [f"d{x.name}" for x in carried]
                 cotangents = self.seeds | self.collected
-                self.dys = {j: new.push(Input(val, labels[j] if j < self.carried else "")) for j, val in cotangents.items()}
-                dys = [proxy.make(self.dys[j], self.dys[j].val, tracer) if j in self.dys else ZERO for j in range(len(loop.results))]
+                self.dys = {j: new.push(Input(val, labels[j] if j < self.carried else ""))
+                            for j, val in cotangents.items()}
+                dys = [proxy.make(self.dys[j], self.dys[j].val, tracer) if j in self.dys else ZERO
+                       for j in range(len(loop.results))]
                 active = activity(loop.body, range(1 + loop.sizes[0], len(loop.body.inputs)))  # steps have no gradient
                 seed = shadow.result.kwargs["into"].mirror(dys)  # type: ignore[union-attr]
                 cot = record_sweep(shadow, seed, active, new, lambda op, made: None)
                 mark = len(new.ops)
-                found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None else ZERO for j in self.seeds}
+                found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None
+                         else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else zero(self.seeds[j]) for j, dx in found.items()}
                 if any(type(x.val) is tuple and _flows(cot[x.id]) for x in (*given, *listed)):
                     raise NoLoop  # cotangents of results of several parts, of which one run uses one
@@ -151,7 +172,8 @@ class _Gradient:
         kept: dict[Operation, None] = {}
         for op in needed:
             if op.id > self.primal:
-                kept.update({arg: None for arg in op.args if isinstance(arg, Operation) and arg.id <= self.primal and arg not in cheap})
+                kept.update({arg: None for arg in op.args if isinstance(arg, Operation) and arg.id <= self.primal
+                             and arg not in cheap})
         for part in wanted:
             if isinstance(part, Operation) and part.id <= self.primal and part not in cheap:
                 kept[part] = None
@@ -161,13 +183,15 @@ class _Gradient:
         *inner, last = ops[:self.primal]  # the nest of the results
         for op in inner:
             put(body, op, at)
-        put_results(body, [*[at[arg] if isinstance(arg, Operation) else arg for arg in last.args], *[at[op] for op in kept]])
+        put_results(body,
+                    [*[at[arg] if isinstance(arg, Operation) else arg for arg in last.args], *[at[op] for op in kept]])
         self.forward = loop.with_body(body)
         sweeping = self._sweeping(needed, list(kept), cheap, wanted)
         listed, carried = len(kept) + len(self.collected), len(self.seeds) + len(self.totals)
         self.backward = Loop(sweeping, loop.count, loop.steps, self.given, listed, carried, not loop.reverse)
 
-    def _sweeping(self, needed: list[Operation], kept: list[Operation], cheap: set[Operation], wanted: Sequence[Any]) -> Tape:
+    def _sweeping(self, needed: list[Operation], kept: list[Operation], cheap: set[Operation],
+                  wanted: Sequence[Any]) -> Tape:
         """Return the body of the loop that sweeps."""
         body = self.loop.body.blank()
         at: dict[Operation, Any] = {}
@@ -221,7 +245,8 @@ def _added(total: Any, dx: Any, x: Any) -> Any:
             total = total + unwrap(Scatter(link.build, link.x, link.piece, link.index, link.path).dense())
         else:
             through: dict[str, Any] = {"through": link.path} if link.path else {}
-            total = setitem(total, read(total, unwrap(link.index), link.path) + unwrap(link.piece), *unwrap(link.index), **through)
+            total = setitem(total, read(total, unwrap(link.index), link.path) + unwrap(link.piece), *unwrap(link.index),
+                            **through)
     return total + unwrap(dx.base) if _flows(dx.base) else total
 
 

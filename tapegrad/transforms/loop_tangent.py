@@ -19,7 +19,18 @@ from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.replacement import interposition
-from tapegrad.transforms.loop_types import TRIES, NoLoop, Plain, begin, field, kind_of, lifted, live_carried, sequence, zero
+from tapegrad.transforms.loop_types import (
+    TRIES,
+    NoLoop,
+    Plain,
+    begin,
+    field,
+    kind_of,
+    lifted,
+    live_carried,
+    sequence,
+    zero,
+)
 from tapegrad.transforms.primal_copy import copy_primal
 from tapegrad.transforms.tangent_pass import Pass
 from tapegrad.transforms.walk import Walk, needed
@@ -52,13 +63,15 @@ def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
             made.code, made.lasti, made.note = seen.code, seen.lasti, f"tangent of {name}"
 
     def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], None]:
-        ts = {i: t for i, arg in enumerate(op.args) if isinstance(arg, Operation) and (t := pass_.known.get(arg.id)) is not None}
+        ts = {i: t for i, arg in enumerate(op.args) if isinstance(arg, Operation)
+              and (t := pass_.known.get(arg.id)) is not None}
         values, pass_.known[op.id] = _trace_loop(op, args, ts, tracer, taken)
         return values, None
     return copy_primal(tape, new, tracer, trace_loop, results, then=then), pass_, packed
 
 
-def _trace_loop(op: Call, args: list[Any], ts: dict[int, Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _trace_loop(op: Call, args: list[Any], ts: dict[int, Any], tracer: Tracer,
+                taken: set[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Put a loop over pairs on the tape of a tracer, of the tangents of some arguments by their places; return proxies
     of what the loop returns, and of the tangents of that.
 
@@ -162,9 +175,11 @@ class _Pairs:
                 ys = shadow.result.args  # type: ignore[union-attr]
                 found = {j: pass_.known.get(y.id) if isinstance(y, Operation) else None for j, y in enumerate(ys)}
                 self.tangents = {j: zero(self.samples[self.first + j]) if found[j] is None else found[j] for j in found
-                                 if self.first + j in self.samples or (j >= carried and j in self.taken and found[j] is not None)}
+                                 if self.first + j in self.samples
+                                 or (j >= carried and j in self.taken and found[j] is not None)}
                 lifted = [tracer.lift(y.val if isinstance(y, Operation) else y) for y in ys]
-                parts = _paired((carried, len(ys) - carried), lifted, {j: tracer.lift(t) for j, t in self.tangents.items()})
+                parts = _paired((carried, len(ys) - carried), lifted,
+                                {j: tracer.lift(t) for j, t in self.tangents.items()})
         except TapeError as err:
             raise NoLoop from err
         finally:
@@ -212,4 +227,5 @@ def _keep(tracer: Tracer, mark: int, found: Any) -> None:
         op.id = len(new.ops)
     # what is dropped is recorded anew
     tracer.constants = {key: known for key, known in tracer.constants.items() if known[1] in new}
-    tracer.guarded = {(at, fact) for at, fact in tracer.guarded if at <= mark} | {(op.args[0].id, op.fact) for op in kept if isinstance(op, Guard)}
+    tracer.guarded = {(at, fact) for at, fact in tracer.guarded
+                      if at <= mark} | {(op.args[0].id, op.fact) for op in kept if isinstance(op, Guard)}

@@ -30,7 +30,8 @@ class NoLoop(TapeError):
     types change from run to run.
     """
 
-    def __init__(self, what: str = "the derivative of a loop is no loop", where: Location | None = None, try_: str = "tg.unroll(tape)") -> None:
+    def __init__(self, what: str = "the derivative of a loop is no loop", where: Location | None = None,
+                 try_: str = "tg.unroll(tape)") -> None:
         super().__init__(what, where, try_)
 
 
@@ -60,7 +61,8 @@ def live_carried(loop: Loop, taken: set[int]) -> set[int]:
 def zero(x: Any) -> Any:
     """Return the derivative of which nothing comes, as the sample of one of `x`."""
     if is_tensor(x):
-        return torch.zeros(x.shape, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64, device=x.device)
+        return torch.zeros(x.shape, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64,
+                           device=x.device)
     if isinstance(x, (np.ndarray, np.generic)):
         dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
         return np.zeros(x.shape, dtype) if isinstance(x, np.ndarray) else dtype.type(0)
@@ -79,7 +81,8 @@ def begin(dy: Any, like: Any) -> Any:
         return dy
     if is_tensor(like) and type(dy) in (int, float) and not like.ndim:
         return torch.full_like(like, dy)
-    if isinstance(like, np.inexact) and (given == (float,) or (given[1:2] == ((),) and np.can_cast(given[2], like.dtype))):
+    if isinstance(like, np.inexact) and (given == (float,)
+                                         or (given[1:2] == ((),) and np.can_cast(given[2], like.dtype))):
         return scalar(dy) if type(like) is np.float64 and given == (float,) else astype(dy, dtype=like.dtype)
     raise NoLoop
 

@@ -37,7 +37,8 @@ class Maps:
         many = np.count_nonzero(kept)
         ends = np.arange(1, len(kept) + 1) * n if many == kept.size else np.cumsum(kept @ np.ones(n, np.int32))
         starts = np.concatenate([[0], ends]).astype(columns.dtype)
-        found = sparse.csr_array((np.ones(many, bool), columns.ravel() if many == kept.size else columns[kept], starts), self.shape)
+        found = sparse.csr_array((np.ones(many, bool), columns.ravel() if many == kept.size else columns[kept], starts),
+                                 self.shape)
         found.has_canonical_format = True
         return found
 

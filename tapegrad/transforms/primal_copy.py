@@ -54,7 +54,8 @@ def _taken(tape: Tape, results: Sequence[Any]) -> dict[Operation, set[int]]:
     return found
 
 
-def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any], results: Sequence[Any] | None = None,
+def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any],
+                results: Sequence[Any] | None = None,
                 then: Callable[[Operation], None] | None = None) -> Tape:
     """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
 
@@ -78,7 +79,8 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         ghost[op] = seen = copy_op(op, haunt)
         shadow.ops.append(seen)
         known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
-        if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or type(op.fn) is Loop or not known):
+        if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or type(op.fn) is Loop
+                                     or not known):
             mark = len(new.ops)
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
             if type(op.fn) is Loop:

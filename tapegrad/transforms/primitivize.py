@@ -88,7 +88,8 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dic
     if not isinstance(into, ValueAndGradients):
         put_result(new, tracer, values[result])
     else:
-        nest_result(new, [tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg)) for arg in result.args], into)
+        nest_result(new, [tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg))
+                          for arg in result.args], into)
     for made in new.ops[start:]:
         made.at(result)  # and not at the line that called primitivize
 
@@ -97,7 +98,8 @@ def as_recorded(made: Traced, op: Call) -> None:
     """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
     call = made._op
     if op.spec.is_python and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
-            and all(is_python(x) or (call.fn.scalar is not None and type(x) is np.float64) for x in map(value_of, call.args)):
+            and all(is_python(x) or (call.fn.scalar is not None and type(x) is np.float64)
+                    for x in map(value_of, call.args)):
         call.val = made._val = made._val.item()
 
 

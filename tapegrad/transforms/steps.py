@@ -31,7 +31,8 @@ def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any) -> tuple[
         found = _swept(steps, values, y[carried:], dys)
     else:  # one call on the tape that records, which sweeps as it runs
         wanted = _wanted(steps, values)
-        made = steps.back(*values, *y[carried:], *[conform(dx, last) if isinstance(dx, Absorbing) else dx for dx, last in zip(dys, y)])
+        made = steps.back(*values, *y[carried:],
+                          *[conform(dx, last) if isinstance(dx, Absorbing) else dx for dx, last in zip(dys, y)])
         known = dict(zip(wanted, made))
         found = [known.get(i, ZERO) for i in range(len(values))]
     return of_kind(values, found)
@@ -56,7 +57,8 @@ def steps_differed(steps: Steps, values: tuple[Any, ...], dz: Any) -> tuple[Any,
     return tuple(wrap(found)) if holds_tensor(values) else tuple(found)
 
 
-Steps.puller, Steps.sweeper, Steps.differ = staticmethod(steps_pulled), staticmethod(steps_swept), staticmethod(steps_differed)
+Steps.puller, Steps.sweeper = staticmethod(steps_pulled), staticmethod(steps_swept)
+Steps.differ = staticmethod(steps_differed)
 
 
 class _Plainly:
@@ -74,7 +76,8 @@ class _Plainly:
             tape = again(steps.one, (), steps.step(given, state, k))
             state = tuple(map(value_of, tape.result.args))  # type: ignore[union-attr]
         found = _back(steps, given, list(dys), ((state, k) for k, state in reversed(list(enumerate(states)))))
-        return tuple([conform(found[i], plain(given[i])) if isinstance(found[i], Absorbing) else found[i] for i in _wanted(steps, given)])
+        return tuple([conform(found[i], plain(given[i])) if isinstance(found[i], Absorbing) else found[i]
+                      for i in _wanted(steps, given)])
 
 
 def _parted(steps: Steps, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:

@@ -28,7 +28,8 @@ from tapegrad.transforms.jumps import Evaluation, jumps
 from tapegrad.tree.flatten import leaves_of
 
 START = 1e-9  # of the way from the first arguments: what switches no later has switched where the integration begins
-SLOPE, TIMES, STATES, REST = 0, (1, 3), (2, 4), 5  # places among what such a solver is given, and what is the slope's own
+# places among what such a solver is given, and what is the slope's own
+SLOPE, TIMES, STATES, REST = 0, (1, 3), (2, 4), 5
 
 
 def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
@@ -40,7 +41,8 @@ def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[
     return [kept if i == SLOPE else ZERO for i in wrt]
 
 
-def _check(dy: Cotangent, t: Any, y: Any, t2: Any, y2: Any, fun: Any, args: Any, first: bool, asked: tuple[int, ...]) -> Any:
+def _check(dy: Cotangent, t: Any, y: Any, t2: Any, y2: Any, fun: Any, args: Any, first: bool,
+           asked: tuple[int, ...]) -> Any:
     """Refuse a jump that depends on the state, or on what else the gradient is asked for; return `dy`."""
 
     def at(s: float) -> Evaluation:
@@ -54,8 +56,10 @@ def _check(dy: Cotangent, t: Any, y: Any, t2: Any, y2: Any, fun: Any, args: Any,
         op = _switch(before, after, places)
         if op is not None:
             raise UnknownFunction(
-                f"solve_ivp cannot be differentiated: its slope jumps at {op!r}, of {op.where}, which depends on the state, or on a "
-                "number that the gradient is asked for, as the sizes of the steps do: the steps do not see how that moves",
+                f"solve_ivp cannot be differentiated: its slope jumps at {op!r}, of {op.where}, which depends on the "
+                f"state, or on a "
+                "number that the gradient is asked for, as the sizes of the steps do: the steps do not see how that "
+                "moves",
                 op.where,
                 "events= with a terminal one where it jumps, and a second solve_ivp from there, of which each has the "
                 "slope of one side only; or a smooth switch, as of tanh",

@@ -35,7 +35,8 @@ class Pass:
 
     def step(self, op: Operation) -> None:
         """Find the tangent of an operation from those before it."""
-        if type(op) is not Call or op.id in self.known or not any(isinstance(arg, Operation) and arg.id in self.known for arg in op.args):
+        if type(op) is not Call or op.id in self.known or not any(isinstance(arg, Operation) and arg.id in self.known
+                                                                  for arg in op.args):
             return  # that of a loop was known when it was copied
         known = self.known
         ts = [known.get(arg.id) if isinstance(arg, Operation) else None for arg in op.args]
@@ -48,7 +49,8 @@ class Pass:
         elif op.fn is getfield:
             key = op.args[1]
             whole: Any = ts[0]
-            found = whole.get(key) if isinstance(whole, dict) else getfield(whole, key) if isinstance(whole, Traced) else whole[key]
+            found = (whole.get(key) if isinstance(whole, dict) else getfield(whole, key) if isinstance(whole, Traced)
+                     else whole[key])
             found = None if isinstance(found, Absorbing) else found
         else:
             found = self._of_call(op, ts)
@@ -69,7 +71,8 @@ class Pass:
             raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
         except Exception as err:
             raise failed(self.tape, op, err) from err
-        if self.owned and type(found) is np.ndarray and any(np.may_share_memory(found, self.owned[arg.id]) for arg in op.args
+        if self.owned and type(found) is np.ndarray and any(np.may_share_memory(found, self.owned[arg.id])
+                                                            for arg in op.args
                                                             if isinstance(arg, Operation) and arg.id in self.owned):
             found = found.copy(order="K")  # what it was read from may be written to
         if fn is setitem and type(found) is np.ndarray:
@@ -83,7 +86,8 @@ class Pass:
         for each in tape.ops:
             if each is not tape.result:
                 inner.step(each)
-        found = [inner.known.get(part.id) if isinstance(part, Operation) else None for part in tape.result.args]  # type: ignore[union-attr]
+        found = [inner.known.get(part.id) if isinstance(part, Operation) else None
+                 for part in tape.result.args]  # type: ignore[union-attr]
         return tuple([ZERO if t is None else t for t in found])
 
     def _written(self, op: Call, ts: list[Any]) -> Any:

@@ -29,7 +29,8 @@ Tangents = Sequence[Any]
 """One for each positional argument of a call, None where it has none."""
 
 
-def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangents: Tangents, pullback: Any = None) -> Any:
+def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangents: Tangents,
+            pullback: Any = None) -> Any:
     """Return the tangent of the value `y` of a call, None where nothing flows; `pullback` is
     the one that was kept, if any.
     """
@@ -48,7 +49,8 @@ def carries(op: Op, y: Any, kwargs: dict[str, Any]) -> bool:
     dtype = dtype_of(y)
     if dtype is not None and dtype.kind == "b":
         return False
-    return not (op is astype or op.__name__ == "setitem" or kwargs.get("dtype") is not None) or dtype is None or is_inexact(dtype)
+    return not (op is astype or op.__name__ == "setitem"
+                or kwargs.get("dtype") is not None) or dtype is None or is_inexact(dtype)
 
 
 def _parts(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: list[Any], pullback: Any) -> Iterator[Any]:
@@ -72,7 +74,7 @@ def _by_rule(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: Ta
     tensors = holds_tensor((*ts, *args))
     if tensors:
         ts, y, args, kwargs = [None if t is None else wrap(t) for t in ts], wrap(y), wrap(tuple(args)), wrap(kwargs)
-    found = op.fr(*args, **kwargs)[1](*ts) if op.fr is not None else op.push(ts, y, *args, **kwargs)  # type: ignore[misc]
+    found = op.fr(*args, **kwargs)[1](*ts) if op.fr else op.push(ts, y, *args, **kwargs)  # type: ignore[misc]
     return unwrap(found) if tensors else found
 
 
@@ -82,7 +84,8 @@ def _by_pullback(op: Op, pullback: Any, y: Any, tangents: Tangents) -> Any:
     except MissingRule:
         raise
     except TapeError as err:
-        raise type(err)(f"the tangent of {op.__name__} is made of its pullback, which cannot be traced: {err.what}", err.where,
+        raise type(err)(f"the tangent of {op.__name__} is made of its pullback, which cannot be traced: {err.what}",
+                        err.where,
                         "write the pullback with NumPy or tapegrad's ops; or tg.grad, which calls it as it is") from err
 
 

@@ -236,7 +236,8 @@ class Expansion:
         self.bytes += sum(op.spec.nbytes for op in tape.ops)
         if self.recorded > LONGER or self.bytes > self.room:
             raise MissingRule(
-                f"{what} has no power series of its own, and its tangents of tangents are too many for order {self.order}",
+                f"{what} has no power series of its own, and its tangents of tangents are too many for order "
+                f"{self.order}",
                 None,
                 "a lower order, or a program in other functions",
             )

@@ -102,7 +102,8 @@ def transposed(pullback: Any, y: Any, tangents: Sequence[Any]) -> Any:
         dxs = pullback(_one(y))
         if all(is_leaf(tangents[i]) for i in which):
             return _contracted([(dense(dxs[i]), tangents[i]) for i in which])
-    tape = record(_Pulled(pullback, which), (_blank(y),), {}, DEFAULT, grad=True, wanted=Wanted(0, False), replays=False)
+    tape = record(_Pulled(pullback, which), (_blank(y),), {}, DEFAULT, grad=True, wanted=Wanted(0, False),
+                  replays=False)
     result = tape.result
     if result is None or not leaves_of(result.val):
         return None
@@ -148,7 +149,8 @@ def _blank(y: Any, part: bool = False) -> Any:
     shape, y = shape_of(y), plain(y)
     if is_tensor(y):
         inexact = y.is_floating_point() or y.is_complex()
-        return ZERO if part and not inexact else torch.zeros(shape, dtype=y.dtype if inexact else torch.float64, device=y.device)
+        return ZERO if part and not inexact else torch.zeros(shape, dtype=y.dtype if inexact else torch.float64,
+                                                             device=y.device)
     dtype = dtype_of(y)
     if dtype is None:
         return 0j if isinstance(y, complex) else ZERO if part and isinstance(y, int) else 0.0

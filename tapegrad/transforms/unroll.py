@@ -85,7 +85,8 @@ def _unrolled(tape: Tape) -> Tape:
     results: dict[Operation, tuple[Any, ...]] = {}
     # what stands for each element of what a loop collected, or is given for its runs
     lists: dict[Operation, tuple[Any, ...]] = {}
-    listed = {arg for op in tape.ops if is_loop(op) for arg in op.fn.parted((*op.fn.steps, *op.args))[2]}  # type: ignore[attr-defined]
+    listed = {arg for op in tape.ops if is_loop(op)
+              for arg in op.fn.parted((*op.fn.steps, *op.args))[2]}  # type: ignore[attr-defined]
     for op in tape.ops:
         if is_loop(op):
             results[op] = _runs(walk, op, lists)  # type: ignore[arg-type]

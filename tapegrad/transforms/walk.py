@@ -34,7 +34,8 @@ def copy_tape(tape: Tape) -> Tape:
     return walk.done()
 
 
-def needed(tape: Tape, parts: Sequence[Any], guards: Callable[[Guard], bool] = lambda guard: True) -> tuple[Tape, list[Any]]:
+def needed(tape: Tape, parts: Sequence[Any],
+           guards: Callable[[Guard], bool] = lambda guard: True) -> tuple[Tape, list[Any]]:
     """Return a tape of what some operations and guards depend on, which has no result yet, and the operations there."""
     leads = leading(tape.ops, [*parts, *[op for op in tape.ops if isinstance(op, Guard) and guards(op)]])
     walk = Walk(tape)
@@ -63,7 +64,8 @@ def _steady(fn: Op) -> bool:
 
 
 def _is_steady_body(fn: Callable[..., Any]) -> bool:
-    return type(fn) is Checkpoint and all(type(op.fn) is Op and _steady(op.fn) for op in fn.body.ops if type(op) is Call and op is not fn.body.result)
+    return type(fn) is Checkpoint and all(type(op.fn) is Op and _steady(op.fn) for op in fn.body.ops if type(op) is Call
+                                          and op is not fn.body.result)
 
 
 def literal(x: Any) -> bool:
@@ -132,7 +134,8 @@ class Walk:
             new.code, new.lasti, new.note, new.val = op.code, op.lasti, op.note, op.val
         else:
             new = copy_op(op, _itself)
-        new.args = tuple([at[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]) if args is None else args
+        new.args = tuple([at[arg.id] if isinstance(arg, Operation) else arg
+                          for arg in op.args]) if args is None else args
         if op.note:
             new.note = self.note(op.note)
         ops.append(new)  # _push and stand_in, unrolled
@@ -185,7 +188,8 @@ class Walk:
         result = self.old.result
         if result is not None:
             made = self.at[result.id]
-            self.new.result = made if isinstance(made, Operation) else self._push(Constant(made, result.note).at(result))
+            self.new.result = (made if isinstance(made, Operation)
+                               else self._push(Constant(made, result.note).at(result)))
         return self.new
 
     def _push(self, op: Operation) -> Operation:
@@ -266,7 +270,8 @@ def typed_by_value(op: Operation) -> bool:
     is no integer is complex.
     """
     fn = op.fn  # type: ignore[attr-defined]
-    return fn in _TYPED_BY_VALUE or (fn is pow and op.spec.dtype is None and not (type(op.args[1]) is int and op.args[1] >= 0))
+    return fn in _TYPED_BY_VALUE or (fn is pow and op.spec.dtype is None
+                                     and not (type(op.args[1]) is int and op.args[1] >= 0))
 
 
 def is_call(x: Any, fn: Any) -> bool:

@@ -49,14 +49,17 @@ def _number(x: Any) -> int:
             return index(x)
     except TypeError:
         pass
-    raise ArgumentError(f"argnums is {x!r}, which is no argument's number", None, "argnums=0 for the first positional argument, argnums=(0, 1) "
-                        "for the first two; the arguments themselves go to the function that is returned: tg.value_and_grad(f)(x)")
+    raise ArgumentError(f"argnums is {x!r}, which is no argument's number", None,
+                        "argnums=0 for the first positional argument, argnums=(0, 1) "
+                        "for the first two; the arguments themselves go to the function that is returned: "
+                        "tg.value_and_grad(f)(x)")
 
 
 def _place(number: int, count: int) -> int:
     if -count <= number < count:
         return number % count
-    raise ArgumentError(f"there is no argument {number}: {count} positional argument{'s were' if count != 1 else ' was'} given", None,
+    raise ArgumentError(f"there is no argument {number}: {count} positional "
+                        f"argument{'s were' if count != 1 else ' was'} given", None,
                         f"argnums from 0 to {count - 1}, or from {-count} to -1" if count else
                         "pass the argument by position: keyword arguments are not differentiated")
 

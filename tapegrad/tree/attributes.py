@@ -10,7 +10,8 @@ from typing import Any
 from tapegrad.numbers.systems import OWNERS
 from tapegrad.tree.copies import dict_of, own_attributes
 
-FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad"}
+FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree",
+                                                         "tapegrad"}
 
 
 def is_foreign(module: Any) -> bool:
@@ -23,7 +24,8 @@ def attributes_of(x: Any) -> dict[str, Any]:
     of SciPy's that were made of traced values.
     """
     cls = type(x)
-    if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):  # what a script's options are kept in
+    # what a script's options are kept in
+    if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):
         return dict(vars(x))
     if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls in OWNERS or hasattr(cls, "_tapegrad_op"):
         return {}

@@ -74,8 +74,10 @@ def check_apart(x: Any) -> None:
     """
     for tracers, whose in running.aside:
         for tracer in tracers:
-            if id(x) in tracer.copies or (tracer.rerouting is not None and any(fn is x for fn in tracer.rerouting.functions)):
-                raise MutationError(f"{whose} reads by another name what is an argument too, or was captured", user_location(),
+            if id(x) in tracer.copies or (tracer.rerouting is not None
+                                          and any(fn is x for fn in tracer.rerouting.functions)):
+                raise MutationError(f"{whose} reads by another name what is an argument too, or was captured",
+                                    user_location(),
                                     "read it through the argument, or pass it on in args=")
 
 
@@ -115,7 +117,8 @@ def slots_of(cls: type) -> list[str]:
     """Return the names of a class's own slots, as they are kept."""
     slots = cls.__dict__.get("__slots__", ())
     names = (slots,) if isinstance(slots, str) else slots
-    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
+    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+             for name in names]
     return [name for name in found if name not in ("__dict__", "__weakref__")]
 
 

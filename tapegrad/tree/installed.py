@@ -7,7 +7,8 @@ import site
 import sys
 import sysconfig
 
-_FOLDERS = tuple({*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages(), site.getusersitepackages()})
+_FOLDERS = tuple({*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages(),
+                  site.getusersitepackages()})
 
 
 @functools.lru_cache(maxsize=4096)

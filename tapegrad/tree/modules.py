@@ -18,7 +18,8 @@ _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
 _TABLES = ("_parameters", "_buffers", "_modules")
 _EMPTY = frozenset([dict, OrderedDict, list, set])
 # compute nothing
-_OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"])
+_OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+                       "_load_state_dict_post_hooks"])
 
 
 def is_module(x: Any) -> bool:
@@ -227,15 +228,18 @@ def refuse(module: Any, label: str) -> None:
     torch, own = sys.modules["torch"], vars(module)
     label = label or type(module).__name__
     if isinstance(module, torch.jit.ScriptModule):
-        raise ArgumentError(f"{label} is compiled by torch.jit, which computes where no trace sees it", None, "pass the module that it was made of")
+        raise ArgumentError(f"{label} is compiled by torch.jit, which computes where no trace sees it", None,
+                            "pass the module that it was made of")
     if own.get("_backward_hooks") or own.get("_backward_pre_hooks"):
         raise ArgumentError(f"{label} has a backward hook, which runs on torch's own tape alone", None,
                             "remove it, and look at the gradient that is returned, or at that tape")
     for name, x in (own.get("_parameters") or {}).items():
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
-            raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None, "call the module once on such arguments")
+            raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None,
+                                "call the module once on such arguments")
         if x is not None and is_distributed(x):
-            raise ArgumentError(f"{label}.{name} is a {type(x).__name__}, which is spread over processes", None, "the module as it was before it was "
+            raise ArgumentError(f"{label}.{name} is a {type(x).__name__}, which is spread over processes", None,
+                                "the module as it was before it was "
                                 "sharded, in each process, and torch.distributed for what they exchange")
         if x is not None and not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
             raise ArgumentError(f"{label}.{name} has a hook, which runs on torch's own tape alone", None,

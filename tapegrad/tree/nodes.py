@@ -103,7 +103,8 @@ class Level(NamedTuple):
     make: Callable[[Any, Any], Any]
 
 
-_PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: tuple(parts), list: lambda metadata, parts: list(parts)}
+_PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: tuple(parts),
+                                                 list: lambda metadata, parts: list(parts)}
 
 
 def is_container(x: Any) -> bool:
@@ -144,7 +145,8 @@ class Container:
 
     def key(self, seen: dict[int, int]) -> Any:
         metadata = self.metadata if hasattr(self.metadata, "exact") else repr(self.metadata)
-        return _first(self, seen) or (self.type, metadata, self.order(), tuple(child.key(seen) for child in self.children))
+        return _first(self, seen) or (self.type, metadata, self.order(),
+                                      tuple(child.key(seen) for child in self.children))
 
     def order(self) -> list[Any]:
         """Return the keys of a dict in its own order, which `children` has not; of another container, nothing."""
@@ -157,7 +159,8 @@ def _is_hollow(part: Any, inside: tuple[int, ...] = ()) -> bool:
     """True for an empty container, and one of such alone: its gradient is like it."""
     if isinstance(part, Container):
         return id(part) not in inside and all(_is_hollow(child, (*inside, id(part))) for child in part.children)
-    return isinstance(part, Static) and isinstance(part.value, tuple) and all(_is_hollow(Static(child)) for child in part.value)
+    return isinstance(part, Static) and isinstance(part.value, tuple) and all(_is_hollow(Static(child))
+                                                                              for child in part.value)
 
 
 def _first(node: Any, seen: dict[int, int]) -> Any:
@@ -200,7 +203,8 @@ class Record:
         return memo[id(self)]
 
     def key(self, seen: dict[int, int]) -> Any:
-        return _first(self, seen) or (type(self), *self.kind(), tuple(self.names), tuple(child.key(seen) for child in self.children))
+        return _first(self, seen) or (type(self), *self.kind(), tuple(self.names),
+                                      tuple(child.key(seen) for child in self.children))
 
     def kind(self) -> tuple[Any, ...]:
         """Return what must agree, apart from the parts."""
@@ -287,7 +291,8 @@ class Subclassed(Record):
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             array, *parts = (child.build(leaves, memo) for child in self.children)
-            memo[id(self)] = new = array.view(self.cls) if hasattr(type(array), "_tracer") else np.asarray(array).view(self.cls)
+            memo[id(self)] = new = (array.view(self.cls) if hasattr(type(array), "_tracer")
+                                    else np.asarray(array).view(self.cls))
             new.__dict__.clear()  # of what `__array_finalize__` has set
             new.__dict__.update(zip(self.names[1:], parts))
         return memo[id(self)]
@@ -337,7 +342,8 @@ class Closure(Record):
 
     def __init__(self, prototype: Any, names: list[Any]) -> None:
         super().__init__(prototype, names)
-        self.defaults = (code_of(prototype), prototype.__defaults__, prototype.__kwdefaults__ and {**prototype.__kwdefaults__})
+        self.defaults = (code_of(prototype), prototype.__defaults__,
+                         prototype.__kwdefaults__ and {**prototype.__kwdefaults__})
 
     def kind(self) -> tuple[Any, ...]:
         return self.defaults
@@ -349,7 +355,8 @@ class Closure(Record):
             # one cell for all functions that share the variable, so that `nonlocal` means what it means
             # an empty one is assigned later, or never
             cells[name] = memo.setdefault(id(cell), CellType()) if name in self.names else cell
-        new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[name] for name in code.co_freevars))
+        new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__,
+                           tuple(cells[name] for name in code.co_freevars))
         new.__kwdefaults__, new.__qualname__ = fn.__kwdefaults__, fn.__qualname__
         new.__dict__.update(fn.__dict__)
 

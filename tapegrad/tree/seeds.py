@@ -13,7 +13,18 @@ from tapegrad.numbers.cotangents import Absorbing, accumulate
 from tapegrad.numbers.formatting import brief
 from tapegrad.tree.copies import dict_of
 from tapegrad.tree.modules import Module
-from tapegrad.tree.nodes import NAMESPACE, Bound, Container, Extended, Instance, Item, Leaf, Subclassed, is_subclassed, numbers_of
+from tapegrad.tree.nodes import (
+    NAMESPACE,
+    Bound,
+    Container,
+    Extended,
+    Instance,
+    Item,
+    Leaf,
+    Subclassed,
+    is_subclassed,
+    numbers_of,
+)
 
 
 def is_nothing(cotangent: Any) -> bool:
@@ -21,7 +32,8 @@ def is_nothing(cotangent: Any) -> bool:
     return cotangent is None or isinstance(cotangent, Absorbing)
 
 
-def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "", inside: tuple[int, ...] = ()) -> None:
+def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "",
+             inside: tuple[int, ...] = ()) -> None:
     """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are
     the parts around this one.
     """
@@ -58,7 +70,8 @@ def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
             raise _another(node, value, path)
         return [value.get(key) for key in keys]
     alike: Any = (list, tuple) if issubclass(node.type, (list, tuple)) else node.type
-    found, metadata = optree.tree_flatten_one_level(value, none_is_leaf=True, namespace=NAMESPACE)[:2] if isinstance(value, alike) else ([], None)
+    found, metadata = optree.tree_flatten_one_level(value, none_is_leaf=True,
+                                                    namespace=NAMESPACE)[:2] if isinstance(value, alike) else ([], None)
     if len(found) != n:
         raise _another(node, value, path)
     if hasattr(node.metadata, "exact") and metadata != node.metadata:
@@ -84,4 +97,5 @@ def _another(node: Any, value: Any, path: str, why: str = "") -> ArgumentError:
         what = f"a {node.type.__name__}{of}"
     else:
         what = f"a {getattr(type(getattr(node, 'prototype', None)), '__name__', 'nesting')}"
-    return ArgumentError(f"{path or 'the value'} is {what}{why}, and what was given for it is {brief(value)}", try_="give the same nesting")
+    return ArgumentError(f"{path or 'the value'} is {what}{why}, and what was given for it is {brief(value)}",
+                         try_="give the same nesting")

@@ -25,7 +25,8 @@ class Pattern:
 
     def __init__(self, x: Any) -> None:
         self.cls, self.stored = type(x), tuple(x.data.shape)
-        self.attributes = {name: _copied(part) for name, part in vars(x).items() if name != "data" and not name.startswith("_tapegrad")}
+        self.attributes = {name: _copied(part) for name, part in vars(x).items() if name != "data"
+                           and not name.startswith("_tapegrad")}
 
     def fill(self, data: Any) -> Any:
         """Return a sparse matrix that stores `data` in these places; what does not fit, the rows of a Jacobian, say, or
@@ -43,13 +44,15 @@ class Pattern:
         return [*(at[name] for name in ("indptr", "indices", "offsets") if name in at), *at.get("coords", ())]
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Pattern) and self.cls is other.cls and self.attributes["_shape"] == other.attributes["_shape"]
+        return (isinstance(other, Pattern) and self.cls is other.cls
+                and self.attributes["_shape"] == other.attributes["_shape"]
                 and all(map(np.array_equal, self.places(), other.places())))
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{self.cls.__name__} of shape {self.attributes['_shape']} with {int(np.prod(self.stored))} numbers in places of its own"
+        stored = int(np.prod(self.stored))
+        return f"{self.cls.__name__} of shape {self.attributes['_shape']} with {stored} numbers in places of its own"
 
 
 def _copied(part: Any) -> Any:

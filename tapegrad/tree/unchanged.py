@@ -62,7 +62,8 @@ class Unchanged:
         self.tensors = tensors, list(map(_OF_TENSOR, tensors))
         if any(hooks for *_, before, after in self.tensors[1] for hooks in (before, after)):
             raise Intricate  # a table of hooks, to which others may come
-        self.forwards = [(cls, forward) for cls in {cls for x, cls in self.classes if is_module(x)} if (forward := forward_of(cls)) is not None]
+        self.forwards = [(cls, forward) for cls in {cls for x, cls in self.classes if is_module(x)}
+                         if (forward := forward_of(cls)) is not None]
         self.hooks = hooks_of_all() if any(is_module(x) for x, _ in self.classes) else None
 
     def _note(self, x: Any) -> None:
@@ -90,7 +91,8 @@ class Unchanged:
                     self.empty.append(part)
                 elif type(part) is dict or type(part) is OrderedDict:
                     self._table(part)
-        elif isinstance(getattr(x, "__dict__", None), dict) and not any(map(slots_of, kind.__mro__)) and not issubclass(kind, (dict, list, set)):
+        elif (isinstance(getattr(x, "__dict__", None), dict) and not any(map(slots_of, kind.__mro__))
+              and not issubclass(kind, (dict, list, set))):
             self.classes.append((x, class_of(x)))
             self._table(vars(x))
         else:

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from tests.cases import decompose, elementwise, fft, filters, index, linalg, nn, numeric, random, reduce, scipy, shape, sort, sparse, special, write
+from tests.cases import (
+    decompose,
+    elementwise,
+    fft,
+    filters,
+    index,
+    linalg,
+    nn,
+    numeric,
+    random,
+    reduce,
+    scipy,
+    shape,
+    sort,
+    sparse,
+    special,
+    write,
+)
 from tests.cases.case import Case
 
 FAMILIES: dict[str, list[Case]] = {

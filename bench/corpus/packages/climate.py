@@ -23,14 +23,16 @@ def irradiance_on_a_plane() -> Built:
 
     def f(tilt, dni, zenith):
         aoi = irradiance.aoi(tilt, 180.0, zenith, 150.0)
-        return irradiance.isotropic(tilt, 100.0) + irradiance.beam_component(tilt, 180.0, zenith, 150.0, dni) + aoi + irradiance.haydavies(tilt, 180.0, 100.0, dni, 1360.0, zenith, 150.0)
+        return (irradiance.isotropic(tilt, 100.0) + irradiance.beam_component(tilt, 180.0, zenith, 150.0, dni) + aoi
+                + irradiance.haydavies(tilt, 180.0, 100.0, dni, 1360.0, zenith, 150.0))
     return f, (30.0, 800.0, 40.0)
 
 
 @case("pvlib")
 def incidence_modifiers() -> Built:
     from pvlib import iam
-    return lambda aoi: iam.ashrae(aoi) + iam.physical(aoi) + iam.martin_ruiz(aoi) + iam.sapm(aoi, {f"B{k}": c for k, c in enumerate((1.0, -2e-3, 3e-4, -1e-5, 2e-7, -1e-9))}), (45.0,)
+    return (lambda aoi: iam.ashrae(aoi) + iam.physical(aoi) + iam.martin_ruiz(aoi)
+            + iam.sapm(aoi, {f"B{k}": c for k, c in enumerate((1.0, -2e-3, 3e-4, -1e-5, 2e-7, -1e-9))}), (45.0,))
 
 
 @case("pvlib")
@@ -48,7 +50,8 @@ def cell_temperature() -> Built:
     from pvlib import temperature
 
     def f(poa, air, wind):
-        return temperature.sapm_cell(poa, air, wind, -3.47, -0.0594, 3.0) + temperature.pvsyst_cell(poa, air, wind) + temperature.faiman(poa, air, wind)
+        return (temperature.sapm_cell(poa, air, wind, -3.47, -0.0594, 3.0) + temperature.pvsyst_cell(poa, air, wind)
+                + temperature.faiman(poa, air, wind))
     return f, (900.0, 20.0, 3.0)
 
 
@@ -58,7 +61,8 @@ def solar_declination() -> Built:
 
     def f(day):
         declination = solarposition.declination_spencer71(day)
-        return solarposition.solar_zenith_analytical(0.7, 0.4, declination) + solarposition.equation_of_time_spencer71(day)
+        return (solarposition.solar_zenith_analytical(0.7, 0.4, declination)
+                + solarposition.equation_of_time_spencer71(day))
     return f, (100.0,)
 
 
@@ -97,7 +101,7 @@ def comfort_indices() -> Built:
     import thermofeel
 
     def f(t, td, wind):
-        return np.sum(thermofeel.calculate_humidex(t, td)) + np.sum(thermofeel.calculate_apparent_temperature(t, wind, 60.0)) + np.sum(thermofeel.calculate_wind_chill(t, wind))
+        return (np.sum(thermofeel.calculate_humidex(t, td)) + np.sum(thermofeel.calculate_apparent_temperature(t, wind, 60.0)) + np.sum(thermofeel.calculate_wind_chill(t, wind)))
     return f, (np.array([300.0, 295.0]), np.array([290.0, 285.0]), np.array([3.0, 5.0]))
 
 
@@ -106,5 +110,6 @@ def refraction_correction() -> Built:
     from pysolar import radiation, solar
 
     def f(altitude, pressure):
-        return solar.get_refraction_correction(pressure, 280.0, altitude) + radiation.get_optical_depth(100) * radiation.get_air_mass_ratio(altitude)
+        return (solar.get_refraction_correction(pressure, 280.0, altitude)
+                + radiation.get_optical_depth(100) * radiation.get_air_mass_ratio(altitude))
     return f, (40.0, 101325.0)

@@ -12,7 +12,8 @@ def friction_factor() -> Built:
     import fluids
 
     def f(Re, eD):
-        return fluids.friction_factor(Re=Re, eD=eD) + fluids.friction.Haaland(Re, eD) + fluids.friction.Colebrook(Re, eD)
+        return (fluids.friction_factor(Re=Re, eD=eD) + fluids.friction.Haaland(Re, eD)
+                + fluids.friction.Colebrook(Re, eD))
     return f, (1e5, 1e-4)
 
 
@@ -48,7 +49,8 @@ def orifice_flow() -> Built:
     from fluids.flow_meter import differential_pressure_meter_solver
 
     def f(P1, D2):
-        return differential_pressure_meter_solver(D=0.07366, D2=D2, P1=P1, P2=183000.0, rho=999.1, mu=0.0011, k=1.33, meter_type="ISO 5167 orifice")
+        return differential_pressure_meter_solver(D=0.07366, D2=D2, P1=P1, P2=183000.0, rho=999.1, mu=0.0011, k=1.33,
+                                                  meter_type="ISO 5167 orifice")
     return f, (200000.0, 0.05)
 
 
@@ -94,7 +96,8 @@ def exchanger_effectiveness() -> Built:
     from ht.hx import effectiveness_from_NTU
 
     def f(NTU, Cr):
-        return effectiveness_from_NTU(NTU, Cr, subtype="counterflow") + effectiveness_from_NTU(NTU, Cr, subtype="crossflow approximate")
+        return (effectiveness_from_NTU(NTU, Cr, subtype="counterflow")
+                + effectiveness_from_NTU(NTU, Cr, subtype="crossflow approximate"))
     return f, (5.0, 0.7)
 
 
@@ -112,7 +115,8 @@ def boiling() -> Built:
     from ht.boiling_nucleic import Rohsenow
 
     def f(Te, sigma):
-        return Rohsenow(rhol=957.854, rhog=0.595593, mul=2.79e-4, kl=0.680, Cpl=4217.0, Hvap=2.257e6, sigma=sigma, Te=Te, Csf=0.011, n=1.26)
+        return Rohsenow(rhol=957.854, rhog=0.595593, mul=2.79e-4, kl=0.680, Cpl=4217.0, Hvap=2.257e6, sigma=sigma,
+                        Te=Te, Csf=0.011, n=1.26)
     return f, (4.9, 0.0589)
 
 
@@ -131,7 +135,8 @@ def mixture_fugacity() -> Built:
     from thermo.eos_mix import PRMIX
 
     def f(T, z):
-        eos = PRMIX(T=T, P=1e6, Tcs=[126.1, 190.6], Pcs=[33.94e5, 46.04e5], omegas=[0.04, 0.011], zs=[z, 1 - z], kijs=[[0.0, 0.0289], [0.0289, 0.0]])
+        eos = PRMIX(T=T, P=1e6, Tcs=[126.1, 190.6], Pcs=[33.94e5, 46.04e5], omegas=[0.04, 0.011], zs=[z, 1 - z],
+                    kijs=[[0.0, 0.0289], [0.0289, 0.0]])
         return eos.fugacities_g[0] * 1e-5 + eos.V_g * 1e3
     return f, (250.0, 0.5)
 

@@ -91,7 +91,8 @@ def internal_coordinates() -> Built:
     from ase.geometry import get_angles, get_dihedrals, get_distances
 
     def f(a, b, c):
-        return np.sum(get_angles(a[None], b[None])) + np.sum(get_dihedrals(a[None], b[None], c[None])) / 10 + np.sum(get_distances(np.array([a, b]), np.array([c]))[1])
+        return (np.sum(get_angles(a[None], b[None])) + np.sum(get_dihedrals(a[None], b[None], c[None])) / 10
+                + np.sum(get_distances(np.array([a, b]), np.array([c]))[1]))
     return f, (np.array([1.0, 0.2, 0.1]), np.array([0.1, 1.0, 0.3]), np.array([0.2, -0.1, 1.2]))
 
 

@@ -80,7 +80,8 @@ def unscented_kalman() -> Built:
 
     def f(q, r, alpha):
         points = MerweScaledSigmaPoints(2, alpha=alpha, beta=2.0, kappa=1.0)
-        ukf = UnscentedKalmanFilter(2, 1, 0.1, hx=lambda x: np.array([np.sin(x[0])]), fx=lambda x, dt: np.array([x[0] + dt * x[1], x[1]]), points=points)
+        ukf = UnscentedKalmanFilter(2, 1, 0.1, hx=lambda x: np.array([np.sin(x[0])]),
+                                    fx=lambda x, dt: np.array([x[0] + dt * x[1], x[1]]), points=points)
         ukf.P *= 0.5
         ukf.R *= r
         ukf.Q = np.eye(2) * q
@@ -122,8 +123,10 @@ def kalman_em_likelihood() -> Built:
     from pykalman import KalmanFilter
 
     def f(q, r):
-        kf = KalmanFilter(transition_matrices=[[1.0, 1.0], [0.0, 1.0]], observation_matrices=[[1.0, 0.0]], transition_covariance=q * np.eye(2),
-                          observation_covariance=r * np.eye(1), initial_state_mean=np.zeros(2), initial_state_covariance=np.eye(2))
+        kf = KalmanFilter(transition_matrices=[[1.0, 1.0], [0.0, 1.0]], observation_matrices=[[1.0, 0.0]],
+                          transition_covariance=q * np.eye(2),
+                          observation_covariance=r * np.eye(1), initial_state_mean=np.zeros(2),
+                          initial_state_covariance=np.eye(2))
         return kf.loglikelihood(TRACK[:, None])
     return f, (0.1, 0.8)
 
@@ -133,8 +136,10 @@ def kalman_smooth() -> Built:
     from pykalman import KalmanFilter
 
     def f(q, z):
-        kf = KalmanFilter(transition_matrices=np.array([[1.0, 1.0], [0.0, 1.0]]), observation_matrices=np.array([[1.0, 0.0]]), transition_covariance=q * np.eye(2),
-                          observation_covariance=np.eye(1), initial_state_mean=np.zeros(2), initial_state_covariance=np.eye(2))
+        kf = KalmanFilter(transition_matrices=np.array([[1.0, 1.0], [0.0, 1.0]]),
+                          observation_matrices=np.array([[1.0, 0.0]]), transition_covariance=q * np.eye(2),
+                          observation_covariance=np.eye(1), initial_state_mean=np.zeros(2),
+                          initial_state_covariance=np.eye(2))
         means, covariances = kf.smooth(z)
         return np.sum(means[:, 1] ** 2) + np.sum(covariances[3])
     return f, (0.2, TRACK[:8, None])

@@ -57,7 +57,8 @@ def payments() -> Built:
     import numpy_financial as npf
 
     def f(rate, nper, pv):
-        return npf.pmt(rate, nper, pv) + npf.fv(rate, nper, -100.0, pv) + npf.pv(rate, nper, -50.0, 10.0) + npf.nper(rate, -2000.0, pv)
+        return (npf.pmt(rate, nper, pv) + npf.fv(rate, nper, -100.0, pv) + npf.pv(rate, nper, -50.0, 10.0)
+                + npf.nper(rate, -2000.0, pv))
     return f, (0.07 / 12, 120.0, 8000.0)
 
 

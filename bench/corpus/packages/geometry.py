@@ -24,7 +24,7 @@ def screw_motion() -> Built:
 
     def f(v, p):
         T = transformations.transform_from(rotations.matrix_from_compact_axis_angle(v), p)
-        return np.sum(transformations.exponential_coordinates_from_transform(T) ** 2) + np.sum(rotations.quaternion_slerp(np.array([1.0, 0, 0, 0]), rotations.quaternion_from_matrix(T[:3, :3]), 0.4))
+        return (np.sum(transformations.exponential_coordinates_from_transform(T) ** 2) + np.sum(rotations.quaternion_slerp(np.array([1.0, 0, 0, 0]), rotations.quaternion_from_matrix(T[:3, :3]), 0.4)))
     return f, (np.array([0.3, -0.2, 0.5]), np.array([1.0, 2.0, 3.0]))
 
 
@@ -53,7 +53,7 @@ def mesh_volume() -> Built:
     from trimesh.triangles import angles, area, mass_properties
 
     def f(t):
-        return np.sum(area(t)) + np.sum(angles(t)) + np.sum(transformations.rotation_matrix(t[0, 0, 0], [0, 0, 1]) ** 3) + mass_properties(t, skip_inertia=True)["volume"]
+        return (np.sum(area(t)) + np.sum(angles(t)) + np.sum(transformations.rotation_matrix(t[0, 0, 0], [0, 0, 1]) ** 3) + mass_properties(t, skip_inertia=True)["volume"])
     return f, (np.random.default_rng(0).normal(size=(3, 3, 3)),)
 
 
@@ -93,7 +93,8 @@ def interpolated_curve() -> Built:
 def lambdified_formula() -> Built:
     import sympy
     x, y = sympy.symbols("x y")
-    formula = sympy.Matrix([sympy.exp(-x ** 2) * sympy.sin(y), sympy.Piecewise((x * y, x > 0), (y ** 2, True)), sympy.erf(x)])
+    formula = sympy.Matrix([sympy.exp(-x ** 2) * sympy.sin(y), sympy.Piecewise((x * y, x > 0), (y ** 2, True)),
+                            sympy.erf(x)])
     compiled = sympy.lambdify((x, y), formula, "scipy")
     return lambda a, b: np.sum(compiled(a, b) ** 2), (0.6, 1.3)
 
@@ -114,7 +115,8 @@ def rabi_oscillation() -> Built:
 
     def f(omega, delta):
         H = np.array([[0.0, omega / 2], [omega / 2, delta]])
-        psi = solve_ivp(lambda t, psi: -1j * (H @ psi), (0.0, 1.5), np.array([1.0 + 0j, 0.0]), rtol=1e-8, atol=1e-10).y[:, -1]
+        psi = solve_ivp(lambda t, psi: -1j * (H @ psi), (0.0, 1.5), np.array([1.0 + 0j, 0.0]), rtol=1e-8,
+                        atol=1e-10).y[:, -1]
         return np.abs(psi[1]) ** 2
     return f, (2.0, 0.7)
 
@@ -126,6 +128,7 @@ def master_equation() -> Built:
     def f(omega, gamma):
         s = np.array([[0.0, 1.0], [0.0, 0.0]])
         H, one = omega * (s + s.T), np.eye(2)
-        L = -1j * (np.kron(one, H) - np.kron(H.T, one)) + gamma * (np.kron(s, s) - 0.5 * (np.kron(one, s.T @ s) + np.kron(s.T @ s, one)))
+        L = -1j * (np.kron(one, H) - np.kron(H.T, one)) + gamma * (np.kron(s, s) - 0.5 * (np.kron(one, s.T @ s)
+                                                                                          + np.kron(s.T @ s, one)))
         return np.real((expm(L * 0.8) @ np.array([1.0, 0, 0, 0]))[3])
     return f, (1.0, 0.4)

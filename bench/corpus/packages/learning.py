@@ -16,7 +16,8 @@ def pairwise_kernels() -> Built:
     from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel, sigmoid_kernel
 
     def f(x, gamma):
-        return np.sum(rbf_kernel(x, B, gamma=gamma)) + np.sum(polynomial_kernel(x, B, degree=2, gamma=gamma)) + np.sum(sigmoid_kernel(x, B)) + np.sum(laplacian_kernel(x, B, gamma=gamma))
+        return (np.sum(rbf_kernel(x, B, gamma=gamma)) + np.sum(polynomial_kernel(x, B, degree=2, gamma=gamma))
+                + np.sum(sigmoid_kernel(x, B)) + np.sum(laplacian_kernel(x, B, gamma=gamma)))
     return f, (A, 0.5)
 
 
@@ -25,7 +26,8 @@ def process_kernels() -> Built:
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, RationalQuadratic, WhiteKernel
 
     def f(scale, length):
-        kernel = ConstantKernel(scale) * RBF(length) + Matern(length, nu=1.5) + RationalQuadratic(length, alpha=0.8) + WhiteKernel(0.1)
+        kernel = (ConstantKernel(scale) * RBF(length) + Matern(length, nu=1.5) + RationalQuadratic(length, alpha=0.8)
+                  + WhiteKernel(0.1))
         return np.linalg.slogdet(kernel(A))[1]
     return f, (1.3, 0.8)
 
@@ -43,7 +45,8 @@ def regression_metrics() -> Built:
     from sklearn.metrics import log_loss, mean_pinball_loss, mean_squared_error, r2_score
 
     def f(p):
-        return mean_squared_error(TARGET, p) + r2_score(TARGET, p) + mean_pinball_loss(TARGET, p, alpha=0.3) + log_loss(TARGET, p)
+        return (mean_squared_error(TARGET, p) + r2_score(TARGET, p) + mean_pinball_loss(TARGET, p, alpha=0.3)
+                + log_loss(TARGET, p))
     return f, (np.linspace(0.1, 0.9, 12),)
 
 
@@ -129,7 +132,7 @@ def cost_matrix() -> Built:
     import ot
 
     def f(x):
-        return np.sum(ot.dist(x, B) ** 2) + np.sum(ot.dist(x, B, metric="euclidean")) + ot.unbalanced.sinkhorn_unbalanced2(np.full(6, 1 / 6), np.full(5, 0.2), ot.dist(x, B), 1.0, 1.0, numItermax=15)
+        return (np.sum(ot.dist(x, B) ** 2) + np.sum(ot.dist(x, B, metric="euclidean")) + ot.unbalanced.sinkhorn_unbalanced2(np.full(6, 1 / 6), np.full(5, 0.2), ot.dist(x, B), 1.0, 1.0, numItermax=15))
     return f, (A,)
 
 
@@ -140,7 +143,8 @@ def sphere_distance() -> Built:
 
     def f(x, y):
         a, b = x / np.linalg.norm(x), y / np.linalg.norm(y)
-        return sphere.dist(a, b) + np.sum(sphere.log(a, b) ** 2) + np.sum(sphere.exp(a, sphere.projection(a, y)) * np.arange(3.0))
+        return (sphere.dist(a, b) + np.sum(sphere.log(a, b) ** 2)
+                + np.sum(sphere.exp(a, sphere.projection(a, y)) * np.arange(3.0)))
     return f, (np.array([1.0, 0.2, 0.3]), np.array([0.1, 1.1, -0.4]))
 
 
@@ -217,7 +221,8 @@ def canonical_reconstruction() -> Built:
 
     def f(a, b, c):
         T = cp_to_tensor((np.ones(2), [a, b, c]))
-        return tl.norm(T - 1.0) ** 2 + tl.sum(khatri_rao([a, b])) + tl.sum(mode_dot(T, b.T, 1) ** 2) + tl.sum(tl.unfold(T, 1)[0])
+        return (tl.norm(T - 1.0) ** 2 + tl.sum(khatri_rao([a, b])) + tl.sum(mode_dot(T, b.T, 1) ** 2)
+                + tl.sum(tl.unfold(T, 1)[0]))
     return f, (RNG.normal(size=(3, 2)), RNG.normal(size=(4, 2)), RNG.normal(size=(2, 2)))
 
 
@@ -248,5 +253,6 @@ def contracted_network() -> Built:
     import opt_einsum as oe
 
     def f(a, b, c):
-        return oe.contract("ij,jk,kl,il->", a, b, c, np.ones((3, 3))) + np.sum(oe.contract_expression("ij,jk->ik", (3, 4), (4, 5))(a, b))
+        return (oe.contract("ij,jk,kl,il->", a, b, c, np.ones((3, 3)))
+                + np.sum(oe.contract_expression("ij,jk->ik", (3, 4), (4, 5))(a, b)))
     return f, (RNG.normal(size=(3, 4)), RNG.normal(size=(4, 5)), RNG.normal(size=(5, 3)))

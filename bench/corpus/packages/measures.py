@@ -26,7 +26,8 @@ def arrays_with_units() -> Built:
 
     def f(x):
         lengths = x * unit.cm
-        return np.sum(lengths ** 2).to("m^2").magnitude + np.sin((x * unit.degree).to("radian")).magnitude.sum() + np.mean(lengths + 2 * unit.mm).m
+        return (np.sum(lengths ** 2).to("m^2").magnitude + np.sin((x * unit.degree).to("radian")).magnitude.sum()
+                + np.mean(lengths + 2 * unit.mm).m)
     return f, (np.array([1.0, 2.0, 5.0]),)
 
 
@@ -62,14 +63,16 @@ def lab_colours() -> Built:
     import colour
 
     def f(XYZ):
-        return np.sum(colour.XYZ_to_Lab(XYZ)) / 100 + np.sum(colour.XYZ_to_sRGB(XYZ)) + np.sum(colour.XYZ_to_Luv(XYZ)) / 100
+        return (np.sum(colour.XYZ_to_Lab(XYZ)) / 100 + np.sum(colour.XYZ_to_sRGB(XYZ))
+                + np.sum(colour.XYZ_to_Luv(XYZ)) / 100)
     return f, (np.array([0.20654008, 0.12197225, 0.05136952]),)
 
 
 @case("colour-science")
 def colour_difference() -> Built:
     import colour
-    return lambda a, b: colour.delta_E(a, b, method="CIE 2000") + colour.delta_E(a, b, method="CIE 1976"), (np.array([48.9, 37.1, 27.5]), np.array([50.6, 40.2, 14.8]))
+    return (lambda a, b: colour.delta_E(a, b, method="CIE 2000") + colour.delta_E(a, b, method="CIE 1976"),
+            (np.array([48.9, 37.1, 27.5]), np.array([50.6, 40.2, 14.8])))
 
 
 @case("colour-science")
@@ -93,7 +96,8 @@ def adapted_white() -> Built:
     import colour
 
     def f(XYZ, w):
-        return np.sum(colour.adaptation.chromatic_adaptation_VonKries(XYZ, w, np.array([1.09, 1.0, 0.35])) ** 2) + np.sum(colour.cctf_encoding(XYZ))
+        return (np.sum(colour.adaptation.chromatic_adaptation_VonKries(XYZ, w, np.array([1.09, 1.0, 0.35])) ** 2)
+                + np.sum(colour.cctf_encoding(XYZ)))
     return f, (np.array([0.2, 0.12, 0.05]), np.array([0.95, 1.0, 1.08]))
 
 
@@ -102,7 +106,8 @@ def uniform_colours() -> Built:
     from colorspacious import cspace_convert, deltaE
 
     def f(rgb):
-        return np.sum(cspace_convert(rgb, "sRGB1", "CAM02-UCS")) + deltaE(rgb, np.array([0.5, 0.5, 0.2]), input_space="sRGB1")
+        return np.sum(cspace_convert(rgb, "sRGB1", "CAM02-UCS")) + deltaE(rgb, np.array([0.5, 0.5, 0.2]),
+                                                                          input_space="sRGB1")
     return f, (np.array([0.3, 0.6, 0.8]),)
 
 
@@ -111,7 +116,8 @@ def cepstral_coefficients() -> Built:
     from python_speech_features import logfbank, mfcc
 
     def f(signal):
-        return np.sum(mfcc(signal, 8000, nfilt=12, numcep=6, nfft=256) ** 2) / 100 + np.sum(logfbank(signal, 8000, nfilt=8, nfft=256))
+        return (np.sum(mfcc(signal, 8000, nfilt=12, numcep=6, nfft=256) ** 2) / 100
+                + np.sum(logfbank(signal, 8000, nfilt=8, nfft=256)))
     return f, (RNG.normal(size=600),)
 
 
@@ -121,7 +127,8 @@ def image_metrics() -> Built:
     image = RNG.random((12, 12))
 
     def f(x):
-        return structural_similarity(image, x, data_range=1.0) + peak_signal_noise_ratio(image, x, data_range=1.0) + mean_squared_error(image, x)
+        return (structural_similarity(image, x, data_range=1.0) + peak_signal_noise_ratio(image, x, data_range=1.0)
+                + mean_squared_error(image, x))
     return f, (image + 0.1 * RNG.normal(size=(12, 12)),)
 
 

@@ -21,7 +21,8 @@ def dtlz() -> Built:
     from pymoo.problems import get_problem
 
     def f(x):
-        return np.sum(get_problem("dtlz2", n_var=6, n_obj=3).evaluate(x) ** 2) + np.sum(get_problem("dtlz1", n_var=6, n_obj=3).evaluate(x))
+        return (np.sum(get_problem("dtlz2", n_var=6, n_obj=3).evaluate(x) ** 2)
+                + np.sum(get_problem("dtlz1", n_var=6, n_obj=3).evaluate(x)))
     return f, (np.linspace(0.2, 0.8, 6),)
 
 
@@ -40,7 +41,8 @@ def single_objective() -> Built:
     from pymoo.problems import get_problem
 
     def f(x):
-        return sum(get_problem(name, n_var=4).evaluate(x)[0] for name in ("ackley", "rastrigin", "griewank", "rosenbrock", "sphere", "zakharov"))
+        return sum(get_problem(name, n_var=4).evaluate(x)[0]
+                   for name in ("ackley", "rastrigin", "griewank", "rosenbrock", "sphere", "zakharov"))
     return f, (np.array([0.3, -0.2, 0.7, 0.5]),)
 
 
@@ -58,7 +60,8 @@ def scalarised() -> Built:
 @case("nashpy")
 def replicator_dynamics() -> Built:
     import nashpy
-    return lambda A: np.sum(nashpy.Game(A).replicator_dynamics(y0=np.array([0.5, 0.3, 0.2]), timepoints=np.linspace(0.0, 0.5, 3))[-1] ** 2), (
+    return lambda A: np.sum(nashpy.Game(A).replicator_dynamics(y0=np.array([0.5, 0.3, 0.2]),
+                                                               timepoints=np.linspace(0.0, 0.5, 3))[-1] ** 2), (
         np.array([[3.0, 2.0, 3.0], [4.0, 1.0, 1.0], [2.0, 3.0, 1.0]]),)
 
 
@@ -127,5 +130,6 @@ def weighted_clustering() -> Built:
         graph = nx.complete_graph(4)
         for (a, b), weight in zip(graph.edges, w):
             graph[a][b]["weight"] = weight
-        return sum(nx.clustering(graph, weight="weight").values()) + sum(nx.closeness_centrality(graph, distance="weight").values())
+        return (sum(nx.clustering(graph, weight="weight").values())
+                + sum(nx.closeness_centrality(graph, distance="weight").values()))
     return f, (np.linspace(1.0, 2.0, 6),)

@@ -14,7 +14,8 @@ def propagated_orbit() -> Built:
 
     def f(inclination, eccentricity):
         satellite = Satrec()
-        satellite.sgp4init(WGS72, "i", 5, 18441.785, 2.8098e-05, 6.969196665e-13, 0.0, eccentricity, 5.7904160274885, inclination, 0.3373093125574, 0.0472294454407, 6.0863854713832)
+        satellite.sgp4init(WGS72, "i", 5, 18441.785, 2.8098e-05, 6.969196665e-13, 0.0, eccentricity, 5.7904160274885,
+                           inclination, 0.3373093125574, 0.0472294454407, 6.0863854713832)
         error, position, velocity = satellite.sgp4(2458837.5, 0.25)
         return position[0] / 1000 + velocity[1]
     return f, (0.5980929187319, 0.1859667)
@@ -56,7 +57,8 @@ def earth_rotation() -> Built:
 
     def f(latitude, longitude, altitude):
         r, v = terra(latitude, longitude, 100.0, 3.2)
-        return np.sum(np.asarray(r) ** 2) * 1e8 + np.sum(v) + refraction(altitude, 10.0, 1010.0) + earth_rotation_angle(2450000.5 + longitude)
+        return (np.sum(np.asarray(r) ** 2) * 1e8 + np.sum(v) + refraction(altitude, 10.0, 1010.0)
+                + earth_rotation_angle(2450000.5 + longitude))
     return f, (0.7, 0.4, 30.0)
 
 
@@ -66,7 +68,8 @@ def precession() -> Built:
     from skyfield.precessionlib import compute_precession
 
     def f(t):
-        return np.sum(np.asarray(compute_precession(2451545.0 + t)) * np.arange(9.0).reshape(3, 3)) + np.sum(rot_x(t / 1e4) @ rot_z(t / 1e4))
+        return (np.sum(np.asarray(compute_precession(2451545.0 + t)) * np.arange(9.0).reshape(3, 3))
+                + np.sum(rot_x(t / 1e4) @ rot_z(t / 1e4)))
     return f, (20000.0,)
 
 

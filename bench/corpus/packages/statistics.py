@@ -83,7 +83,8 @@ def autoregressive_spectrum() -> Built:
     from statsmodels.tsa.arima_process import arma_acovf, arma_impulse_response
 
     def f(ar, ma):
-        return np.sum(arma_impulse_response(np.array([1.0, ar]), np.array([1.0, ma]), 10) ** 2) + np.sum(arma_acovf(np.array([1.0, ar]), np.array([1.0, ma]), 5))
+        return np.sum(arma_impulse_response(np.array([1.0, ar]), np.array([1.0, ma]),
+                                            10) ** 2) + np.sum(arma_acovf(np.array([1.0, ar]), np.array([1.0, ma]), 5))
     return f, (-0.5, 0.3)
 
 
@@ -131,7 +132,8 @@ def information_criteria() -> Built:
     from statsmodels.tools.eval_measures import aicc, rmse
 
     def f(x, y):
-        return rmse(x, y) + aicc(np.sum(x), 40, 3) + np.sum(cov2corr(np.array([[2.0, x[0]], [x[0], 3.0]]))) + sum(mc2mnc([x[0], x[1], y[0]])) + np.sum(corr2cov(np.eye(2), x[:2]))
+        return (rmse(x, y) + aicc(np.sum(x), 40, 3) + np.sum(cov2corr(np.array([[2.0, x[0]], [x[0], 3.0]])))
+                + sum(mc2mnc([x[0], x[1], y[0]])) + np.sum(corr2cov(np.eye(2), x[:2])))
     return f, (np.array([0.5, 1.2, 2.0]), np.array([0.4, 1.0, 2.3]))
 
 
@@ -152,7 +154,8 @@ def log_normal_likelihood() -> Built:
     times = RNG.weibull(1.5, size=10) * 5.0
 
     def f(mu, sigma):
-        return np.sum(LogNormalFitter()._cumulative_hazard([mu, sigma], times)) + np.sum(LogLogisticFitter()._survival_function([2.0 + mu, sigma], times))
+        return (np.sum(LogNormalFitter()._cumulative_hazard([mu, sigma], times))
+                + np.sum(LogLogisticFitter()._survival_function([2.0 + mu, sigma], times)))
     return f, (1.0, 0.7)
 
 
@@ -203,7 +206,8 @@ def instrument_variance() -> Built:
 
     def f(A):
         S = A @ A.T + np.eye(3)
-        return np.sum(inv_sqrth(S)) + np.sum(kernel_weight_bartlett(3.0, 4)) * S[0, 0] + kernel_weight_parzen(3.0, 4)[1] * S[1, 1]
+        return (np.sum(inv_sqrth(S)) + np.sum(kernel_weight_bartlett(3.0, 4)) * S[0, 0]
+                + kernel_weight_parzen(3.0, 4)[1] * S[1, 1])
     return f, (RNG.normal(size=(3, 3)),)
 
 
@@ -222,7 +226,7 @@ def line_shapes() -> Built:
 
     def f(center, sigma, fraction):
         x = np.linspace(-3.0, 3.0, 25)
-        return np.sum(lineshapes.pvoigt(x, 1.0, center, sigma, fraction)) + np.sum(lineshapes.moffat(x, 1.0, center, sigma, 1.5)) + np.sum(lineshapes.breit_wigner(x, 1.0, center, sigma, 1.1))
+        return (np.sum(lineshapes.pvoigt(x, 1.0, center, sigma, fraction)) + np.sum(lineshapes.moffat(x, 1.0, center, sigma, 1.5)) + np.sum(lineshapes.breit_wigner(x, 1.0, center, sigma, 1.1)))
     return f, (0.2, 0.7, 0.4)
 
 

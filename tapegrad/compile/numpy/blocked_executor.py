@@ -80,7 +80,8 @@ class Blocks(Fused):
 
     def prepare(self) -> None:
         """Import torch, where it is installed, if this group is long and has functions that torch computes faster."""
-        if self.torch and any(x.spec.size >= LONG for x in self.inputs if x.spec.has_axes) and any(map(_is_torch_faster, self.calls)):
+        if self.torch and any(x.spec.size >= LONG for x in self.inputs
+                              if x.spec.has_axes) and any(map(_is_torch_faster, self.calls)):
             with suppress(ImportError, OSError):  # it is not there, or a library of its is broken: NumPy is
                 import torch  # noqa: F401
 
@@ -117,14 +118,16 @@ class Blocks(Fused):
 
     def _choose(self, arrays: Sequence[Any]) -> Program:
         # torch raises no floating-point errors, and takes no array that is read-only
-        torch = self.torch and is_torch_there() and "raise" not in np.geterr().values() and all(x.flags.writeable for x in arrays)
+        torch = (self.torch and is_torch_there() and "raise" not in np.geterr().values()
+                 and all(x.flags.writeable for x in arrays))
         return self.with_torch if torch else self.program
 
 
 def _is_torch_faster(op: Call) -> bool:
     """True for a call of a function in the table, of arrays of its result's dtype."""
     found = ufunc_of(op) in TORCH.get(getattr(op.spec.dtype, "name", ""), {})
-    return found and all(isinstance(arg, Operation) and arg.spec.has_axes and arg.spec.dtype == op.spec.dtype for arg in op.args)
+    return found and all(isinstance(arg, Operation) and arg.spec.has_axes and arg.spec.dtype == op.spec.dtype
+                         for arg in op.args)
 
 
 class _Job:
@@ -132,7 +135,8 @@ class _Job:
     what there was to warn of.
     """
 
-    def __init__(self, program: Program, size: int, n: int, arrays: Sequence[Any], numbers: Sequence[Any], outs: Sequence[Any]) -> None:
+    def __init__(self, program: Program, size: int, n: int, arrays: Sequence[Any], numbers: Sequence[Any],
+                 outs: Sequence[Any]) -> None:
         given = [numbers[i] if dtype is None else np.asarray(numbers[i], dtype) for i, dtype in program.numbers]
         self.program, self.args, self.size, self.n = program, (*arrays, *given, *outs), size, n
         self.total = -(-n // size)
@@ -265,10 +269,12 @@ class _Writer:
         for op in fused.calls:
             self.call(op, [fused.tape.ops[number - 1] for number in dead[op.id] if number != op.id])
         sliced = [self.text[x] for x in arrays] + list(self.outs.values())
-        parameters = [*(self.text[x] for x in arrays), *(f"n{i}" for i in range(len(self.numbers))), *self.outs.values(),
+        parameters = [*(self.text[x] for x in arrays), *(f"n{i}" for i in range(len(self.numbers))),
+                      *self.outs.values(),
                       *(f"t{i}" for i in range(len(self.temporaries)))]
         reductions = [self.text[y] for y in fused.results if not y.spec.has_axes]
-        text = "\n    ".join([f"def block(lo, hi, {', '.join(parameters)}):", *(f"{name} = {name}[lo:hi]" for name in sliced), *self.lines,
+        text = "\n    ".join([f"def block(lo, hi, {', '.join(parameters)}):",
+                              *(f"{name} = {name}[lo:hi]" for name in sliced), *self.lines,
                               f"return ({''.join(f'{name}, ' for name in reductions)})"]) + "\n"
         exec(compile(text, f"<tapegrad {fused.__name__}>", "exec"), self.names)
         return Program(text, self.names["block"], self.numbers, self.temporaries, "from_numpy(" in text)
@@ -297,7 +303,8 @@ class _Writer:
             condition = f"{self.bind(np.logical_not, 'logical_not')}({condition})"
         self.release(dying)
         out, bits = self.place(op), self.bind(np.dtype(f"i{op.spec.itemsize}"), "bits")
-        self.lines.append(f"{self.bind(np.multiply, 'multiply')}({given}.view({bits}), {condition}, {out}.view({bits}))")
+        multiply = self.bind(np.multiply, "multiply")
+        self.lines.append(f"{multiply}({given}.view({bits}), {condition}, {out}.view({bits}))")
 
     def ufunc(self, op: Call, dying: list[Operation]) -> None:
         ufunc = ufunc_of(op)
@@ -310,7 +317,8 @@ class _Writer:
         if self.table and _is_torch_faster(op):
             name = self.table[op.spec.dtype.name][ufunc]
             given = ", ".join(f"from_numpy({text})" for text in texts)
-            self.lines.append(f"{self.bind(getattr(self.torch, name), f'torch_{name}')}({given}, out=from_numpy({out}))")
+            kernel = self.bind(getattr(self.torch, name), f"torch_{name}")
+            self.lines.append(f"{kernel}({given}, out=from_numpy({out}))")
         else:
             named = "out=" if ufunc in (np.maximum, np.minimum) else ""
             self.lines.append(f"{self.bind(ufunc, ufunc.__name__)}({', '.join(texts)}, {named}{out})")

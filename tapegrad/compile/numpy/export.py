@@ -40,7 +40,8 @@ def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     lines += ["", "", *_misses(source)]
     if source.setup:
         lines += ["", "", *source.making("_make"), "", "", "_pool = []"]
-    lines += ["", "", f"def {function}({unpacked.parameters}):", f'    """{_summary(tape)}"""', *(f"    {line}" for line in body)]
+    lines += ["", "", f"def {function}({unpacked.parameters}):", f'    """{_summary(tape)}"""',
+              *(f"    {line}" for line in body)]
     if source.kept:
         lines += [f"    result = {source.result}", "    _pool.append(kept)", "    return result"]
     else:
@@ -54,7 +55,8 @@ def _leave_level(tape: Tape) -> None:
     """
     for guard in [op for op in tape.ops if type(op) is Guard and op.fact == "nestlevel"]:
         if guard.expected:
-            raise ArgumentError(f"{tape.name} asked for tg.nestlevel() inside {guard.expected} other derivatives", guard.where, "compile(tape)")
+            raise ArgumentError(f"{tape.name} asked for tg.nestlevel() inside {guard.expected} other derivatives",
+                                guard.where, "compile(tape)")
         tape.delete(guard)
 
 
@@ -66,7 +68,8 @@ def _summary(tape: Tape) -> str:
 
 def _misses(source: Source) -> list[str]:
     """Write what is raised where the program might take another path than the one written down."""
-    lines = ["def _differs(number=-1):", '    """Say which argument or value is another than the program was recorded with."""']
+    lines = ["def _differs(number=-1):",
+             '    """Say which argument or value is another than the program was recorded with."""']
     if source.guards:
         lines += ["    guards = [", *(f"        {_told(guard)!r}," for guard in source.guards), "    ]",
                   "    if number >= 0:",

@@ -37,7 +37,8 @@ class Miss(GuardError):
         what, where = f"{tape.name} was compiled for arguments of other types, dtypes, shapes or static values", None
         if guard is not None:
             where = guard.where
-            what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is not, and the "
+            what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; "
+                    f"now it is not, and the "
                     "program might take another path")
         super().__init__(what, where, "compile the function, which traces again, or trace it with these arguments")
 
@@ -68,12 +69,14 @@ def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Ca
     """
     names = Names(lambda value: None)
     leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
-    return _compiled(tape, Source([], f"[{', '.join(leaves)}]", [], [], leaves, names.objects, names.bind, [], floats=False), fresh)
+    return _compiled(tape, Source([], f"[{', '.join(leaves)}]", [], [], leaves, names.objects, names.bind, [],
+                                  floats=False), fresh)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
     file = f"<tapegrad {tape.name} {next(_numbers)}>"
-    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": [], "strict": strict, "hold": hold}
+    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": [],
+                             "strict": strict, "hold": hold}
     names["miss"] = lambda number=-1, guards=source.guards: Miss(tape, None if number < 0 else guards[number])
     texts: list[str] = []
     if is_long(source):
@@ -130,14 +133,17 @@ def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> st
     if source.setup:
         lines += [*source.making("make"), "", ""]
     lines.append(f"def compiled({unpacked.parameters}):")
-    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines, *source.taking("make", "pool")]
+    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines,
+            *source.taking("make", "pool")]
     named = bool(source.kept or source.floats or source.sources)
     inner = [*source.body, *[f"result = {source.result}"] * named]
     if source.floats:
         given = _passed(unpacked.parameters)
         again = f"again({given})"
-        body.append("if strict(): " + (f"return {again}" if source.sources else f"again({given}, check=True)" if given else "again(check=True)"))
-        inner = ["try:", *_indented(inner), "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
+        body.append("if strict(): " + (f"return {again}" if source.sources else f"again({given}, check=True)" if given
+                                       else "again(check=True)"))
+        inner = ["try:", *_indented(inner),
+                 "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
                  *["    give_back()"] * bool(source.sources), f"    return {again}"]
     if source.sources:  # what comes instead of this draws the same numbers
         body += [f"give_back = hold(({', '.join(source.sources)},), {stops_after_drawing(tape)})",

@@ -29,7 +29,8 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Raised
 
 _SHORT = 64  # elements of an array that is still written as a list
-_PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special", "scipy.linalg", "scipy.signal")
+_PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special",
+             "scipy.linalg", "scipy.signal")
 
 
 class Vendor:
@@ -44,7 +45,8 @@ class Vendor:
         """Make `name` mean `value`; raise ArgumentError for what has no source."""
         if name in self.values:
             if self.values[name] is not value and not isinstance(value, (int, float, str, tuple)):
-                raise ArgumentError(f"two things are called {name} in the source of this tape: {value!r} and {self.values[name]!r}")
+                raise ArgumentError(f"two things are called {name} in the source of this tape: {value!r} and "
+                                    f"{self.values[name]!r}")
             return
         self.values[name] = value
         text = self.expression(value)
@@ -85,7 +87,8 @@ class Vendor:
             parts = [self.expression(part) for part in (value.start, value.stop, value.step)]
             return None if None in parts else f"slice({', '.join(map(str, parts))})"
         if type(value) in (float, complex):  # a class made of them may print, and count, as it likes
-            return repr(value) if type(value) is float and math.isfinite(value) else f"{type(value).__name__}({str(value)!r})"
+            return (repr(value) if type(value) is float and math.isfinite(value)
+                    else f"{type(value).__name__}({str(value)!r})")
         if isinstance(value, np.dtype):
             self.imports.add("import numpy as np")
             return f"np.dtype({value.str!r})"
@@ -96,7 +99,8 @@ class Vendor:
             if any(part is None for part in parts):
                 return None
             inner = ", ".join(map(str, parts)) + ("," if len(parts) == 1 else "")
-            return f"frozenset([{inner}])" if isinstance(value, frozenset) else f"[{inner}]" if isinstance(value, list) else f"({inner})"
+            return (f"frozenset([{inner}])" if isinstance(value, frozenset) else f"[{inner}]" if isinstance(value, list)
+                    else f"({inner})")
         if isinstance(value, Op):
             return None
         return self.imported(value)
@@ -122,7 +126,8 @@ class Vendor:
         """Write an array: short ones as lists, others by their bytes."""
         self.imports.add("import numpy as np")
         if value.dtype.kind not in "biufc":
-            raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a module")
+            raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a "
+                                f"module")
         finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
         if isinstance(value, np.generic):
             number = value.item() if finite and value.dtype.kind != "c" else str(value.item())
@@ -196,9 +201,11 @@ def _source_of(fn: FunctionType) -> str:
         return textwrap.dedent(inspect.getsource(fn)).rstrip()
     lines, _ = inspect.findsource(fn)
     module = ast.parse("".join(lines))
-    found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda) and node.lineno == fn.__code__.co_firstlineno]
+    found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda)
+             and node.lineno == fn.__code__.co_firstlineno]
     for text in map(ast.unparse, found):
         code = eval(text, {}).__code__  # a lambda, not called: several may stand on one line
-        if len(found) == 1 or all(getattr(code, part) == getattr(fn.__code__, part) for part in ("co_varnames", "co_names", "co_consts")):
+        if len(found) == 1 or all(getattr(code, part) == getattr(fn.__code__, part)
+                                  for part in ("co_varnames", "co_names", "co_consts")):
             return text
     raise ArgumentError(f"the source of {fn!r} was not found")

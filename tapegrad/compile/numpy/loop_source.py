@@ -88,7 +88,8 @@ class _Body(Writer):
         return x.spec.type is float or (x.spec.type is np.float64 and self.allowed)
 
     def _adds(self, new: Any, x: Input) -> bool:
-        return isinstance(new, Call) and _is_sum(new, x) and self.uses[x.id] == 1 and self.plan.storage[x].owned and self.loop.results.count(new) == 1
+        return (isinstance(new, Call) and _is_sum(new, x) and self.uses[x.id] == 1 and self.plan.storage[x].owned
+                and self.loop.results.count(new) == 1)
 
     def write_runs(self) -> list[str]:
         """Write the loop; return its lines."""
@@ -98,7 +99,8 @@ class _Body(Writer):
                 continue
             self.operation(op)
         places = list(zip(self.loop.results, self.carried, self.now))
-        handed = {x: self._handed_on(new, x, name) for new, x, name in sorted(places, key=lambda place: not self._is_written(place[1]))}
+        handed = {x: self._handed_on(new, x, name)
+                  for new, x, name in sorted(places, key=lambda place: not self._is_written(place[1]))}
         for part, name in zip(self.loop.results[len(self.carried):], self.collected):
             self.body.append(f"{name}.append({self._collected(part, name)})")
         pairs = [(name, text) for name, text in zip(self.now, map(handed.__getitem__, self.carried)) if text != name]
@@ -116,7 +118,8 @@ class _Body(Writer):
         """Write the next value of what is carried."""
         text = self.bare(new)
         if self._is_float(x):
-            return text if isinstance(new, Operation) and new in self.float and new.spec.type is not int else f"float({text})"
+            return (text if isinstance(new, Operation) and new in self.float and new.spec.type is not int
+                    else f"float({text})")
         return self._apart(new, text, self._is_written(x), new in self.over or text == name)
 
     def _is_written(self, x: Input) -> bool:
@@ -143,7 +146,8 @@ class _Body(Writer):
             self.given.add(storage)
         if there:
             return text
-        return f"{self.names.bind(np.asarray)}({text}, None, {part.spec.order!r})" if part in self.turned and part.spec.order != "K" else text
+        return (f"{self.names.bind(np.asarray)}({text}, None, {part.spec.order!r})" if part in self.turned
+                and part.spec.order != "K" else text)
 
     def out(self, op: Call) -> str:
         return self.over.get(op) or super().out(op)
@@ -168,6 +172,7 @@ def _written(loop: Loop) -> set[Operation]:
 
 def _is_sum(new: Any, x: Input) -> bool:
     """True for `x + y` of one shape and dtype, in the same place of memory."""
-    if not (isinstance(new, Call) and new.fn is ops.add and x.spec.has_axes and new.spec.has_axes and new.args.count(x) == 1):
+    if not (isinstance(new, Call) and new.fn is ops.add and x.spec.has_axes and new.spec.has_axes
+            and new.args.count(x) == 1):
         return False
     return bool(new.spec.shape == x.spec.shape and new.spec.dtype == x.spec.dtype)

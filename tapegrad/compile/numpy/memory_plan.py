@@ -70,7 +70,8 @@ class Plan:
         """
         found: set[Operation] = set()
         for op, storage in self.storage.items():  # in the order of the tape
-            if storage.turned or (storage.slot is None and op.spec.ndim > 1 and any(arg in found for arg in operands(op))):
+            if storage.turned or (storage.slot is None and op.spec.ndim > 1
+                                  and any(arg in found for arg in operands(op))):
                 found.add(op)
         return found
 
@@ -85,7 +86,8 @@ def is_known(fn: Callable[..., Any]) -> bool:
     return isinstance(fn, Fused) or own(fn) or getattr(fn, "is_kernel", False)
 
 
-def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (), varies: Collection[Operation] = ()) -> Plan:
+def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (),
+              varies: Collection[Operation] = ()) -> Plan:
     """Plan the memory of a tape; without `buffers`, only which arrays share memory, and what is written in place.
 
     Inputs that are `owned` may be written to; values decide the shape of those that `varies` names.
@@ -98,7 +100,8 @@ def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (
         if type(op) is Call and op.fn is getfield and fields_of(op) is not None:
             plan.fields[op.args[0]].append(op)
     _share_storages(tape, plan, buffers, owned)
-    for op, storage in chain(plan.storage.items(), ((op, storage) for op, found in plan.holds.items() for storage in found)):
+    for op, storage in chain(plan.storage.items(),
+                             ((op, storage) for op, found in plan.holds.items() for storage in found)):
         end = last[op.id]
         if op in kept:
             end, storage.free = len(tape.ops) + 1, False
@@ -108,7 +111,8 @@ def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (
     if buffers:
         turns = not any(step.op is reshape for op in tape.ops if type(op) is Call and op.kwargs for step in _steps(op))
         along = _going_along(tape, plan)
-        _allocate(tape, plan, lambda op: turns and is_tall(op.spec) and (op.spec.ndim == 2 or plan.storage[op] in along) and (
+        _allocate(tape, plan,
+                  lambda op: turns and is_tall(op.spec) and (op.spec.ndim == 2 or plan.storage[op] in along) and (
             plan.how(op).ufunc is not None or gathers(op) or op.fn in (scatter, where)))
     return plan
 
@@ -141,14 +145,16 @@ def varying(tape: Tape, given: Collection[Operation] = ()) -> set[Operation]:
     inputs that are `given` do.
     """
     found: set[Operation] = set(given)
-    if not found and not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False)) for op in tape.ops):
+    if not found and not any(type(op) is Call and (not is_known(op.fn) or getattr(op.fn, "dynamic", False))
+                             for op in tape.ops):
         return found
     for op in tape.ops:
         if isinstance(op, Call) and not _is_number(op.spec):
             sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
             if getattr(op.fn, "owns", False) and not any(isinstance(arg, Operation) for arg in op.args):
                 continue  # torch.zeros and its kin: their arguments say how large it is
-            if not is_known(op.fn) or getattr(op.fn, "dynamic", False) or any(arg in found for arg in sources if isinstance(arg, Operation)):
+            if not is_known(op.fn) or getattr(op.fn, "dynamic", False) or any(arg in found for arg in sources
+                                                                              if isinstance(arg, Operation)):
                 found.add(op)
     return found
 
@@ -181,7 +187,8 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool, owned: Collection[Ope
             continue
         of = used if not alone or op.fn is getfield else _viewed(op, plan)
         if not of:
-            free = buffers and y.has_axes and y.size > 0 and op not in plan.varies and (op.fn is setitem or plan.how(op).writes)
+            free = (buffers and y.has_axes and y.size > 0 and op not in plan.varies
+                    and (op.fn is setitem or plan.how(op).writes))
             plan.storage[op] = Storage(True, free, y.nbytes)
         else:
             plan.storage[op] = of[0]
@@ -219,14 +226,16 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
             storage = merged[storage]
         return storage
     for op in tape.ops:
-        if not (isinstance(op, Call) and op.fn is setitem and isinstance(op.args[0], Operation) and op.args[0].spec.is_memory):
+        if not (isinstance(op, Call) and op.fn is setitem and isinstance(op.args[0], Operation)
+                and op.args[0].spec.is_memory):
             continue
         old, new = find(plan.storage[op.args[0]]), find(plan.storage[op])
         x, y = op.args[0].spec, op.spec
         alike = x.shape == y.shape and x.dtype == y.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked \
             and x.layout == y.layout  # else what is a view of the result, written to later, may be a copy
         others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
-        if old.owned and new.owned and old.end <= op.id and alike and old is not new and all(find(plan.storage[arg]) is not old for arg in others):
+        if (old.owned and new.owned and old.end <= op.id and alike and old is not new
+            and all(find(plan.storage[arg]) is not old for arg in others)):
             plan.in_place.add(op)
             merged[new] = old
             old.end, old.free = max(old.end, new.end), old.free and new.free
@@ -239,7 +248,8 @@ def _steps(op: Call) -> list[Any]:
     a copy, and a write lost.
     """
     through = op.kwargs.get("through", ())
-    return [step for part in through for step in (part if isinstance(part, tuple) and not hasattr(part, "op") else (part,))]
+    return [step for part in through
+            for step in (part if isinstance(part, tuple) and not hasattr(part, "op") else (part,))]
 
 
 def _allocate(tape: Tape, plan: Plan, turned: Callable[[Call], bool]) -> None:
@@ -284,6 +294,7 @@ def _written_over(op: Call, plan: Plan) -> Storage | None:
         x = arg.spec
         alike = x.shape == y.shape and x.dtype == y.dtype and x.strides == y.strides
         if alike and x.nbytes == storage.nbytes and storage.turned == plan.storage[op].turned \
-                and not any(other is not arg and isinstance(other, Operation) and plan.storage.get(other) is storage for other in op.args):
+                and not any(other is not arg and isinstance(other, Operation) and plan.storage.get(other) is storage
+                            for other in op.args):
             return storage
     return None

@@ -72,7 +72,8 @@ class Source(NamedTuple):
         """
         if not self.kept:
             return []
-        return ["try:", f"    kept = {pool}.pop()", "except IndexError:", f"    kept = {make}()", f"{self.all_kept} = kept"]
+        return ["try:", f"    kept = {pool}.pop()", "except IndexError:", f"    kept = {make}()",
+                f"{self.all_kept} = kept"]
 
     @property
     def all_kept(self) -> str:
@@ -80,7 +81,8 @@ class Source(NamedTuple):
         return ", ".join(self.kept) + ("," if len(self.kept) == 1 else "")
 
 
-def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
+def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss",
+                 spelled: Spelled = lambda value: None) -> Source:
     """Write a tape whose operations have specs; with `buffers`, intermediate arrays are computed into memory that is
     kept, else with operators.
 
@@ -241,7 +243,8 @@ class Writer(Texts):
         list of them all is faster.
         """
         x = op.args[0] if op.args else None
-        return isinstance(x, Input) and reads_float(op) and x.spec.ndim == 1 and self.reads[x] * OFTEN >= max(x.spec.size, MANY)
+        return (isinstance(x, Input) and reads_float(op) and x.spec.ndim == 1
+                and self.reads[x] * OFTEN >= max(x.spec.size, MANY))
 
     def listed(self, op: Call) -> str:
         x = op.args[0]
@@ -252,7 +255,8 @@ class Writer(Texts):
 
     def turned_alike(self, op: Call) -> bool:
         storages = [self.plan.storage.get(arg) for arg in op.args if isinstance(arg, Operation)]
-        return len(storages) == 2 and all(x is not None and x.turned for x in storages) and op.args[0].spec.shape == op.args[1].spec.shape
+        return len(storages) == 2 and all(x is not None and x.turned
+                                          for x in storages) and op.args[0].spec.shape == op.args[1].spec.shape
 
     def along(self, op: Call, arg: Any) -> str:
         """Return the name of a copy of an argument that lies as the result does, column by column, where it is
@@ -262,13 +266,15 @@ class Writer(Texts):
         if storage is None or not storage.turned or not is_elementwise(op):
             return ""
         x, y = spec_of(arg), op.spec
-        if not x.has_axes or x.shape[-1] != y.shape[-1] or x.size * STRETCHED > y.size or x.size == x.shape[-1] or arg in self.plan.varies:
+        if (not x.has_axes or x.shape[-1] != y.shape[-1] or x.size * STRETCHED > y.size or x.size == x.shape[-1]
+            or arg in self.plan.varies):
             return ""
         name = self.copies.get(arg)
         if name is None:
             self.copies[arg] = name = self.names.fresh(f"t{len(self.copies)}")
             shape = (x.shape[-1], *x.shape[:-1])
-            self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, {self.text(x.dtype)}), 0, -1)")
+            self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, "
+                              f"{self.text(x.dtype)}), 0, -1)")
             self.kept[name] = np.moveaxis(np.empty(shape, x.dtype), 0, -1)
             self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.bare(arg)})")
         return name
@@ -281,7 +287,8 @@ class Writer(Texts):
         """Write a call of the op's own implementation."""
         fn = op.fn.read if isinstance(op.fn, Op) else op.fn
         kwargs = [f"{key}={self.text(value)}" for key, value in op.kwargs.items()]
-        name = self.use(op.fn) if isinstance(op.fn, Operation) else self.names.bind(fn, getattr(op.fn, "__name__", "fn"))
+        name = (self.use(op.fn) if isinstance(op.fn, Operation)
+                else self.names.bind(fn, getattr(op.fn, "__name__", "fn")))
         text = f"{name}({', '.join(args + kwargs)})"
         scalar = isinstance(op.fn, Op) and self.is_pythonic(op) and not any(spec_of(x).is_numpy for x in op.args)
         return f"{self.names.bind(to_python)}({text})" if scalar else text
@@ -321,13 +328,15 @@ class Writer(Texts):
         elif op.fact == "raises":
             self.statement(op, f"if not {self.names.bind(op.expected, 'raised')}.happens({self.use(subject)}): {miss}")
         elif op.fact == "dtype":
-            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.strong(subject)})) != {str(op.expected)!r}: {miss}")
+            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.strong(subject)})) != "
+                               f"{str(op.expected)!r}: {miss}")
         else:
             fact = self.names.bind(FACTS[op.fact], f"fact_{op.fact}")
             # a program can tell 0.0 from -0.0
             signed = type(op.expected) is complex or (type(op.expected) is float and not op.expected)
             found = f"{fact}({self.strong(subject)})"
-            self.statement(op, f"if str({found}) != {str(op.expected)!r}: {miss}" if signed else f"if {found} != {self.text(op.expected)}: {miss}")
+            self.statement(op, f"if str({found}) != {str(op.expected)!r}: {miss}" if signed
+                           else f"if {found} != {self.text(op.expected)}: {miss}")
 
     def packed(self, op: Call) -> str:
         """Write the nesting of the result around its parts."""
@@ -363,7 +372,8 @@ class Writer(Texts):
     def gradient(self, dx: Any, x: Input) -> str:
         """Write an input's gradient, with the input's type, shape and dtype."""
         of, given = x.spec, spec_of(dx)
-        if dx is None or given.type is type(None) or (of.type is float and isinstance(dx, Operation) and dx in self.float):
+        if dx is None or given.type is type(None) or (of.type is float and isinstance(dx, Operation)
+                                                      and dx in self.float):
             return self.bare(dx)
         if of.is_memory and given.is_array and (given.shape, given.dtype) == (of.shape, of.dtype):
             return self.finished(dx)

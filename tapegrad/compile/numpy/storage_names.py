@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.numpy.call_source import comment, dense_strides, index_text, path_text, reads_float, turned_strides
+from tapegrad.compile.numpy.call_source import (
+    comment,
+    dense_strides,
+    index_text,
+    path_text,
+    reads_float,
+    turned_strides,
+)
 from tapegrad.compile.numpy.memory_plan import Plan, Storage, make_plan
 from tapegrad.compile.numpy.writer import Shared
 from tapegrad.optimise.result_memory import packs_of
@@ -33,9 +40,11 @@ class Site:
 class Texts:
     """What is known of a tape's values while it is written: their names, and where they lie."""
 
-    def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = (), varies: Collection[Operation] = ()) -> None:
+    def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = (),
+                 varies: Collection[Operation] = ()) -> None:
         self.tape, self.shared = tape, shared
-        self.names, self.buffers, self.allowed, self.setup, self.kept = shared.names, shared.buffers, shared.allowed, shared.setup, shared.kept
+        self.names, self.buffers, self.allowed = shared.names, shared.buffers, shared.allowed
+        self.setup, self.kept = shared.setup, shared.kept
         self.plan: Plan = make_plan(tape, shared.buffers, owned, varies)
         self.first = shared.memory  # the number of its first buffer
         self.turned = self.plan.turned()
@@ -65,7 +74,8 @@ class Texts:
         if value is None or type(value) in (bool, int, str) or value is Ellipsis:
             return repr(value)
         if type(value) is float:
-            return repr(value) if math.isfinite(value) else self.names.bind(value, "inf" if math.isinf(value) else "nan")
+            return repr(value) if math.isfinite(value) else self.names.bind(value,
+                                                                            "inf" if math.isinf(value) else "nan")
         if type(value) is tuple:
             return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
         if type(value) is list:
@@ -135,7 +145,8 @@ class Texts:
         """Return what lies as a call's value does where that is a view of a buffer by constants: it is made once, when
         the buffer is. Else None.
         """
-        if self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view or not op.spec.has_axes:
+        if (self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view
+            or not op.spec.has_axes):
             return None
         x = self.kept.get(self.expr[op.args[0]])
         if x is None or any(isinstance(arg, Operation) for arg in op.args[1:]):
@@ -156,8 +167,10 @@ class Texts:
         if name is None:
             strides = turned_strides(val) if storage.turned else dense_strides(val)
             number = self.first + storage.slot  # type: ignore[operator]
-            where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{number}" + ("" if strides is None else f", 0, {strides}")
-            like = np.ndarray(val.shape, val.dtype, np.empty(self.plan.sizes[storage.slot], np.uint8), 0, strides)  # type: ignore[index]
+            where = f"{self.text(val.shape)}, {self.text(val.dtype)}, buffer{number}" + ("" if strides is None
+                                                                                         else f", 0, {strides}")
+            like = np.ndarray(val.shape, val.dtype, np.empty(self.plan.sizes[storage.slot], np.uint8), 0,  # type: ignore[index]
+                              strides)
             name = self.slots[key] = self.place(f"{self.names.bind(np.ndarray)}({where})", f"b{number}", like)
         return name
 
@@ -201,7 +214,8 @@ class Texts:
         else:
             name = self.names.fresh(f"v{op.id}")
             like = np.empty(op.spec.shape, op.spec.dtype)
-            self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, {self.text(op.spec.dtype)})")
+            self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, "
+                               f"{self.text(op.spec.dtype)})")
         ranks, site = op.kwargs["ranks"], Site(self, op, [], "")
         for rank, path in zip(ranks, op.kwargs.get("through", ((),) * len(ranks))):
             piece, index = parts[at], parts[at + 1: at + 1 + rank]

@@ -24,7 +24,8 @@ class Entered(Unpacked):
     What `layouts` ask, where there are any, is asked of the arguments as they are given.
     """
 
-    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, like: list[Any], device: Any, fixed: bool, layouts: Any) -> None:
+    def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, like: list[Any], device: Any, fixed: bool,
+                 layouts: Any) -> None:
         self.like, self.device, self.fixed = like, device, fixed
         self.asked = [] if layouts is None else layouts.numbers
         super().__init__(tape, leaves, name, miss)
@@ -44,8 +45,10 @@ class Entered(Unpacked):
             if self.fixed and type(x) in (float, int, complex, bool):
                 self.check(f"{name} != {x!r}" if x == x else f"{name} == {name}")
             return
-        wrong = [f"type({name}) not in {self.name(PLAIN, 'tensors')}", f"{name}.shape != {tuple(x.shape)!r}", f"{name}.dtype is not {x.dtype}",
-                 f"{name}.device != {self.name(self.device, 'device')}", *([f"not {name}.is_contiguous()"] if x.ndim else []),
+        wrong = [f"type({name}) not in {self.name(PLAIN, 'tensors')}", f"{name}.shape != {tuple(x.shape)!r}",
+                 f"{name}.dtype is not {x.dtype}",
+                 f"{name}.device != {self.name(self.device, 'device')}",
+                 *([f"not {name}.is_contiguous()"] if x.ndim else []),
                  *([f"{name}.is_conj()"] if x.is_complex() else [])]
         enter = self.name(entering(x.shape, x.dtype, self.device, self.tape.inputs[number + 1].val), f"enter_{name}")
         self.lines += [f"if {' or '.join(wrong)}:", f"    {name} = {enter}({name}, miss)"]

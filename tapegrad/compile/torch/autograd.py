@@ -39,7 +39,8 @@ def _chosen(args: Sequence[Any], argnums: Any) -> Any:
     return args[argnums] if isinstance(argnums, int) else tuple([args[i] for i in argnums])
 
 
-def _pulled(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], has_aux: bool) -> tuple[Any, Any, Any]:
+def _pulled(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
+            has_aux: bool) -> tuple[Any, Any, Any]:
     """Return a function's output, what it returns beside that, and its pullback."""
     found, back = pullback(func, *args, **kwargs)
     if not has_aux:
@@ -58,7 +59,8 @@ def _zeros(x: Any) -> Any:
 
 
 @means(eager_transforms.grad_and_value_impl)
-def grad_and_value(func: Callable[..., Any], argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def grad_and_value(func: Callable[..., Any], argnums: Any, has_aux: bool, args: Sequence[Any],
+                   kwargs: dict[str, Any]) -> Any:
     y, aux, back = _pulled(func, args, kwargs, has_aux)
     if tuple(y.shape):
         raise RuntimeError(f"Expected the vmap-ed function to return a scalar, got a tensor of shape {tuple(y.shape)}")
@@ -82,7 +84,8 @@ def vjp(func: Callable[..., Any], *primals: Any, argnums: Any = None, has_aux: b
 
 
 @means(eager_transforms._jvp_with_argnums)
-def pushed(func: Callable[..., Any], primals: Any, tangents: Any, argnums: Any = None, *, strict: bool = False, has_aux: bool = False) -> Any:
+def pushed(func: Callable[..., Any], primals: Any, tangents: Any, argnums: Any = None, *, strict: bool = False,
+           has_aux: bool = False) -> Any:
     dx: list[Any] = [None] * len(primals)
     places = range(len(primals)) if argnums is None else (argnums,) if isinstance(argnums, int) else argnums
     for i, t in zip(places, tangents, strict=True):
@@ -95,13 +98,16 @@ def pushed(func: Callable[..., Any], primals: Any, tangents: Any, argnums: Any =
 
 @means(eager_transforms.linearize)
 def linearized(func: Callable[..., Any], *primals: Any) -> Any:
-    raise refused("torch.func.linearize", "torch makes what it computes constant, of which nothing has a gradient", "torch.func.jvp, or tg.linearize")
+    raise refused("torch.func.linearize", "torch makes what it computes constant, of which nothing has a gradient",
+                  "torch.func.jvp, or tg.linearize")
 
 
 @means(functorch_vmap.vmap_impl)
-def mapped(func: Callable[..., Any], in_dims: Any, out_dims: Any, randomness: str, chunk_size: Any, *args: Any, **kwargs: Any) -> Any:
+def mapped(func: Callable[..., Any], in_dims: Any, out_dims: Any, randomness: str, chunk_size: Any, *args: Any,
+           **kwargs: Any) -> Any:
     if randomness == "same":
-        raise refused('torch.vmap(randomness="same")', "members draw each their own", 'randomness="different", or what is drawn as an argument')
+        raise refused('torch.vmap(randomness="same")', "members draw each their own",
+                      'randomness="different", or what is drawn as an argument')
     return vmap(partial(func, **kwargs) if kwargs else func, in_dims, out_dims)(*args)
 
 
@@ -126,33 +132,39 @@ def _kept(found: Any, create_graph: bool) -> Any:
 
 
 @means(functional.jacobian)
-def jacobian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
+def jacobian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False,
+                vectorize: bool = False,
                 strategy: str = "reverse-mode") -> Any:
-    found = jacobian(func, _argnums(inputs), mode="forward" if strategy == "forward-mode" else "auto")(*_several(inputs))
+    found = jacobian(func, _argnums(inputs),
+                     mode="forward" if strategy == "forward-mode" else "auto")(*_several(inputs))
     return _kept(found, create_graph)
 
 
 @means(functional.hessian)
-def hessian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
+def hessian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False,
+               vectorize: bool = False,
                outer_jacobian_strategy: str = "reverse-mode") -> Any:
     return _kept(hessian(func, _argnums(inputs))(*_several(inputs)), create_graph)
 
 
 @means(functional.vjp)
-def vjp_at(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vjp_at(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False,
+           strict: bool = False) -> Any:
     xs = _several(inputs)
     y, _, back = _pulled(func, xs, {}, False)
     return _kept((y, _like(back(torch.ones_like(y) if v is None else v), inputs)), create_graph)
 
 
 @means(functional.jvp)
-def jvp_at(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def jvp_at(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False,
+           strict: bool = False) -> Any:
     xs = _several(inputs)
     return _kept(pushed(func, xs, tuple(map(torch.ones_like, xs)) if v is None else _several(v)), create_graph)
 
 
 @means(functional.hvp)
-def hvp_at(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def hvp_at(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False,
+           strict: bool = False) -> Any:
     xs = _several(inputs)
     along = tuple(map(torch.ones_like, xs)) if v is None else _several(v)
 
@@ -169,10 +181,13 @@ means(functional.vhp)(hvp_at)  # of a real function the Hessian is symmetric
 
 
 @torch_means("autograd.grad")
-def grad_of(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None, create_graph: bool = False, only_inputs: bool = True,
-            allow_unused: Any = None, is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple[Any, ...]:
+def grad_of(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None, create_graph: bool = False,
+            only_inputs: bool = True,
+            allow_unused: Any = None, is_grads_batched: bool = False,
+            materialize_grads: bool = False) -> tuple[Any, ...]:
     if is_grads_batched:
-        raise refused("torch.autograd.grad(is_grads_batched=True)", "it has no rule", "torch.func.vmap of a function of one cotangent")
+        raise refused("torch.autograd.grad(is_grads_batched=True)", "it has no rule",
+                      "torch.func.vmap of a function of one cotangent")
     ys, xs = _several(outputs), _several(inputs)
     dys = [None] * len(ys) if grad_outputs is None else list(_several(grad_outputs))
     tracer = next(y._tracer for y in (*ys, *xs) if isinstance(y, Traced))
@@ -215,12 +230,14 @@ def _between(tracer: Any, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[Tape, l
     outside = [original for original, op in tracer.constants.values() if leads[op.id]]
     plain_inputs = [x for x in xs if not isinstance(x, Traced)]
     if any(_reaches(known, x) for x in plain_inputs for known in outside):
-        raise _lost("a tensor that was computed of others outside of the trace", "these as arguments of the function that is traced")
+        raise _lost("a tensor that was computed of others outside of the trace",
+                    "these as arguments of the function that is traced")
     made, around = _slice(tracer, begins, ends, depends, leads)
     return made, [bool(leads[op.id]) for op in begins], [bool(depends[op.id]) for op in begins], around
 
 
-def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depends: bytearray, leads: bytearray) -> tuple[Tape, list[Any]]:
+def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depends: bytearray,
+           leads: bytearray) -> tuple[Tape, list[Any]]:
     tape, around = tracer.tape, []
     walk = Walk(tape)
     walk.new.structure = None
@@ -276,5 +293,6 @@ def _reaches(y: Any, x: Any) -> bool:
 
 
 def _lost(what: str, try_: str = "the tensor as an argument of the function that is traced") -> UnknownFunction:
-    return UnknownFunction(f"torch.autograd.grad cannot be recorded: it is asked about {what}, on whose way the gradient is lost",
+    return UnknownFunction(f"torch.autograd.grad cannot be recorded: it is asked about {what}, on whose way the "
+                           f"gradient is lost",
                            user_location(), try_)

@@ -41,7 +41,8 @@ class Torch(Backend):
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
         if mode not in MODES:
-            raise ArgumentError(f"there is no mode {mode!r} on torch", None, " or ".join(f'mode="{name}"' for name in MODES))
+            raise ArgumentError(f"there is no mode {mode!r} on torch", None,
+                                " or ".join(f'mode="{name}"' for name in MODES))
         super().__init__(partial(optimise, passes=passes), mode)
         self.device = None if device is None else torch.device(device)
         self.make = MODES[mode]
@@ -62,7 +63,8 @@ class Torch(Backend):
     def lowered(self, tape: Tape) -> Tape:
         return lowered(tape, self.device)
 
-    def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> First:
+    def record(self, make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+               leaves: list[Any]) -> First:
         device = torch.empty(0, device=self.device or device_of(leaves)).device
         tensors = any(map(is_tensor, leaves))
         if tensors and self.arrays:
@@ -93,7 +95,8 @@ def on_device(x: Any, device: Any) -> Any:
         return x
     leaves: list[Any] = []
     structure = flatten(x, "", leaves, [], shared=False)
-    return structure.build([to_tensor(leaf, device) if isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf) else leaf for leaf in leaves])
+    return structure.build([to_tensor(leaf, device) if isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf)
+                            else leaf for leaf in leaves])
 
 
 def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:

@@ -18,7 +18,8 @@ from tapegrad.transforms.walk import Walk
 
 LARGE = 2048  # elements: smaller memory is soon found
 COMMUTATIVE = frozenset(["mul", "add"])
-NAMES = COMMUTATIVE | {"sub", "div", "neg", "abs", "square", "reciprocal", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "tan", "tanh",
+NAMES = COMMUTATIVE | {"sub", "div", "neg", "abs", "square", "reciprocal", "sqrt", "exp", "expm1", "log", "log1p",
+                       "sin", "cos", "tan", "tanh",
                        "sigmoid", "addcmul", "maximum", "minimum"}
 BACKWARD = {getattr(torch.ops.aten, name).default: getattr(torch.ops.aten, name).grad_input
             for name in ("threshold_backward", "leaky_relu_backward", "tanh_backward")}

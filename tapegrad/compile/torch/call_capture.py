@@ -14,10 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tapegrad.numbers.tensors import ORDINARY
 
 # What a tensor says of itself whatever its numbers are: with the shapes and dtypes of the arguments it is fixed.
-FACTS = frozenset(["is_contiguous", "__len__", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "is_signed", "size",
-                   "stride", "element_size", "untyped_storage", "data_ptr", "storage_offset", "get_device", "is_conj", "is_neg", "is_same_size",
+FACTS = frozenset(["is_contiguous", "__len__", "dim", "ndimension", "numel", "nelement", "is_floating_point",
+                   "is_complex", "is_signed", "size",
+                   "stride", "element_size", "untyped_storage", "data_ptr", "storage_offset", "get_device", "is_conj",
+                   "is_neg", "is_same_size",
                    "result_type", "promote_types", "can_cast", "is_inference", "__hash__"])
-ATTRIBUTES = frozenset(["shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout", "is_cuda", "is_cpu", "is_sparse", "itemsize",
+ATTRIBUTES = frozenset(["shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout", "is_cuda", "is_cpu",
+                        "is_sparse", "itemsize",
                         "nbytes", "is_quantized", "is_meta", "is_nested", "is_mkldnn", "is_mps", "grad_fn", "names"])
 _DYNAMIC, _RANDOM = torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_seeded
 
@@ -33,8 +36,10 @@ class Seen:
 
     __slots__ = ("args", "draws", "fn", "kwargs", "result", "written")
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, written: list[Any], draws: bool) -> None:
-        self.fn, self.args, self.kwargs, self.result, self.written, self.draws = fn, args, kwargs, result, written, draws
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
+                 written: list[Any], draws: bool) -> None:
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.result, self.written, self.draws = result, written, draws
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc]
@@ -66,7 +71,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]
         self.below.__exit__(*err)
         super().__exit__(*err)
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         name = name_of(func)
         if name in ATTRIBUTES or name in FACTS:
@@ -81,7 +87,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]
             # memory that is not certain.
             if not written and args and result is args[0] and name != "contiguous":
                 return result
-        elif not (written and result is None) and not (type(result) is not torch.Size and isinstance(result, (tuple, list)) and _tensors(result)):
+        elif not (written and result is None) and not (type(result) is not torch.Size
+                                                       and isinstance(result, (tuple, list)) and _tensors(result)):
             self.escaped = self.escaped or f"{name} of a tensor"
             return result
         self.seen.append(Seen(func, args, kwargs, result, written, self.below.draws))
@@ -111,7 +118,8 @@ _NONE = ORDINARY - {tuple}
 
 def _tensors(parts: Any) -> bool:
     """True for tensors, and None for what a kernel was not asked for."""
-    return any(part is not None for part in parts) and all(part is None or isinstance(part, torch.Tensor) for part in parts)
+    return any(part is not None for part in parts) and all(part is None or isinstance(part, torch.Tensor)
+                                                           for part in parts)
 
 
 class Below(TorchDispatchMode):  # type: ignore[misc]
@@ -131,7 +139,8 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
         """
         return False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
         tags = func.tags
         if _DYNAMIC in tags and (func is not torch.ops.aten.index.Tensor or _masked(args[1])):

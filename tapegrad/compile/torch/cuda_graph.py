@@ -23,7 +23,8 @@ def graph_device(device: Any) -> Any:
     """Return the device that graphs are for. Raises ArgumentError where that has no CUDA."""
     if torch.cuda.is_available() and (device is None or device.type == "cuda"):
         return device or torch.device("cuda")
-    raise ArgumentError("graph mode needs CUDA" + (f", and not {device}" if torch.cuda.is_available() else ", and there is none here"), None,
+    raise ArgumentError("graph mode needs CUDA"
+                        + (f", and not {device}" if torch.cuda.is_available() else ", and there is none here"), None,
                         'device="cuda", or mode="eager"')
 
 
@@ -46,7 +47,8 @@ def replaying(lowered: Lowered, leaves: list[Any], capture: Callable[..., tuple[
     try:
         replay, parts = capture(body, buffers)
     except RuntimeError as err:  # a call that waits for the device, which its name does not show
-        raise Unfit(f"{lowered.of.name} cannot be captured as a CUDA graph: {err}", None, 'mode="eager", or mode="inductor"') from err
+        raise Unfit(f"{lowered.of.name} cannot be captured as a CUDA graph: {err}", None,
+                    'mode="eager", or mode="inductor"') from err
     turn = threading.Lock()
     done: list[Any] = []  # the event after which the buffers may be written to, by another stream too
 

@@ -109,7 +109,8 @@ def _entering(lowered: Lowered, leaves: list[Any]) -> tuple[Callable[..., Any], 
     text, of = Text(lowered.tape), lowered.of
     entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, True, lowered.layouts)
     names = [name for name, leaf in zip(text.leaves, leaves) if is_tensor(leaf)]
-    source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in entered.lines), f"    return [{', '.join(names)}]", ""])
+    source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in entered.lines),
+                        f"    return [{', '.join(names)}]", ""])
     scope = {**text.names.objects, "miss": lambda: Miss(of, None)}
     exec(compile(source, f"<tapegrad {of.name} on torch>", "exec"), scope)
     return scope["run"], source

@@ -78,7 +78,8 @@ class _Writer:
         if getattr(torch.Tensor, name, None) is fn:
             return self.graph.call_method(name, args, kwargs)
         if getattr(fn, "__module__", "") == "torch._tensor":  # `__pow__` is called pow, of a module that has none
-            return self.graph.call_method(next(key for key, value in vars(torch.Tensor).items() if value is fn), args, kwargs)
+            return self.graph.call_method(next(key for key, value in vars(torch.Tensor).items() if value is fn), args,
+                                          kwargs)
         return self.graph.call_function(fn, args, kwargs)
 
 
@@ -136,7 +137,8 @@ class _Reader(Interpreter):  # type: ignore[misc]
         leaves: list[Any] = []
         values = torch.utils._pytree.tree_map(lambda x: x.val if isinstance(x, Operation) else x, result)
         parts = [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, Operation)]
-        return self.tape.push(Call(pack, tuple(parts), {"into": flatten(values, "", leaves, [], shared=False)}, note="result"))
+        return self.tape.push(Call(pack, tuple(parts), {"into": flatten(values, "", leaves, [], shared=False)},
+                                   note="result"))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = self.fetch_attr(target)
@@ -157,7 +159,8 @@ class _Reader(Interpreter):  # type: ignore[misc]
         places = [i for i, x in enumerate(flat) if isinstance(x, Operation)]
         fixed = [None if isinstance(x, Operation) else x for x in flat]
         whole = RawCall(fn, fixed, spec, places)
-        plain = args and not kwargs and all(isinstance(x, Operation) or not isinstance(x, (list, tuple, dict)) for x in args)
+        plain = args and not kwargs and all(isinstance(x, Operation) or not isinstance(x, (list, tuple, dict))
+                                            for x in args)
         if plain and not any(isinstance(x, slice) for x in args):
             return self.tape.push(Call(RawCall(fn, [], None, []), tuple(args)))
         return self.tape.push(Call(whole, tuple(flat[i] for i in places)))

@@ -28,7 +28,8 @@ def inductor(lowered: Lowered, leaves: list[Any]) -> Run:
     except TapeError:
         raise
     except Exception as err:
-        raise Unfit(f"Inductor could not compile {lowered.of.name}: {type(err).__name__}: {err}", None, 'mode="eager"') from err
+        raise Unfit(f"Inductor could not compile {lowered.of.name}: {type(err).__name__}: {err}", None,
+                    'mode="eager"') from err
 
     def run(*args: Any, **kwargs: Any) -> Any:
         given = whole.entered(*args, **kwargs)

@@ -105,7 +105,8 @@ def is_called(op: Any, *names: str) -> bool:
 
 def inside(tape: Tape) -> Any:
     """Return the first call on a tape that nothing can look into, or loop with one; None where there is none."""
-    return next((op for op in tape.ops if is_inside(op) or (is_loop(op) and inside(op.fn.body))), None)  # type: ignore[attr-defined]
+    return next((op for op in tape.ops if is_inside(op) or (is_loop(op) and inside(op.fn.body))),  # type: ignore[attr-defined]
+                None)
 
 
 def everywhere(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
@@ -151,7 +152,8 @@ def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
     tuple, list, dict or slice.
     """
     if isinstance(x, (tuple, list)):
-        parts = [mapped(*part[:1], fn, *part[1:]) for part in zip(x, *others)] if others else [mapped(part, fn) for part in x]
+        parts = [mapped(*part[:1], fn, *part[1:])
+                 for part in zip(x, *others)] if others else [mapped(part, fn) for part in x]
         return parts if isinstance(x, list) else tuple(parts)
     if isinstance(x, dict):
         return {key: mapped(part, fn, *(other[key] for other in others)) for key, part in x.items()}

@@ -71,7 +71,8 @@ class Body(Lowering):
 
     def is_closed(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], mixed: bool) -> bool:
         self.places = _counted(op, fn, given, refs)
-        return super().is_closed(op, fn, given, [given[i] if i in self.places else ref for i, ref in enumerate(refs)], mixed)
+        return super().is_closed(op, fn, given, [given[i] if i in self.places else ref for i, ref in enumerate(refs)],
+                                 mixed)
 
     def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
         places, mark = self.places if refs else {}, len(self.new.ops)
@@ -153,6 +154,7 @@ def _counted(op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any]
     if begin == 2 and isinstance(refs[1], Operation) and not is_tensor(given[1]):
         return {}
     for part, ref in zip(given[begin:], refs[begin:]):
-        if not (type(part) is int or (not holds_value(ref) and (part is None or part is Ellipsis or (type(part) is slice and (part.step or 1) > 0)))):
+        if not (type(part) is int or (not holds_value(ref) and (part is None or part is Ellipsis
+                                                                or (type(part) is slice and (part.step or 1) > 0)))):
             return {}
     return {begin + i: ref for i, ref in enumerate(refs[begin:]) if isinstance(ref, Operation)}

@@ -53,7 +53,8 @@ class _Call:
                 if free and isinstance(values[i], (np.ndarray, np.generic)):
                     self.move(i)
         into = written(self.loop)
-        self.written = {j for j, x in enumerate(self.loop.parts()[3]) if x in into and is_tensor(values[self.first + j])}
+        self.written = {j for j, x in enumerate(self.loop.parts()[3]) if x in into
+                        and is_tensor(values[self.first + j])}
         self.own(self.written)
 
     def move(self, i: int, dtype: Any = None) -> None:
@@ -76,7 +77,8 @@ class _Call:
         """Return the body of a run, None where what one run hands on is not of the kind that the next takes."""
         if not all(map(self.is_simple, range(len(self.values)))):
             return None
-        refs = [LEAF] * self.steps + [LEAF if i in self.lists or i >= self.first else ref for i, ref in enumerate(self.refs)]
+        refs = [LEAF] * self.steps + [LEAF if i in self.lists or i >= self.first else ref
+                                      for i, ref in enumerate(self.refs)]
         for _ in range(TRIES):
             now = [x.clone() if j in self.written else x for j, x in enumerate(self.values[self.first:])]
             body = Body(self.outer, self.loop, self.inputs(self.loop.runs[0], now), refs, self.written)
@@ -94,7 +96,8 @@ class _Call:
         value = self.values[i]
         if i in self.lists:
             return all(_same(value[0], part) for part in value)
-        return not holds_value(self.refs[i]) or i >= self.first or is_tensor(value) or type(value) in PYTHON or isinstance(value, np.generic)
+        return (not holds_value(self.refs[i]) or i >= self.first or is_tensor(value) or type(value) in PYTHON
+                or isinstance(value, np.generic))
 
     def adapt(self, i: int, made: Any) -> bool:
         """Make the first value of what is carried of the kind that a run makes; return whether it is
@@ -113,7 +116,8 @@ class _Call:
 
     def inputs(self, k: int, now: Sequence[Any]) -> list[Any]:
         """Return the values of a run's inputs."""
-        return [*(step[k] for step in self.loop.steps), *(x[k] if i in self.lists else x for i, x in enumerate(self.values[:self.first])), *now]
+        return [*(step[k] for step in self.loop.steps),
+                *(x[k] if i in self.lists else x for i, x in enumerate(self.values[:self.first])), *now]
 
     def run(self, body: Body) -> tuple[Any, ...]:
         """Make all runs; return the last values of what is carried, and what they collected."""

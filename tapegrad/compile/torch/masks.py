@@ -21,7 +21,8 @@ from tapegrad.tape.tape import Constant, Operation, Tape
 from tapegrad.transforms.walk import count_uses
 
 LARGE = 2048  # elements: for fewer a call more costs more than it saves
-COMPARISONS = {name: getattr(torch, name.strip("_")) for name in ("eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__ne__")}
+COMPARISONS = {name: getattr(torch, name.strip("_"))
+               for name in ("eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__ne__")}
 OPPOSITE = {torch.eq: torch.ne, torch.ne: torch.eq}  # with nan the others have none
 
 

@@ -34,14 +34,17 @@ class Layouts:
                         if type(op.args[0]) is Call and op.args[0].fn is pack and all(x in at for x in op.args[0].args)]
         # of a result: it follows from how all arguments lie
         derived = any(op.args[0] not in at and op.fact != "apart" for op in guards)
-        self.laid = [(layout_of(x.val), number) for x, number in at.items() if derived and isinstance(x.val, np.ndarray)]
-        asked = [*(number for _, number in (*self.single, *self.laid)), *(number for _, numbers in self.several for number in numbers)]
+        self.laid = [(layout_of(x.val), number) for x, number in at.items() if derived
+                     and isinstance(x.val, np.ndarray)]
+        asked = [*(number for _, number in (*self.single, *self.laid)),
+                 *(number for _, numbers in self.several for number in numbers)]
         self.numbers = sorted(set(asked))
 
     def hold(self, *given: Any) -> bool:
         """Return whether the leaves with these numbers lie in memory as the tape has it."""
         leaves = dict(zip(self.numbers, given))
-        if self.strict and any(isinstance(leaves[number], np.ndarray) and layout_of(leaves[number]) != layout for layout, number in self.laid):
+        if self.strict and any(isinstance(leaves[number], np.ndarray) and layout_of(leaves[number]) != layout
+                               for layout, number in self.laid):
             return False
         try:
             for guard, number in self.single:

@@ -19,11 +19,14 @@ from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tree.flatten import ValueAndGradients
 
-INFIX = {"mul": "*", "add": "+", "sub": "-", "div": "/", "matmul": "@", "__eq__": "==", "__ne__": "!=", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+INFIX = {"mul": "*", "add": "+", "sub": "-", "div": "/", "matmul": "@", "__eq__": "==", "__ne__": "!=", "eq": "==",
+         "ne": "!=", "lt": "<", "le": "<=",
          "gt": ">", "ge": ">=", "__and__": "&", "__or__": "|", "__xor__": "^"}
 REFLECTED = {"__rsub__": "-", "__rdiv__": "/", "__rpow__": "**"}
-ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**", operator.floordiv: "//",
-           operator.mod: "%", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!="}
+ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**",
+           operator.floordiv: "//",
+           operator.mod: "%", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
+           operator.eq: "==", operator.ne: "!="}
 
 
 class Text:
@@ -79,7 +82,8 @@ class Text:
     def step(self, op: Call, outs: list[Operation | None], dead: list[Operation]) -> None:
         """Write a call, and drop what is not used any more; of several things, what nothing uses is dropped as well."""
         several, text = is_several(op), "" if is_loop(op) else self.call(op)
-        into = op.args[op.fn.lies] if op is outs[0] and type(getattr(op.fn, "lies", None)) is int and op.fn.writes else None
+        into = (op.args[op.fn.lies] if op is outs[0] and type(getattr(op.fn, "lies", None)) is int and op.fn.writes
+                else None)
         if into in dead:  # it is written there, and goes on by the name that it has
             self.name[op], outs = self.name[into], []
             dead.remove(into)

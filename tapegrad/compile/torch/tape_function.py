@@ -44,7 +44,8 @@ class TapeOnTorch:
     device. Thread-safe: the programs are kept in a tuple that is replaced, never changed.
     """
 
-    def __init__(self, tape: Tape, device: Any, make: Make, numbers: bool = True, fresh: Callable[[], bool] | None = None) -> None:
+    def __init__(self, tape: Tape, device: Any, make: Make, numbers: bool = True,
+                 fresh: Callable[[], bool] | None = None) -> None:
         self.tape, self.device, self.make, self.numbers, self.fresh = tape, device, make, numbers, fresh
         self.__name__ = tape.name
         self.runs: tuple[Run, ...] = ()
@@ -124,7 +125,8 @@ def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
     """Return what a tape comes down to for arguments like those that it was recorded with; see `Tape.lowered`."""
     best = unfolded(flattened(tape))
     if not all(map(has_value, best.inputs)):
-        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it", None,
+        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it",
+                            None,
                             "trace it again")
     device = torch.empty(0, device=device).device
     return lower(best, as_tensors([x.val for x in best.inputs[1:]], device), device, loops=loops)[0]
@@ -145,7 +147,8 @@ def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
     leaves = [x.val for x in tape.inputs[1:]]
     if tape.structure is None:
         return tuple(leaves), {}
-    return tuple(part.build(leaves) for part in tape.structure.args), {key: part.build(leaves) for key, part in tape.structure.kwargs.items()}
+    return tuple(part.build(leaves) for part in tape.structure.args), {key: part.build(leaves)
+                                                                       for key, part in tape.structure.kwargs.items()}
 
 
 def quiet(tape: Tape) -> Any:

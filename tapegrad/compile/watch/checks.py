@@ -22,7 +22,8 @@ from tapegrad.trace.interposition import original
 from tapegrad.trace.tracer import print_of
 
 FEW = 1 << 12  # bytes that are compared in less time than a call takes
-PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType, Enum)
+PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType,
+                           Enum)
 Check = Callable[[Any], bool]
 """Says of what is found whether it is the same as what there was."""
 
@@ -50,7 +51,8 @@ class Sequence:
     __slots__ = ("items", "kind", "then", "value")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.value, self.kind, self.then, self.items = value, type(value), [original(part) for part in parts_of(value)], _listed(checks)
+        self.value, self.kind = value, type(value)
+        self.then, self.items = [original(part) for part in parts_of(value)], _listed(checks)
 
     def __call__(self, found: Any) -> bool:
         return type(found) is self.kind and _are_same(parts_of(found), self.then, self.items)
@@ -62,11 +64,13 @@ class Table:
     __slots__ = ("items", "keys", "kind", "then", "value")
 
     def __init__(self, value: Any, checks: list[Any]) -> None:
-        self.value, self.kind, self.keys, self.then = value, type(value), parts_of(value), [original(part) for part in values_of(value)]
+        self.value, self.kind = value, type(value)
+        self.keys, self.then = parts_of(value), [original(part) for part in values_of(value)]
         self.items = _listed(checks)
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and _are_same(parts_of(found), self.keys, ()) and _are_same(values_of(found), self.then, self.items)
+        return (type(found) is self.kind and _are_same(parts_of(found), self.keys, ())
+                and _are_same(values_of(found), self.then, self.items))
 
 
 class Members:
@@ -132,14 +136,17 @@ class Within:
             stack += [(part, check.then[at]) for at, part in check.items]
         tables = [check for check in self.checks if type(check) is Table]
         others = [check for check in self.checks if type(check) is not Table]
-        self.dicts = ([check.value for check in tables], [len(check.keys) for check in tables], [key for check in tables for key in check.keys],
+        self.dicts = ([check.value for check in tables], [len(check.keys) for check in tables],
+                      [key for check in tables for key in check.keys],
                       [part for check in tables for part in check.then])
-        self.lists = [check.value for check in others], [len(check.then) for check in others], [part for check in others for part in check.then]
+        self.lists = [check.value for check in others], [len(check.then) for check in others], [part for check in others
+                                                                                                for part in check.then]
 
     def __call__(self) -> bool:
         dicts, sizes, keys, values = self.dicts
         lists, lengths, items = self.lists
-        if not (list(map(len, dicts)) == sizes and all(map(is_, _chained(dicts), keys)) and all(map(is_, _chained(map(dict.values, dicts)), values))
+        if not (list(map(len, dicts)) == sizes and all(map(is_, _chained(dicts), keys))
+                and all(map(is_, _chained(map(dict.values, dicts)), values))
                 and list(map(len, lists)) == lengths and all(map(is_, _chained(lists), items))):
             for check in self.checks:
                 if not check(check.value):
@@ -188,7 +195,8 @@ class Objects:
         self.kind, self.items = (type(value), value.shape), Sequence(list(value.flat), checks)
 
     def __call__(self, found: Any) -> bool:
-        return isinstance(found, np.ndarray) and (type(found), found.shape) == self.kind and found.dtype.hasobject and self.items(list(found.flat))
+        return (isinstance(found, np.ndarray) and (type(found), found.shape) == self.kind and found.dtype.hasobject
+                and self.items(list(found.flat)))
 
 
 class Sample:
@@ -200,7 +208,8 @@ class Sample:
         self.kind, self.then = (type(value), value.dtype, value.shape), print_of(np.asarray(value))
 
     def __call__(self, found: Any) -> bool:
-        return isinstance(found, np.ndarray) and (type(found), found.dtype, found.shape) == self.kind and print_of(np.asarray(found)) == self.then
+        return (isinstance(found, np.ndarray) and (type(found), found.dtype, found.shape) == self.kind
+                and print_of(np.asarray(found)) == self.then)
 
 
 def is_sealed(x: np.ndarray[Any, Any]) -> bool:
@@ -234,8 +243,8 @@ class Tensor:
 
     def __call__(self, found: Any) -> bool:
         held = self.held
-        return type(found) is self.kind and found.requires_grad == self.trained and found.shape == held.shape and found.dtype == held.dtype \
-            and found.device == held.device and torch.equal(found.detach(), held)
+        return (type(found) is self.kind and found.requires_grad == self.trained and found.shape == held.shape
+                and found.dtype == held.dtype and found.device == held.device and torch.equal(found.detach(), held))
 
 
 class Bytes:
@@ -277,7 +286,8 @@ class Cached:
         if now == then:
             return True
         kept = None if self.kept is None else kept_in(self.value)
-        if kept is None or self.kept is None or any(key not in kept or kept[key][1] is not result for key, (_, result) in self.kept.items()):
+        if kept is None or self.kept is None or any(key not in kept or kept[key][1] is not result
+                                                    for key, (_, result) in self.kept.items()):
             return False
         self.info = now
         return True
@@ -300,7 +310,8 @@ class Edits:
 
 def _operations(tape: Tape) -> list[Any]:
     """Return what a tape's operations are made of, which an edit replaces."""
-    return [tape.result, *[part for op in tape.ops for part in (op, op.val if type(op) is Constant else op.args, getattr(op, "fn", None))]]
+    return [tape.result, *[part for op in tape.ops
+                           for part in (op, op.val if type(op) is Constant else op.args, getattr(op, "fn", None))]]
 
 
 class Never:

@@ -43,14 +43,16 @@ def names_of(code: CodeType) -> frozenset[str]:
 @functools.lru_cache(maxsize=4096)
 def global_names(code: CodeType) -> frozenset[str]:
     """Return those of the names that are no attributes'."""
-    read = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")]
+    read = [step.argval for step in dis.get_instructions(code)
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")]
     return frozenset([*read, *_strings(code)]).union(*map(global_names, _inner(code)))
 
 
 @functools.lru_cache(maxsize=4096)
 def chains(code: CodeType) -> frozenset[tuple[str, str]]:
     """Return the attributes that code reads of what a global name holds: `conf.rate`, `getattr(conf, "rate")`."""
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
+    steps = [step for step in dis.get_instructions(code)
+             if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
     pairs = [(a.argval, b.argval) for a, b in itertools.pairwise(steps)
              if a.opname in ("LOAD_GLOBAL", "LOAD_NAME") and b.opname in ("LOAD_ATTR", "LOAD_METHOD")]
     return frozenset(pairs).union(asked(code).chains, *map(chains, _inner(code)))
@@ -76,7 +78,8 @@ def asked(code: CodeType) -> Asked:
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
     at = [k for k, step in enumerate(steps) if step.opname != "LOAD_CONST" and step.argval in ASKED]
     found = [_literal(steps[k:]) if steps[k].opname in ("LOAD_GLOBAL", "LOAD_NAME") else None for k in at]
-    pairs = [(first.argval, name.argval) for first, name in filter(None, found) if first.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    pairs = [(first.argval, name.argval) for first, name in filter(None, found)
+             if first.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
     names = frozenset(pair[1].argval for pair in found if pair is not None)
     return Asked(names, frozenset(pairs), None in found or not names.isdisjoint(_BY_NAME | ASKED))
 
@@ -109,7 +112,8 @@ def _literal(steps: list[dis.Instruction]) -> tuple[dis.Instruction, dis.Instruc
 _JUMPS = frozenset([*dis.hasjrel, *dis.hasjabs])
 _MOVES = ("SWAP", "COPY", "ROT", "DUP")
 _CALLS = ("PRECALL",) if "PRECALL" in dis.opmap else ("CALL_FUNCTION", "CALL")
-_PUSHES = frozenset(["LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST",
+_PUSHES = frozenset(["LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF",
+                     "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST",
                      "LOAD_FAST_BORROW", "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "LOAD_SMALL_INT", "PUSH_NULL"])
 
 def _inner(code: CodeType) -> list[CodeType]:
@@ -132,7 +136,8 @@ def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
 @functools.lru_cache(maxsize=4096)
 def _imports(code: CodeType) -> frozenset[str]:
     found = [step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME"]
-    texts = [text for text in code.co_consts if type(text) is str and text in sys.modules] if _imports_by_call(code) else []
+    texts = [text for text in code.co_consts if type(text) is str
+             and text in sys.modules] if _imports_by_call(code) else []
     return frozenset([*found, *texts]).union(*map(_imports, _inner(code)))
 
 
@@ -148,7 +153,8 @@ def _imports_by_call(code: CodeType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def matches_classes(code: CodeType) -> bool:
     """True for code that matches classes: `case Point(x=0)`."""
-    return any(step.opname == "MATCH_CLASS" for step in dis.get_instructions(code)) or any(map(matches_classes, _inner(code)))
+    return any(step.opname == "MATCH_CLASS"
+               for step in dis.get_instructions(code)) or any(map(matches_classes, _inner(code)))
 
 
 def names_in_format(text: str) -> list[str]:

@@ -47,7 +47,8 @@ class Shape(NamedTuple):
 
 def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool, whole: bool) -> Shape:
     """Return which names a namespace has, of which code reads some; if it computes such names, the `whole` matters."""
-    return Shape(namespace, label, len(namespace) if sized else -1, len(names.intersection(namespace)), [*namespace] if whole else None)
+    return Shape(namespace, label, len(namespace) if sized else -1, len(names.intersection(namespace)),
+                 [*namespace] if whole else None)
 
 
 class Freshness:
@@ -57,7 +58,8 @@ class Freshness:
     C; what is not the same thing is looked at one by one.
     """
 
-    __slots__ = ("classes", "contents", "exact", "functions", "held", "names", "objects", "places", "plain", "quick", "shapes", "sizes", "slow",
+    __slots__ = ("classes", "contents", "exact", "functions", "held", "names", "objects", "places", "plain", "quick",
+                 "shapes", "sizes", "slow",
                  "some", "various")
 
     def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
@@ -74,9 +76,11 @@ class Freshness:
         for place in self.places:
             self._sort(*place[:4], held, bound, absent, objects, classes)
         # what fetches all of a namespace's names, that namespace, what stood there, and how each is looked at
-        self.quick = [(_fetching([name for _, name, _, _ in parts]), parts[0][0], tuple(value for _, _, value, _ in parts), parts)
+        self.quick = [(_fetching([name for _, name, _, _ in parts]), parts[0][0],
+                       tuple(value for _, _, value, _ in parts), parts)
                       for parts in bound.values()]
-        self.held = [(_NAMED[name], [fn for fn, _, _ in parts], [value for _, value, _ in parts], parts) for name, parts in held.items() if parts]
+        self.held = [(_NAMED[name], [fn for fn, _, _ in parts], [value for _, value, _ in parts], parts)
+                     for name, parts in held.items() if parts]
         self.functions = [*self.plain], [*self.plain.values()]
         self.objects = [x for x, _ in objects], [cls for _, cls in objects]
         self.classes = [cls for cls, _ in classes], [order for _, order in classes]
@@ -86,11 +90,13 @@ class Freshness:
         sizes = [(shape.namespace, shape.size) for shape in counted if shape.size >= 0]
         self.sizes = [namespace for namespace, _ in sizes], [size for _, size in sizes]
         # none of the known ones is gone: where all of a namespace's are known, none has come if there are as many
-        self.some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted if shape.size != shape.known]
+        self.some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted
+                     if shape.size != shape.known]
         self.some += [(namespace.keys(), frozenset(lacking)) for namespace, lacking in absent.values()]
 
     def _sort(self, namespace: Any, name: Any, value: Any, same: Check, held: dict[str, list[tuple[Any, Any, Check]]],
-              bound: dict[int, list[tuple[Any, Any, Any, Check]]], absent: dict[int, tuple[Any, set[Any]]], objects: list[tuple[Any, type]],
+              bound: dict[int, list[tuple[Any, Any, Any, Check]]], absent: dict[int, tuple[Any, set[Any]]],
+              objects: list[tuple[Any, type]],
               classes: list[tuple[type, Any]]) -> None:
         kind = type(namespace)
         if type(same) is not Plain and not is_container(same):
@@ -163,7 +169,8 @@ class Freshness:
     @property
     def keys(self) -> set[tuple[int, Any]]:
         """Which places it looks at, and which names it looks for."""
-        shapes = {(id(shape.namespace), ("shape", shape.keys is None)) for shape in self.shapes} | {(0, frozenset(self.names))}
+        shapes = {(id(shape.namespace), ("shape", shape.keys is None))
+                  for shape in self.shapes} | {(0, frozenset(self.names))}
         return shapes | {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
 
     def changed(self) -> tuple[str, str, str] | None:
@@ -199,8 +206,10 @@ def _fetching(names: list[Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _without_defaults(places: list[Place]) -> dict[FunctionType, CodeType]:
     """Return the functions of which code and defaults are looked at, and that have no defaults."""
-    held = {(place.namespace.owner, place.name): place.value for place in places if type(place.namespace) is Held and place.name in _PARTS}
-    return {fn: code for (fn, part), code in held.items() if part == "__code__" and [held.get((fn, name), 0) for name in _PARTS[1:]] == [None, None]}
+    held = {(place.namespace.owner, place.name): place.value for place in places if type(place.namespace) is Held
+            and place.name in _PARTS}
+    return {fn: code for (fn, part), code in held.items() if part == "__code__"
+            and [held.get((fn, name), 0) for name in _PARTS[1:]] == [None, None]}
 
 
 def _told(x: Any) -> str:

@@ -18,7 +18,8 @@ from tapegrad.tree.flatten import is_empty
 _WRITES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE")
 # a cotangent's own number is on no tape
 _PLAIN = frozenset(["float", "int", "complex", "bool", "item", "tolist", "value"])
-_KEEPING = frozenset(["add", "append", "appendleft", "clear", "extend", "insert", "pop", "put", "remove", "setdefault", "send", "update", "write"])
+_KEEPING = frozenset(["add", "append", "appendleft", "clear", "extend", "insert", "pop", "put", "remove", "setdefault",
+                      "send", "update", "write"])
 
 
 def is_repeatable(fn: Callable[..., Any]) -> bool:

@@ -43,7 +43,8 @@ class Held(Namespace):
     """What a function holds itself: its code, its defaults, and its variables by their numbers."""
 
     __slots__ = ()
-    named = frozenset(["__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__qualname__", "__annotations__", "__doc__"])
+    named = frozenset(["__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__qualname__",
+                       "__annotations__", "__doc__"])
 
     def get(self, name: Any, default: Any = None) -> Any:
         if type(name) is int:
@@ -116,7 +117,8 @@ class Settings(Namespace):
             return abc.get_cache_token()  # another one whenever a class is registered with one
         if name == "thread":
             return threading.get_ident()
-        loggers = [logging.root, *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger))]
+        loggers = [logging.root,
+                   *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger))]
         return repr([(x.level, x.disabled) for x in loggers] + [logging.root.manager.disable])
 
 

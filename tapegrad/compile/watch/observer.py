@@ -102,7 +102,8 @@ class Observer:
         if caller is None:
             return False
         calls = caller.f_globals.get("__name__", "").partition(".")[0]
-        return caller.f_code.co_filename in INTERNAL or (module in OWN and calls in sys.stdlib_module_names and not calls.startswith("__main__"))
+        return caller.f_code.co_filename in INTERNAL or (module in OWN and calls in sys.stdlib_module_names
+                                                         and not calls.startswith("__main__"))
 
     def called(self, fn: Any, frame: FrameType) -> None:
         """Hear of a call in C, by the program itself."""
@@ -112,7 +113,8 @@ class Observer:
         if key in self.known or self.is_outside():
             return
         module = frame.f_globals.get("__name__", "").partition(".")[0]
-        if is_foreign(module) and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET or module not in sys.stdlib_module_names):
+        if is_foreign(module) and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET
+                                   or module not in sys.stdlib_module_names):
             return
         self.known.add(key)
         if type(owner := getattr(fn, "__self__", None)) is ContextVar:
@@ -141,7 +143,8 @@ class Observer:
         """Take what the rules of the user's own functions read for read: what they compute by becomes
         constants of a compiled tape.
         """
-        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None] if self.notes else []
+        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op
+                 and op.fn.rr is not None] if self.notes else []
         for fn in [hooked(op) for op in calls if op.fn is hook]:
             if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")

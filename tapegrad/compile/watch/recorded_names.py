@@ -23,7 +23,8 @@ _count = [0]
 def codes_of(f: Any, skeleton: Skeleton) -> frozenset[CodeType]:
     """Return the code objects of a trace's operations, and the function's."""
     fn = f.__func__ if type(f) is MethodType else f
-    return frozenset([where[0] for where in skeleton.where if type(where[0]) is CodeType] + ([fn.__code__] if type(fn) is FunctionType else []))
+    return frozenset([where[0] for where in skeleton.where if type(where[0]) is CodeType]
+                     + ([fn.__code__] if type(fn) is FunctionType else []))
 
 
 def glance(f: Any, skeleton: Skeleton) -> Freshness:
@@ -34,7 +35,8 @@ def glance(f: Any, skeleton: Skeleton) -> Freshness:
     reads.reach(skeleton.structure)
     fn = f.__func__ if type(f) is MethodType else f
     for code in codes_of(f, skeleton):
-        scope = fn.__globals__ if type(fn) is FunctionType and code.co_filename == fn.__code__.co_filename else _scope(code.co_filename)
+        scope = (fn.__globals__ if type(fn) is FunctionType and code.co_filename == fn.__code__.co_filename
+                 else _scope(code.co_filename))
         if scope is not None:
             reads.enter(code, scope)
     return reads.result()

@@ -26,7 +26,8 @@ SILENT: dict[type, str] = {
     contextvars.Context: "a context", weakref.ref: "a weak reference",
     weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference",
     mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
-    ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's", ctypes._Pointer: "memory of C's",
+    ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's",
+    ctypes._Pointer: "memory of C's",
     memoryview: "memory of another object's",
     GeneratorType: "a generator that goes on",
 }
@@ -35,20 +36,23 @@ those of its subclasses too.
 """
 
 OBJECTS: dict[type, str] = {
-    **SILENT, weakref.WeakValueDictionary: "a table of weak references", weakref.WeakKeyDictionary: "a table of weak references",
+    **SILENT, weakref.WeakValueDictionary: "a table of weak references",
+    weakref.WeakKeyDictionary: "a table of weak references",
     queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket",
     random.Random: "a random generator of the standard library", type(os.environ): "the environment",
 }
 """Those too that answer where a function of theirs is called, and that is heard."""
 
-_SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", "open", "read", "getloadavg", "getrandom", "scandir"])
+_SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", "open", "read", "getloadavg",
+                     "getrandom", "scandir"])
 
 CALLS: dict[str, frozenset[str] | None] = {
     "time": None, "posix": _SYSTEM, "nt": _SYSTEM, "_io": frozenset(["open", "open_code"]), "io": frozenset(["open"]),
     "builtins": frozenset(["input", "globals"]), "_random": None, "_socket": None, "_contextvars": None,
     "_decimal": frozenset(["getcontext"]), "_thread": frozenset(["get_native_id"]), "_weakref": None, "gc": None,
     "_tracemalloc": None, "select": None, "_posixsubprocess": None, "_locale": None, "resource": None, "signal": None,
-    "sys": frozenset(["getrefcount", "_getframe", "exc_info", "getrecursionlimit", "getswitchinterval", "gettrace", "getprofile", "_current_frames"]),
+    "sys": frozenset(["getrefcount", "_getframe", "exc_info", "getrecursionlimit", "getswitchinterval", "gettrace",
+                      "getprofile", "_current_frames"]),
 }
 """Functions in C that read the world, by their module; None for all of them."""
 
@@ -57,7 +61,8 @@ ALOUD = frozenset(["posix", "nt", "_io", "io"])
 `os.path` do so for the program.
 """
 
-QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings", "logging", "traceback",
+QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings",
+                   "logging", "traceback",
                    "inspect", "threading", "codecs", "zipimport", "pkgutil"])
 """Modules of the standard library that read files for their own sake."""
 
@@ -68,10 +73,13 @@ STATES = frozenset(["locked", "_is_owned"])  # which methods of locks tell
 CODE: dict[str, frozenset[str] | None] = {
     "random": None, "secrets": None, "uuid": None, "tempfile": None, "queue": None, "subprocess": None, "socket": None,
     "numpy._core._ufunc_config": frozenset(["geterr", "geterrcall", "getbufsize"]),
-    "threading": frozenset(["current_thread", "active_count", "enumerate"]), "inspect": frozenset(["currentframe", "stack", "trace"]),
-    "calendar": frozenset(["getfirstweekday"]), "locale": None, "_weakrefset": frozenset(["__iter__", "__len__", "__contains__", "pop"]),
+    "threading": frozenset(["current_thread", "active_count", "enumerate"]),
+    "inspect": frozenset(["currentframe", "stack", "trace"]),
+    "calendar": frozenset(["getfirstweekday"]), "locale": None,
+    "_weakrefset": frozenset(["__iter__", "__len__", "__contains__", "pop"]),
     "os": frozenset(["__iter__", "__len__"]), "datetime": METHODS,
-    "weakref": frozenset(["get", "items", "keys", "values", "pop", "popitem", "setdefault", "valuerefs", "itervaluerefs", "keyrefs",
+    "weakref": frozenset(["get", "items", "keys", "values", "pop", "popitem", "setdefault", "valuerefs",
+                          "itervaluerefs", "keyrefs",
                           "__getitem__", "__contains__", "__iter__", "__len__", "__call__"]),
 }
 """Functions of the standard library's Python code that read the world, by their module; None for all of them."""
@@ -80,7 +88,8 @@ OWN = frozenset(["threading", "calendar", "locale", "inspect", "_weakrefset"])
 """Modules of these that other modules of the standard library ask for their own sake."""
 
 BY_NAME: dict[str, frozenset[str]] = {
-    "dataclasses": frozenset(["astuple", "asdict", "replace"]), "inspect": frozenset(["getmembers", "getattr_static", "getmembers_static"]),
+    "dataclasses": frozenset(["astuple", "asdict", "replace"]),
+    "inspect": frozenset(["getmembers", "getattr_static", "getmembers_static"]),
     "typing": frozenset(["__instancecheck__"]),  # of a protocol
 }
 """Functions that read attributes which nobody names."""
@@ -93,9 +102,12 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """Attributes that functions of `inspect` and `typing` read."""
 
-_SEEN = frozenset(["builtins", "thread", "array", "re", "sre", "datetime", "decimal", "fractions", "struct", "operator", "functools", "itertools",
-                   "types", "typing", "collections", "abc", "zoneinfo", "uuid", "enum", "string", "ctypes", "weakref", "warnings", "io", "socket",
-                   "queue", "mmap", "contextvars", "random", "ast", "opcode", "codecs", "frozen_importlib", "frozen_importlib_external", "importlib"])
+_SEEN = frozenset(["builtins", "thread", "array", "re", "sre", "datetime", "decimal", "fractions", "struct", "operator",
+                   "functools", "itertools",
+                   "types", "typing", "collections", "abc", "zoneinfo", "uuid", "enum", "string", "ctypes", "weakref",
+                   "warnings", "io", "socket",
+                   "queue", "mmap", "contextvars", "random", "ast", "opcode", "codecs", "frozen_importlib",
+                   "frozen_importlib_external", "importlib"])
 """Modules of the standard library, written in C, whose objects never change, are looked into, or are
 heard when they are asked.
 """

@@ -9,7 +9,8 @@ from typing import Any
 
 CACHED = type(functools.lru_cache(len))
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_LINK = "_lru_list_elem"  # the class of what a bounded cache's dict leads to: links, of which only the collector is told
+# the class of what a bounded cache's dict leads to: links, of which only the collector is told
+_LINK = "_lru_list_elem"
 _WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
 
 
@@ -25,8 +26,10 @@ def parts_in(x: Any) -> dict[str, Any]:
         kept = [part for found in gc.get_referents(x) for part in (found.values() if type(found) is dict else (found,))]
         return {f"what it keeps, {at}": part for at, part in enumerate(kept)}
     if isinstance(x, _WRAPPERS):
-        return {name: part for name in ("fget", "fset", "__func__", "func") if (part := getattr(x, name, None)) is not None}
-    is_bound = type(x) in (BuiltinFunctionType, MethodWrapperType) and type(x.__self__) is not ModuleType and x.__self__ is not None
+        return {name: part for name in ("fget", "fset", "__func__", "func")
+                if (part := getattr(x, name, None)) is not None}
+    is_bound = (type(x) in (BuiltinFunctionType, MethodWrapperType) and type(x.__self__) is not ModuleType
+                and x.__self__ is not None)
     return {"__self__": x.__self__} if is_bound else {}
 
 
@@ -40,4 +43,5 @@ def kept_in(fn: Any) -> dict[int, tuple[Any, Any]] | None:
     if at and all(type(link).__name__ != _LINK for link in cache.values()):
         return {id(key): (key, result) for key, result in cache.items()}
     links = [link for link in range(2, at) if isinstance(held[link], type) and held[link].__name__ == _LINK]
-    return {id(held[link - 2]): (held[link - 2], held[link - 1]) for link in links} if at and len(links) == len(cache) else None
+    return {id(held[link - 2]): (held[link - 2], held[link - 1])
+            for link in links} if at and len(links) == len(cache) else None

@@ -42,7 +42,8 @@ def numeric(dtype: DType) -> bool:
 
 
 @constructs(np.zeros, np.ones, np.empty)
-def filled(tracer: Any, fn: Callable[..., Any], shape: Any, dtype: DType = float, order: str = "C", **other: Any) -> Any:
+def filled(tracer: Any, fn: Callable[..., Any], shape: Any, dtype: DType = float, order: str = "C",
+           **other: Any) -> Any:
     if not numeric(dtype):
         return fn(shape, dtype, order, **other)
     return tracer.record(_FILLED[fn], (integers(shape),), _described(dtype, order))
@@ -52,7 +53,8 @@ _FILLED = {np.zeros: ops.zeros, np.ones: ops.ones, np.empty: ops.empty}
 
 
 def _described(dtype: DType, order: str) -> dict[str, Any]:
-    return {**({} if dtype in (float, None) else {"dtype": np.dtype(dtype)}), **({} if order == "C" else {"order": order})}
+    return {**({} if dtype in (float, None) else {"dtype": np.dtype(dtype)}),
+            **({} if order == "C" else {"order": order})}
 
 
 @constructs(np.full)
@@ -116,7 +118,8 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     return y
 
 
-_FULL = frozenset(["C_CONTIGUOUS", "CONTIGUOUS", "F_CONTIGUOUS", "FORTRAN", "ALIGNED", "WRITEABLE", "OWNDATA", "ENSUREARRAY"])
+_FULL = frozenset(["C_CONTIGUOUS", "CONTIGUOUS", "F_CONTIGUOUS", "FORTRAN", "ALIGNED", "WRITEABLE", "OWNDATA",
+                   "ENSUREARRAY"])
 """How requirements may be written out; by their first letters they are told apart."""
 
 
@@ -146,14 +149,17 @@ def _holds(x: Any) -> bool:
     return isinstance(x, list) and holds_traced(x)
 
 
-@constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.copy, np.diag, np.linspace, np.logspace, np.geomspace)
+@constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.copy, np.diag, np.linspace, np.logspace,
+            np.geomspace)
 def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     if args and isinstance(args[0], Traced) and fn in FOREIGN:
         return FOREIGN[fn](*args, **kwargs)
-    if (len(args) != 1 or kwargs or type(args[0]) is not int) and any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs))):
+    if (len(args) != 1 or kwargs or type(args[0]) is not int) and any(isinstance(leaf, Traced)
+                                                                      for leaf in leaves_of((args, kwargs))):
         if fn in FOREIGN:
             return FOREIGN[fn](*args, **kwargs)
-        args = tuple(static(arg) if isinstance(arg, Traced) or (isinstance(arg, (list, tuple)) and holds_traced(arg)) else arg for arg in args)
+        args = tuple(static(arg) if isinstance(arg, Traced) or (isinstance(arg, (list, tuple)) and holds_traced(arg))
+                     else arg for arg in args)
     value = fn(*args, **kwargs)
     if type(value) is not np.ndarray or not numeric(value.dtype):
         return value
@@ -164,7 +170,8 @@ def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 @constructs(np.zeros_like, np.ones_like, np.empty_like)
-def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **other: Any) -> Any:
+def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+                shape: Any = None, **other: Any) -> Any:
     given = {**({} if dtype is None else {"dtype": np.dtype(dtype)}), **({} if order == "K" else {"order": order})}
     value = as_array(a)
     if not isinstance(value, (Traced, np.ndarray)):
@@ -173,7 +180,8 @@ def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K
         return fn(a, dtype, order, subok, shape, **other)
     if shape is not None or not isinstance(value, Traced):
         like = integers(shape_of(value) if shape is None else shape)
-        return tracer.record(_FILLED[_SHAPED[fn]], (like,), _described(numpy_dtype(value) if dtype is None else dtype, _order(value, order)))
+        return tracer.record(_FILLED[_SHAPED[fn]], (like,),
+                             _described(numpy_dtype(value) if dtype is None else dtype, _order(value, order)))
     return tracer.record(_LIKE[fn], (value,), given)
 
 
@@ -191,7 +199,8 @@ for _fn in _LIKE:
 
 
 @means(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
+def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+              device: Any = None) -> Any:
     a, value = as_array(a), as_array(fill_value)
     shape = shape_of(a) if shape is None else integers(shape)
     dtype = numpy_dtype(a) if dtype is None else np.dtype(dtype)
@@ -215,7 +224,8 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 @means(np.linspace)
-def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, *,
+def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+             axis: int = 0, *,
              device: Any = None) -> Any:
     a, b, n = as_array(start), as_array(stop), operator.index(num)
     if n < 0:
@@ -237,7 +247,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
 
 
 @means(np.arange)
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Any:
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None,
+           like: Any = None) -> Any:
     a, b, d = (as_array(x) for x in ((0, start, step) if stop is None else (start, stop, step)))
     d = 1 if d is None else d
     kind = np.result_type(np.intp, *[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (a, b, d)])
@@ -252,7 +263,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
 
 
 @means(np.logspace)
-def logspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0) -> Any:
+def logspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
+             axis: int = 0) -> Any:
     base = as_array(base)
     if rank(base):
         start, stop, base = broadcast_arrays(start, stop, base)

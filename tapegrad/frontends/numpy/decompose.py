@@ -144,7 +144,8 @@ def qr(a: Array, mode: str = "reduced") -> Any:
     x = as_array(a)
     if mode not in ("reduced", "complete", "r"):
         np.linalg.qr(_ones(x), mode)  # type: ignore[call-overload]  # ValueError, in NumPy's words
-        raise UnknownFunction(f"np.linalg.qr with mode={mode!r} gives the reflectors, of which tapegrad knows no derivative",
+        raise UnknownFunction(f"np.linalg.qr with mode={mode!r} gives the reflectors, of which tapegrad knows no "
+                              f"derivative",
                               user_location(), "mode='reduced', 'complete' or 'r'")
     return ops.qr(x, **({} if mode == "reduced" else {"mode": mode}))
 
@@ -255,7 +256,8 @@ def _norm_of_vectors(x: Array, ord: Any, axis: int, keepdims: bool) -> Any:
     if ord == 0:
         return ops.sum(ops.astype(ops.not_equal(x, 0), dtype=numpy_dtype(x).type(0).real.dtype), **how(axis, keepdims))
     simple = {np.inf: ops.max, -np.inf: ops.min, 1: ops.sum}.get(ord)
-    return ops.vector_norm(x, ord=ord, **how(axis, keepdims)) if simple is None else simple(ops.abs(x), **how(axis, keepdims))
+    return (ops.vector_norm(x, ord=ord, **how(axis, keepdims)) if simple is None
+            else simple(ops.abs(x), **how(axis, keepdims)))
 
 
 _SPECTRAL = {2: ops.max, -2: ops.min, "nuc": ops.sum}

@@ -21,7 +21,8 @@ from tapegrad.trace import views
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {
-    np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any,
+    np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all,
+    np.logical_or: np.any,
     np.logaddexp: np.logaddexp.reduce, np.fmax: np.fmax.reduce, np.fmin: np.fmin.reduce}
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod,
                                             np.maximum: np.maximum.accumulate, np.minimum: np.minimum.accumulate}
@@ -38,7 +39,8 @@ def ufunc_method(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> A
         return _masked(ufunc, inputs, out, **kwargs)
     if out is not None:
         result = ufunc_method(ufunc, method, *inputs, **kwargs)
-        return result if result is NotImplemented else FOREIGN["out"](out, result, ufunc if method == "__call__" else getattr(ufunc, method), given)
+        return result if result is NotImplemented else FOREIGN["out"](out, result, ufunc if method == "__call__"
+                                                                      else getattr(ufunc, method), given)
     if method == "__call__":
         found = _call(ufunc, inputs, **kwargs)
         return found if found is not NotImplemented or kwargs else FOREIGN["frompyfunc"](ufunc, *inputs)
@@ -70,12 +72,14 @@ def _reduceat(ufunc: Any, a: Any, indices: Any, axis: Any = 0, dtype: Any = None
     return np.moveaxis(ops.stack(*parts, axis=0), 0, axis)
 
 
-def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: Array | bool, casting: Any = "same_kind", **options: Any) -> Any:
+def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: Array | bool,
+            casting: Any = "same_kind", **options: Any) -> Any:
     """Apply a ufunc where a mask says so: elsewhere it is not computed, so that 0 / 0 there does no harm, and
     `out` keeps its numbers.
     """
     if out is None or len(out) > 1 or out[0] is None:
-        raise refused(f"np.{ufunc.__name__} with where=, and without out=,", "what where= leaves out is undefined", "out=np.zeros_like(x)")
+        raise refused(f"np.{ufunc.__name__} with where=, and without out=,", "what where= leaves out is undefined",
+                      "out=np.zeros_like(x)")
     shape = shape_of(out[0])
     mask = ops.broadcast_to(as_array(where), shape)
     xs = list(map(as_array, inputs))
@@ -90,7 +94,8 @@ def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: 
     return out[0]
 
 
-def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
+def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K",
+          subok: bool = True,
           where: Array | bool = True, signature: Any = None, **other: Any) -> Any:
     meaning = FOREIGN.get(ufunc)
     types = signature.partition("->")[0] if type(signature) is str else ""
@@ -103,7 +108,8 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
     if types:  # of one loop: "dd->d"
         given = [*map(np.dtype, map(numpy_dtype, inputs)), *[None] * ufunc.nout]
         ufunc.resolve_dtypes(tuple(given), signature=signature, casting=casting)  # TypeError, in NumPy's words
-        inputs = tuple(ops.astype(x if dtype_of(x) is not None else ops.scalar(x), dtype=np.dtype(kind)) for x, kind in zip(inputs, types))
+        inputs = tuple(ops.astype(x if dtype_of(x) is not None else ops.scalar(x), dtype=np.dtype(kind))
+                       for x, kind in zip(inputs, types))
     if dtype is not None or casting != "same_kind":
         ones = [np.ones(0, numpy_dtype(x)) if dtype_of(x) is not None else type(plain(x))(1) for x in inputs]
         ufunc(*ones, dtype=dtype, casting=casting)  # TypeError, in NumPy's words
@@ -118,13 +124,15 @@ def divmod(x1: Array, x2: Array) -> Any:
 
 
 @means(np.clip, np.ndarray.clip)
-def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = None, *, min: Any = None, max: Any = None) -> Any:
+def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = None, *, min: Any = None,
+         max: Any = None) -> Any:
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
     y = ops.scalar(y) if isinstance(y, (int, float, complex)) else y  # an array of NumPy's making
     if low is None and high is None:
         return numpys(ops.positive(y))  # a copy
-    if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None or y.__class__ is bool):
+    if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None
+                                                                           or y.__class__ is bool):
         dtype = np.result_type(*[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (y, low, high)])
         # of all three at once: a number beside bools would make them int64
         y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)
@@ -159,7 +167,8 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 @means(np.ndarray.astype)
-def astype(a: Array, dtype: DType, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+def astype(a: Array, dtype: DType, order: str = "K", casting: str = "unsafe", subok: bool = True,
+           copy: bool = True) -> Any:
     if not copy and np.dtype(dtype) == dtype_of(a):
         return views.arranged(a, order)
     y = ops.astype(a, dtype=np.dtype(dtype))
@@ -179,22 +188,26 @@ def copy_method(a: Array, order: str = "C") -> Any:
     return a if isinstance(plain(a), np.generic) else copy(a, order)
 
 
-_HOLDS: dict[str, Any] = {"nan": ops.isnan, "posinf": lambda x: ops.equal(x, np.inf), "neginf": lambda x: ops.equal(x, -np.inf)}
+_HOLDS: dict[str, Any] = {"nan": ops.isnan, "posinf": lambda x: ops.equal(x, np.inf),
+                          "neginf": lambda x: ops.equal(x, -np.inf)}
 
 
 @means(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    traced = {name: to for name, to in {"nan": nan, "posinf": posinf, "neginf": neginf}.items() if isinstance(to, Traced)}
+    traced = {name: to for name, to in {"nan": nan, "posinf": posinf, "neginf": neginf}.items()
+              if isinstance(to, Traced)}
     y = as_array(x)
     if traced and ops.is_complex(y):
-        raise refused("np.nan_to_num of complex numbers with traced ones", "real and imaginary parts are replaced apart", "each part by itself")
+        raise refused("np.nan_to_num of complex numbers with traced ones",
+                      "real and imaginary parts are replaced apart", "each part by itself")
     if not copy and not isinstance(plain(y), np.ndarray):
         np.nan_to_num(plain(y), copy=False)  # ValueError, in NumPy's words
     for to in traced.values():
         np.copyto(np.empty(shape_of(y), numpy_dtype(y)), plain(to))  # ValueError and TypeError, in NumPy's words
     masks = {name: _HOLDS[name](y) for name in traced}
     settings = {name: to for name, to in {"posinf": posinf, "neginf": neginf}.items() if name not in traced}
-    y = ops.nan_to_num(y, **({} if "nan" in traced or (np.ndim(nan) == 0 and nan == 0) else {"nan": nan}), **keywords(**settings))
+    y = ops.nan_to_num(y, **({} if "nan" in traced or (np.ndim(nan) == 0 and nan == 0) else {"nan": nan}),
+                       **keywords(**settings))
     for name, to in traced.items():
         y = ops.where(masks[name], ops.astype(to, dtype=dtype_of(y)) if dtype_of(y) is not None else to, y)
     if copy:

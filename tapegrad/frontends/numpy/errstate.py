@@ -62,7 +62,8 @@ def _refuse_calls(values: Any) -> None:
 def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     _refuse_calls((*args, *kwargs.values()))
     if "raise" in (*args, *kwargs.values()):
-        raise refused("np.seterr", "a replay would not raise where the program does", "with np.errstate(...): around those lines")
+        raise refused("np.seterr", "a replay would not raise where the program does",
+                      "with np.errstate(...): around those lines")
     return told(fn(**meant({**dict(zip(("all", "divide", "over", "under", "invalid"), args)), **kwargs})))
 
 

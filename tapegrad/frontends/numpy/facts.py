@@ -152,9 +152,11 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     cls = dtype if type is None and isinstance(dtype, _class) else type
     if isinstance(plain(a), np.generic) and isinstance(cls, _class) and issubclass(cls, np.ndarray):
         return a  # NumPy makes a number of it again
-    if isinstance(cls, _class) and issubclass(cls, np.ndarray) and isinstance(plain(a), np.ndarray) and (dtype is None or dtype is cls):
+    if (isinstance(cls, _class) and issubclass(cls, np.ndarray) and isinstance(plain(a), np.ndarray)
+        and (dtype is None or dtype is cls)):
         return of_class(a[...], cls, a)
-    raise refused("x.view with a dtype", "it reads the bytes of numbers as other numbers", "x.astype(dtype), or x.real, x.imag, a + 1j * b")
+    raise refused("x.view with a dtype", "it reads the bytes of numbers as other numbers",
+                  "x.astype(dtype), or x.real, x.imag, a + 1j * b")
 
 
 _class = type
@@ -165,7 +167,8 @@ def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> N
     if write is None or write or align is not None or uic is not None or any(x is a for x in a._tracer.inputs):
         raise refused("x.setflags", "it changes the array itself, and not its numbers", "a new array: x.copy()")
     storage = views.place(a).storage
-    storage.held, storage.shared = "an array that shares memory with this one was made read-only, by x.setflags(write=False)", True
+    storage.held = "an array that shares memory with this one was made read-only, by x.setflags(write=False)"
+    storage.shared = True
     val = a._val.view()
     val.setflags(write=False)
     vars(Slotted)["_val"].__set__(a, val)
@@ -203,7 +206,8 @@ def _overlaps(fn: Callable[..., Any]) -> Any:
         given = [plain(op.val) for op in tracer_of(arrays).tape.inputs if isinstance(plain(op.val), np.ndarray)]
         inputs = [x for x in given if any(np.may_share_memory(x, plain(y)) for y in arrays)]
         if plainly and inputs:
-            raise refused(f"np.{fn.__name__} of an argument and an array of the program's", "it differs from call to call", "pass both as arguments")
+            raise refused(f"np.{fn.__name__} of an argument and an array of the program's",
+                          "it differs from call to call", "pass both as arguments")
         arrays[0]._tracer.guard_apart()
         arrays[0]._tracer.guard_layout()
         return bool(fn(plain(a), plain(b), max_work))

@@ -21,7 +21,8 @@ from tapegrad.rules.registry import means, register
 
 def transform(op: Op, a: Array, n: Any, axis: Any, norm: Any) -> Any:
     axis = static(axis)
-    return op(as_array(a), **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
+    return op(as_array(a),
+              **keywords(n=n, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
 
 
 def _spelled(op: Op) -> Any:
@@ -89,7 +90,8 @@ def irfftn(a: Array, s: Array, axes: Axis, norm: Any) -> Any:
 
 
 for _two, _many, _meaning in [
-    (np.fft.fft2, np.fft.fftn, lambda *args: fftn(ops.fft, *args)), (np.fft.ifft2, np.fft.ifftn, lambda *args: fftn(ops.ifft, *args)),
+    (np.fft.fft2, np.fft.fftn, lambda *args: fftn(ops.fft, *args)),
+    (np.fft.ifft2, np.fft.ifftn, lambda *args: fftn(ops.ifft, *args)),
     (np.fft.rfft2, np.fft.rfftn, rfftn), (np.fft.irfft2, np.fft.irfftn, irfftn),
 ]:
     register(_two, lambda a, s=None, axes=(-2, -1), norm=None, out=None, f=_meaning: f(a, s, axes, norm))

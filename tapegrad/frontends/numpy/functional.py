@@ -131,7 +131,8 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
     sizes: dict[str, int] = {}
     for x, names in zip(xs, inputs):
         if rank(x) < len(names):
-            raise ValueError(f"{rank(x)}-dimensional argument does not have enough dimensions for all core dimensions {names!r}")
+            raise ValueError(f"{rank(x)}-dimensional argument does not have enough dimensions for all core dimensions "
+                             f"{names!r}")
         for name, size in zip(names, shape_of(x)[rank(x) - len(names):]):
             if sizes.setdefault(name, size) != size:
                 raise ValueError(f"inconsistent size for core dimension {name!r}: {size!r} vs {sizes[name]!r}")
@@ -139,7 +140,8 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
     wide = [ops.broadcast_to(x, shape + tuple(sizes[name] for name in names)) for x, names in zip(xs, inputs)]
     results = [call([x[place] for x in wide]) for place in np.ndindex(*shape)]
     if not results:
-        raise refused("np.vectorize with a signature", "it was called on no elements", "return early where there are none")
+        raise refused("np.vectorize with a signature", "it was called on no elements",
+                      "return early where there are none")
     types = self.otypes or [None] * len(outputs)
     if len(outputs) == 1:
         return _gathered(results, shape, types[0])
@@ -183,7 +185,8 @@ def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> 
     if len(pieces) == len(funclist) - 1:
         pieces.append(ops.logical_not(ops.any(ops.stack(*pieces, axis=0), axis=0)))
     elif len(pieces) != len(funclist):
-        raise ValueError(f"with {len(pieces)} condition(s), either {len(pieces)} or {len(pieces) + 1} functions are expected")
+        raise ValueError(f"with {len(pieces)} condition(s), either {len(pieces)} or {len(pieces) + 1} functions are "
+                         f"expected")
     x = x if isinstance(x, np.ndarray) else ops.reshape(x, ())
     y: Any = np.zeros(shape_of(x), numpy_dtype(x))
     for piece, value in zip(pieces, funclist):

@@ -44,7 +44,8 @@ def _ends(x: Array, range: Any) -> tuple[Any, Any]:
 def _edges(x: Array, bins: Any, range: Any, name: str = "`bins`") -> Any:
     """Return the edges of the bins, which share them."""
     if isinstance(bins, str):
-        raise refused(f"bins={bins!r}", "it chooses their number by the values", "bins=len(np.histogram_bin_edges(tg.value(x), ...)) - 1")
+        raise refused(f"bins={bins!r}", "it chooses their number by the values",
+                      "bins=len(np.histogram_bin_edges(tg.value(x), ...)) - 1")
     if rank(bins) > 1:
         raise ValueError(f"{name} must be 1d, when an array")
     if rank(bins) or isinstance(bins, (list, tuple)):
@@ -103,7 +104,8 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
 
 
 @means(np.histogramdd)
-def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> tuple[Any, list[Any]]:
+def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None,
+                weights: Any = None) -> tuple[Any, list[Any]]:
     x = as_array(sample)
     if isinstance(sample, (list, tuple)) or rank(x) != 2:
         x = ops.permute_dims(atleast(2, x))
@@ -113,7 +115,8 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
     if range is not None and len(range) != len(columns):
         raise ValueError("range argument must have one entry per dimension")
-    edges = [_edges(column, part, None if range is None else range[i], f"`bins[{i}]`") for i, (column, part) in enumerate(zip(columns, bins))]
+    edges = [_edges(column, part, None if range is None else range[i], f"`bins[{i}]`")
+             for i, (column, part) in enumerate(zip(columns, bins))]
     sizes = tuple(shape_of(e)[0] + 1 for e in edges)  # with one bin outside at each end
     which: Any = 0
     for column, e, size in zip(columns, edges, sizes):
@@ -130,7 +133,8 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
 
 
 @means(np.histogram2d)
-def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> tuple[Any, Any, Any]:
+def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None,
+                weights: Any = None) -> tuple[Any, Any, Any]:
     x, y = as_array(x), as_array(y)
     if shape_of(x)[0] != shape_of(y)[0]:
         raise ValueError("x and y must have the same length.")

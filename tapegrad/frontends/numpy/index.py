@@ -102,15 +102,18 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 
 @means(np.lib.stride_tricks.sliding_window_view)
-def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Any:
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False,
+                        writeable: bool = False) -> Any:
     if writeable:
-        raise refused("sliding_window_view with writeable=True", "its windows share memory on a way that no tape describes", "writes into x itself")
+        raise refused("sliding_window_view with writeable=True",
+                      "its windows share memory on a way that no tape describes", "writes into x itself")
     base, sizes = as_array(x), static(window_shape)
     y = base
     # ValueError, in NumPy's words
     windows = np.lib.stride_tricks.sliding_window_view(views.laid(y), sizes, static(axis))
     sizes = np.atleast_1d(sizes).tolist()
-    axes = range(len(sizes)) if axis is None else normalize_axis_tuple(static(axis), len(shape_of(y)), allow_duplicate=True)
+    axes = range(len(sizes)) if axis is None else normalize_axis_tuple(static(axis), len(shape_of(y)),
+                                                                       allow_duplicate=True)
     for k, size in zip(axes, sizes, strict=True):
         starts = np.arange(shape_of(y)[k] - size + 1)
         y = np.moveaxis(ops.take(y, starts[:, None] + np.arange(size), axis=k), k + 1, -1)
@@ -150,7 +153,8 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     if any(len(shape_of(part)) != 1 for part in parts):
         np.ix_(np.zeros((1, 1)))  # ValueError, in NumPy's words
     parts = [part if isinstance(part, Traced) else np.ix_(part)[0] for part in parts]  # as integers
-    return tuple(ops.reshape(part, tuple(-1 if k == i else 1 for k in range(len(parts)))) for i, part in enumerate(parts))
+    return tuple(ops.reshape(part, tuple(-1 if k == i else 1 for k in range(len(parts))))
+                 for i, part in enumerate(parts))
 
 
 # -- choosing among several arrays

@@ -60,7 +60,8 @@ class Elements:
         self._at: Any = _nditer([np.empty_like(x) for x in plain], how[1], how[0], order=order)
         self._written = ["readonly" not in flags for flags in each]
         shape = self._at.shape
-        self.operands = tuple([x if written else np.broadcast_to(x, shape) for x, written in zip(operands, self._written)])
+        self.operands = tuple([x if written else np.broadcast_to(x, shape)
+                               for x, written in zip(operands, self._written)])
         self._several = several
 
     def __getitem__(self, number: int) -> Any:

@@ -37,7 +37,8 @@ def converted(arrays: Any, dtype: DType, casting: Any) -> list[Any]:
         return xs
     for x in xs:
         if not np.can_cast(numpy_dtype(x), dtype, casting or "same_kind"):
-            raise TypeError(f"Cannot cast array data from {numpy_dtype(x)!r} to {np.dtype(dtype)!r} by the rule {casting or 'same_kind'!r}")
+            raise TypeError(f"Cannot cast array data from {numpy_dtype(x)!r} to {np.dtype(dtype)!r} by the rule "
+                            f"{casting or 'same_kind'!r}")
     return [ops.astype(x, dtype=np.dtype(dtype)) for x in xs]
 
 

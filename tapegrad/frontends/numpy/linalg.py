@@ -70,7 +70,8 @@ def kron(a: Array, b: Array) -> Any:
     a, b = as_array(a), as_array(b)
     ndim = max(_ndim(a), _ndim(b))
     left, right = ((1,) * (ndim - _ndim(x)) + shape_of(x) for x in (a, b))
-    product = ops.multiply(ops.reshape(a, tuple(k for n in left for k in (n, 1))), ops.reshape(b, tuple(k for n in right for k in (1, n))))
+    product = ops.multiply(ops.reshape(a, tuple(k for n in left for k in (n, 1))),
+                           ops.reshape(b, tuple(k for n in right for k in (1, n))))
     return ops.reshape(product, tuple(m * n for m, n in zip(left, right)))
 
 
@@ -114,7 +115,8 @@ def multi_dot(arrays: Any, *, out: Array | None = None) -> Any:
 
     @functools.cache
     def cheapest(i: int, j: int) -> tuple[int, int]:
-        costs = [(cheapest(i, k)[0] + cheapest(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
+        costs = [(cheapest(i, k)[0] + cheapest(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                 for k in range(i, j)]
         return min(costs, default=(0, i))
 
     def product(i: int, j: int) -> Any:
@@ -137,7 +139,8 @@ def tensordot_of_two(x1: Array, x2: Array, /, *, axes: Axis = 2) -> Any:
 
 
 @means(np.einsum)
-def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K", casting: str = "safe") -> Any:
+def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K",
+           casting: str = "safe") -> Any:
     subscripts, given = _subscripts(operands)
     xs = list(map(as_array, given))
     if len(xs) == 1:

@@ -47,7 +47,8 @@ def _method(name: str, fn: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(x, Traced):
         return fn(x, *args, **kwargs)
     viewed: Any = x
-    return Viewed.view(viewed, *args, **kwargs) if name == "view" and is_viewed(x) else getattr(bare(x), name)(*args, **kwargs)
+    return (Viewed.view(viewed, *args, **kwargs) if name == "view" and is_viewed(x)
+            else getattr(bare(x), name)(*args, **kwargs))
 
 
 class _Arrays(metaclass=_Named):
@@ -59,7 +60,8 @@ def _own(fn: Any, **names: Any) -> FunctionType:
     for what has `__array_interface__` is an array to C code, and loses its gradient there.
     """
     code = code_of(fn)
-    return with_names(fn, names, code.replace(co_names=tuple("_memory" if name == "__array_interface__" else name for name in code.co_names)))
+    return with_names(fn, names, code.replace(co_names=tuple("_memory" if name == "__array_interface__" else name
+                                                             for name in code.co_names)))
 
 
 # -- the class
@@ -85,8 +87,10 @@ _shape: Any = Viewed.shape
 _array = functools.partial(_own, ndarray=_Arrays, type=to_type)
 _data = property(_array(ma.MaskedArray._get_data))
 BESIDES[ma.MaskedArray] = {
-    **{name: _array(getattr(ma.MaskedArray, name)) for name in ("__array_finalize__", "compressed", "ravel", "sort", "view")},
-    "_update_from": _own(ma.MaskedArray._update_from, type=to_type), "_get_data": _data.fget, "_data": _data, "data": _data,
+    **{name: _array(getattr(ma.MaskedArray, name))
+       for name in ("__array_finalize__", "compressed", "ravel", "sort", "view")},
+    "_update_from": _own(ma.MaskedArray._update_from, type=to_type), "_get_data": _data.fget, "_data": _data,
+    "data": _data,
     "_memory": property(_memory), "_mask": ma.nomask, "_operands": lambda self, ufunc, inputs: _operands(ufunc, inputs),
     "dtype": Viewed.dtype, "shape": property(_shape.fget, _set_shape),
     "__repr__": lambda self: repr(_shown(self)), "__str__": lambda self: str(_shown(self)),
@@ -173,7 +177,8 @@ for _kind in (ma._MaskedUnaryOperation, ma._MaskedBinaryOperation, ma._DomainedB
     AS_THEY_ARE.add(_kind.__call__)
 AS_THEY_ARE.update([ma.MaskedArray.__new__, ma.power])
 _STEEP: dict[np.ufunc, Callable[..., Any]] = {
-    **dict.fromkeys((np.sqrt, np.cbrt), lambda x: x == 0), **dict.fromkeys((np.arcsin, np.arccos, np.arccosh), lambda x: abs(x) == 1),
+    **dict.fromkeys((np.sqrt, np.cbrt), lambda x: x == 0),
+    **dict.fromkeys((np.arcsin, np.arccos, np.arccosh), lambda x: abs(x) == 1),
     **dict.fromkeys((np.hypot, np.arctan2), lambda x, y: (x == 0) & (y == 0)), np.power: lambda x, _: x == 0,
 }
 """Where ufuncs have finite values, and no finite derivative."""

@@ -32,7 +32,8 @@ def _ranked(x: Array, ranks: Any) -> Any:
 
 
 @means(np.nanmedian)
-def nanmedian(a: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def nanmedian(a: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Any:
     if kind_of(as_array(a)) not in "fc":
         return median(a, axis, keepdims=keepdims)
     x, last, kept = _sorted(a, axis)
@@ -42,12 +43,14 @@ def nanmedian(a: Array, axis: Axis = None, out: Array | None = None, overwrite_i
 
 
 @means(np.nanquantile)
-def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
+                method: str = "linear",
                 keepdims: Any = False, *, weights: Any = None) -> Any:
     if kind_of(as_array(a)) not in "fc":
         return quantile(a, q, axis, method=method, keepdims=keepdims, weights=weights)
     if method != "linear" or weights is not None:
-        raise refused("a quantile with weights, or a method but 'linear',", "it is not known for traced arrays", "method='linear'")
+        raise refused("a quantile with weights, or a method but 'linear',", "it is not known for traced arrays",
+                      "method='linear'")
     parts = _plain(q)
     if not np.all((parts >= 0) & (parts <= 1)):
         raise ValueError("Quantiles must be in the range [0, 1]")
@@ -67,7 +70,8 @@ def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, o
 
 
 @means(np.nanpercentile)
-def nanpercentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+def nanpercentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
+                  method: str = "linear",
                   keepdims: Any = False, *, weights: Any = None) -> Any:
     return nanquantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 

@@ -63,7 +63,8 @@ def interp(x: Array, xp: Any, fp: Array, left: Any = None, right: Any = None, pe
         x, xp = x % period, xp % period
         order = ops.argsort(xp)
         xp, fp = ops.take(xp, order), ops.take(fp, order)
-        return ops.interp(x, ops.concat(xp[-1:] - period, xp, xp[:1] + period, axis=0), ops.concat(fp[-1:], fp, fp[:1], axis=0))
+        return ops.interp(x, ops.concat(xp[-1:] - period, xp, xp[:1] + period, axis=0),
+                          ops.concat(fp[-1:], fp, fp[:1], axis=0))
     y = ops.interp(x, xp, fp)
     if left is not None:
         y = ops.where(ops.less(x, xp[0]), as_array(left), y)
@@ -169,7 +170,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 
 
 @means(np.cov)
-def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None, aweights: Any = None, *,
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
+        aweights: Any = None, *,
         dtype: Any = None) -> Any:
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")

@@ -20,16 +20,19 @@ leave(*named("""
     errstate geterr geterrcall get_include get_printoptions getbufsize printoptions set_printoptions setbufsize
     seterr seterrcall
     show_config show_runtime info test"""), *named("test", np.linalg), *named("test", np.fft), why="settings and text")
-leave(*named("genfromtxt load loadtxt fromfile fromregex fromstring frombuffer from_dlpack memmap"), why="reads numbers from outside")
+leave(*named("genfromtxt load loadtxt fromfile fromregex fromstring frombuffer from_dlpack memmap"),
+      why="reads numbers from outside")
 leave(*named("""
     bartlett blackman hamming hanning broadcast_shapes diag_indices mask_indices ndindex tril_indices triu_indices
     base_repr binary_repr"""),
       why="takes shapes and counts, and returns plain values")
-leave(*named("datetime_data dtype finfo iinfo isdtype issubdtype mintypecode promote_types typename"), why="takes dtypes")
+leave(*named("datetime_data dtype finfo iinfo isdtype issubdtype mintypecode promote_types typename"),
+      why="takes dtypes")
 leave(*named("broadcast nested_iters"), why="C code that iterates over plain arrays: a traced one raises")
 leave(*named("frompyfunc"), why="makes a ufunc of a Python function, which is called for each number")
 leave(*named("matrix recarray record busdaycalendar flatiter ndarray"), why="a class of which no traced value is")
-leave(*[value for value in vars(np).values() if isinstance(value, type) and issubclass(value, np.generic) and value is not np.record],
+leave(*[value for value in vars(np).values() if isinstance(value, type) and issubclass(value, np.generic)
+        and value is not np.record],
       why="a type of numbers, which asks for a plain one: a traced one raises, or is guarded")
 leave(np.linalg.LinAlgError, why="an exception")
 

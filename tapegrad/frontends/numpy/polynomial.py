@@ -60,7 +60,8 @@ def polyval(p: Array, x: Array) -> Any:
 def _aligned(a1: Array, a2: Array) -> tuple[Any, Any]:
     a, b = atleast(1, a1), atleast(1, a2)
     n = max(_length(a), _length(b))
-    return tuple(p if _length(p) == n else ops.pad(p, ((n - _length(p), 0),)) for p in (a, b))  # type: ignore[return-value]
+    return tuple(p if _length(p) == n else ops.pad(p, ((n - _length(p), 0),))
+                 for p in (a, b))  # type: ignore[return-value]
 
 
 @means(np.polyadd)
@@ -221,5 +222,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         elif not len(place):
             index.append(slice(0, 0))
         else:
-            index.append(slice(int(ops.min(place)) if "f" in trim else None, int(ops.max(place)) + 1 if "b" in trim else None))
+            index.append(slice(int(ops.min(place)) if "f" in trim else None,
+                               int(ops.max(place)) + 1 if "b" in trim else None))
     return x[tuple(index)]

@@ -50,7 +50,8 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
     if not traced:
         return tracer.record(ops.draw, (source, *args), {"method": method, **kwargs})
     if method not in _LOCATION_SCALE:
-        if method in ("integers", "random", "standard_normal", "bytes", "randint", "rand", "randn", "random_sample", "standard_exponential"):
+        if method in ("integers", "random", "standard_normal", "bytes", "randint", "rand", "randn", "random_sample",
+                      "standard_exponential"):
             fixed = {key: static(value) for key, value in kwargs.items()}
             return tracer.record(ops.draw, (source, *map(static, args)), {"method": method, **fixed})
         raise UnknownFunction(f"{method}, drawn with a traced parameter, has no known derivative", user_location(),
@@ -74,8 +75,10 @@ def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
     args, others = args[:at], {key: value for key, value in kwargs.items() if key != "out"}
     first = 1 if method == "standard_gamma" else 0  # where the size stands
     if method in _OUT and (args[first] if len(args) > first else others.get("size")) is None:
-        args, others = (*args[:first], shape_of(out), *args[first + 1:]), {key: value for key, value in others.items() if key != "size"}
-    return FOREIGN["out"](out, drawn(tracer, source, method, args, others), getattr(plain(source), method), (args, kwargs))
+        args, others = (*args[:first], shape_of(out),
+                        *args[first + 1:]), {key: value for key, value in others.items() if key != "size"}
+    return FOREIGN["out"](out, drawn(tracer, source, method, args, others), getattr(plain(source), method),
+                          (args, kwargs))
 
 
 def _shuffled(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -84,7 +87,8 @@ def _shuffled(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
     """
     op = getattr(source, "_op", None)
     if isinstance(op, Call):
-        raise UnknownFunction("shuffle of a list, by a generator that the program made, cannot be recorded", user_location(),
+        raise UnknownFunction("shuffle of a list, by a generator that the program made, cannot be recorded",
+                              user_location(),
                               "np.array(x), or [x[i] for i in rng.permutation(len(x))]")
     plain(source).shuffle(*args, **kwargs)
 
@@ -93,14 +97,17 @@ def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: i
     """Record a draw of elements of a traced array, by the positions that are drawn."""
     x = as_array(x)
     if not shape_of(x):  # a number: its range is drawn from
-        return tracer.record(ops.draw, (source, static(x), *map(static, args)), {"method": method, **{k: static(v) for k, v in kwargs.items()}})
+        return tracer.record(ops.draw, (source, static(x), *map(static, args)),
+                             {"method": method, **{k: static(v) for k, v in kwargs.items()}})
     axis = static(axis)
     n = shape_of(x)[axis]
     if method == "choice":
-        where = tracer.record(ops.draw, (source, n, *map(static, args)), {"method": "choice", **{k: static(v) for k, v in kwargs.items()}})
+        where = tracer.record(ops.draw, (source, n, *map(static, args)),
+                              {"method": "choice", **{k: static(v) for k, v in kwargs.items()}})
         return ops.take(x, where, axis=axis)
     if method == "permuted" or args or kwargs:
-        raise UnknownFunction(f"{method} of a traced array with these arguments is not known", user_location(), "x[rng.permutation(len(x))]")
+        raise UnknownFunction(f"{method} of a traced array with these arguments is not known", user_location(),
+                              "x[rng.permutation(len(x))]")
     y = ops.take(x, tracer.record(ops.draw, (source, n), {"method": "permutation"}), axis=axis)
     if method != "shuffle":
         return y
@@ -121,7 +128,8 @@ def _function(name: str) -> Callable[..., Any]:
 
 for _cls in (np.random.Generator, np.random.RandomState):
     for _name in dir(_cls):
-        if not _name.startswith("_") and callable(getattr(_cls, _name)) and _name not in ("spawn", "get_state", "set_state"):
+        if (not _name.startswith("_") and callable(getattr(_cls, _name))
+            and _name not in ("spawn", "get_state", "set_state")):
             means(getattr(_cls, _name))(_method(_name))
 for _name, _fn in vars(np.random).items():
     if getattr(_fn, "__self__", None) is _GLOBAL and _name not in ("get_state", "set_state"):

@@ -77,19 +77,22 @@ def _fitting(initial: Any, y: Array) -> Any:
 
 
 @means(np.sum, np.ndarray.sum)
-def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+        where: Any = True) -> Any:
     y = ops.sum(masked(a, where, 0)[0], **how(axis, keepdims, dtype))
     return y if initial is None else y + _fitting(initial, y)
 
 
 @means(np.prod, np.ndarray.prod)
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+         where: Any = True) -> Any:
     y = ops.prod(masked(a, where, 1)[0], **how(axis, keepdims, dtype))
     return y if initial is None else y * _fitting(initial, y)
 
 
 @means(np.logaddexp.reduce)
-def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False,
+                     initial: Any = None,
                      where: Array | bool = True) -> Any:
     x = masked(array, where, -np.inf)[0]
     y = ops.logsumexp(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), **how(axis, keepdims))
@@ -97,19 +100,22 @@ def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = No
 
 
 @means(np.nansum)
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+           where: Any = True) -> Any:
     return sum(a, axis, dtype, out, keepdims, initial, present(a, where))
 
 
 @means(np.nanprod)
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Any:
+def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+            where: Any = True) -> Any:
     return prod(a, axis, dtype, out, keepdims, initial, present(a, where))
 
 
 # -- the largest and the smallest
 
 
-def extremum(op: Op, pair: Op, a: Array, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
+def extremum(op: Op, pair: Op, a: Array, axis: Axis = None, keepdims: bool = False, initial: Any = None,
+             where: Array | bool = True) -> Any:
     """Reduce by `op`; `initial`, which is compared by `pair`, stands in for what the mask leaves out."""
     if initial is None:
         if where is not True:
@@ -143,16 +149,19 @@ def joined_axes(a: Array, axis: Any) -> tuple[Any, tuple[int, ...]]:
         x = ops.permute_dims(x, axes=(*axes, *others))
     rest = tuple(sizes[i] for i in others)
     kept = tuple(1 if i in axes else size for i, size in enumerate(sizes))
-    return (x if len(axes) == 1 else ops.reshape(x, (math.prod(sizes[i] for i in axes) if 0 in rest else -1, *rest))), kept
+    return (x if len(axes) == 1
+            else ops.reshape(x, (math.prod(sizes[i] for i in axes) if 0 in rest else -1, *rest))), kept
 
 
 @means(np.max, np.amax, np.ndarray.max)
-def max(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
+def max(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+        where: Array | bool = True) -> Any:
     return extremum(ops.max, ops.maximum, a, axis, keepdims, initial, where)
 
 
 @means(np.min, np.amin, np.ndarray.min)
-def min(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
+def min(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+        where: Array | bool = True) -> Any:
     return extremum(ops.min, ops.minimum, a, axis, keepdims, initial, where)
 
 
@@ -168,12 +177,14 @@ def nan_extremum(op: Op, pair: Op, a: Array, axis: Axis, keepdims: bool, initial
 
 
 @means(np.nanmax)
-def nanmax(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
+def nanmax(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+           where: Array | bool = True) -> Any:
     return nan_extremum(ops.nanmax, ops.fmax, a, axis, keepdims, initial, where)
 
 
 @means(np.nanmin)
-def nanmin(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Array | bool = True) -> Any:
+def nanmin(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+           where: Array | bool = True) -> Any:
     return nan_extremum(ops.nanmin, ops.fmin, a, axis, keepdims, initial, where)
 
 
@@ -216,12 +227,14 @@ def like(x: Array, y: Array) -> Any:
 
 
 @means(np.mean, np.ndarray.mean)
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+         where: Any = True) -> Any:
     return averaged(*masked(a, where, 0), how(axis, keepdims, dtype))
 
 
 @means(np.var, np.ndarray.var)
-def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+        where: Any = True,
         mean: Any = None, correction: Any = None) -> Any:
     if correction is not None and ddof:
         raise ValueError("ddof and correction can't be provided simultaneously.")
@@ -234,7 +247,8 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
 
 
 @means(np.std, np.ndarray.std)
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+        where: Any = True,
         mean: Any = None, correction: Any = None) -> Any:
     y = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     zero = ops.equal(y, 0)
@@ -242,18 +256,21 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
 
 
 @means(np.nanmean)
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+            where: Any = True) -> Any:
     return mean(a, axis, dtype, out, keepdims, where=present(a, where))
 
 
 @means(np.nanvar)
-def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+           where: Any = True,
            mean: Any = None, correction: Any = None) -> Any:
     return var(a, axis, dtype, out, ddof, keepdims, where=present(a, where), mean=mean, correction=correction)
 
 
 @means(np.nanstd)
-def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True,
+def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+           where: Any = True,
            mean: Any = None, correction: Any = None) -> Any:
     return std(a, axis, dtype, out, ddof, keepdims, where=present(a, where), mean=mean, correction=correction)
 
@@ -295,12 +312,14 @@ def _weights(w: Array, x: Array, axis: Any) -> Any:
 
 
 @means(np.any, np.ndarray.any, constant=True)
-def any(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Array | bool = True) -> Any:
+def any(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *,
+        where: Array | bool = True) -> Any:
     return ops.any(masked(a, where, False)[0], **how(axis, keepdims))
 
 
 @means(np.all, np.ndarray.all, constant=True)
-def all(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Array | bool = True) -> Any:
+def all(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *,
+        where: Array | bool = True) -> Any:
     return ops.all(masked(a, where, True)[0], **how(axis, keepdims))
 
 

@@ -106,14 +106,16 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 def _slab(part: Any, x: Array, axis: int) -> Any:
     """Return what is joined to `x` along an axis: a number is of length 1 there."""
     part = as_array(part)
-    return part if rank(part) else ops.broadcast_to(part, tuple(1 if i == axis else n for i, n in enumerate(shape_of(x))))
+    return part if rank(part) else ops.broadcast_to(part,
+                                                    tuple(1 if i == axis else n for i, n in enumerate(shape_of(x))))
 
 
 @means(np.ediff1d)
 def ediff1d(ary: Array, to_end: Any = None, to_begin: Any = None) -> Any:
     x = ravel(ary)
     y = x[1:] - x[:-1]
-    begin, end = ([] if part is None else converted([ravel(part)], numpy_dtype(x), "same_kind") for part in (to_begin, to_end))
+    begin, end = ([] if part is None else converted([ravel(part)], numpy_dtype(x), "same_kind")
+                  for part in (to_begin, to_end))
     return ops.concat(*begin, y, *end, axis=0) if begin or end else y
 
 

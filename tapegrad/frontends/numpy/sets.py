@@ -19,14 +19,18 @@ from tapegrad.rules.registry import means, refused
 
 
 @means(np.unique)
-def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None, *,
+def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+           axis: Any = None, *,
            equal_nan: bool = True, sorted: bool = True) -> Any:
     if not sorted:
-        raise refused("np.unique(x, sorted=False)", "the values then stand in the order of a hash table", "np.unique(x), in ascending order")
+        raise refused("np.unique(x, sorted=False)", "the values then stand in the order of a hash table",
+                      "np.unique(x), in ascending order")
     x, axis = as_array(ar), static(axis)
-    places, inverse, counts = ops.unique(x, **({} if axis is None else {"axis": axis}), **({} if equal_nan else {"equal_nan": False}))
+    places, inverse, counts = ops.unique(x, **({} if axis is None else {"axis": axis}),
+                                         **({} if equal_nan else {"equal_nan": False}))
     y = ops.take(ravel(x), places) if axis is None else ops.take(x, places, axis=axis)
-    wanted = [part for part, asked in ((places, return_index), (inverse, return_inverse), (counts, return_counts)) if asked]
+    wanted = [part for part, asked in ((places, return_index), (inverse, return_inverse), (counts, return_counts))
+              if asked]
     return (y, *wanted) if wanted else y
 
 
@@ -69,7 +73,8 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
 
 @means(np.isin, constant=True)
-def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+         kind: Any = None) -> Any:
     return ops.isin(as_array(element), as_array(test_elements), **({"invert": True} if invert else {}))
 
 
@@ -83,7 +88,8 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
     parts = map(as_array, multi_index) if isinstance(multi_index, (list, tuple)) else multi_index
     return ops.ravel_multi_index(*parts, shape=static(dims if isinstance(dims, (list, tuple)) else (dims,)),
-                                 **({} if mode == "raise" else {"mode": mode}), **({} if order == "C" else {"order": order}))
+                                 **({} if mode == "raise" else {"mode": mode}),
+                                 **({} if order == "C" else {"order": order}))
 
 
 @means(np.unravel_index, constant=True)

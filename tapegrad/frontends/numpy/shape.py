@@ -92,7 +92,8 @@ def size(a: Any, axis: Any = None) -> int:
 def in_fortran_order(order: str | None) -> bool:
     """Return whether the first axis is to run fastest; refuse an order that depends on the memory layout."""
     if order not in ("C", "F", None):
-        raise UnknownFunction(f"order={order!r} depends on the memory layout, which a tape does not keep", user_location(), "order='C' or order='F'")
+        raise UnknownFunction(f"order={order!r} depends on the memory layout, which a tape does not keep",
+                              user_location(), "order='C' or order='F'")
     return order == "F"
 
 
@@ -250,7 +251,8 @@ def broadcast_to(array: Array, shape: Any, subok: bool = False) -> Any:
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     xs = [as_array(a) for a in args]
     shape = np.broadcast_shapes(*map(shape_of, xs))
-    return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape else views.lock(ops.broadcast_to(x, shape)) for x in xs)
+    return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape else views.lock(ops.broadcast_to(x, shape))
+                 for x in xs)
 
 
 @means(np.tile)

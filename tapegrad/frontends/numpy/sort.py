@@ -87,7 +87,8 @@ def _ranked(x: Array, ranks: Sequence[int]) -> Any:
 
 
 @means(np.median)
-def median(a: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def median(a: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
+           keepdims: bool = False) -> Any:
     x, kept = joined_axes(a, axis)
     n = shape_of(x)[0]
     middle = _ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x
@@ -98,7 +99,8 @@ def median(a: Array, axis: Axis = None, out: Array | None = None, overwrite_inpu
 
 
 @means(np.quantile)
-def quantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+def quantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
+             method: str = "linear",
              keepdims: Any = False, *, weights: Any = None) -> Any:
     if method != "linear" or weights is not None:
         raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
@@ -113,7 +115,8 @@ def quantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, over
 
 
 @means(np.percentile)
-def percentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+def percentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
+               method: str = "linear",
                keepdims: Any = False, *, weights: Any = None) -> Any:
     return quantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
@@ -146,7 +149,8 @@ def _at(x: Array, place: Any, weak: bool) -> Any:
     near, part = np.where(part >= 0.5, above, below), np.where(part >= 0.5, part - 1, part)
     found = _ranked(x, np.stack([near, below, above]).ravel().tolist())
     found = ops.reshape(found, (3, *shape)) if place.ndim else found
-    return found[0] + (found[2] - found[1]) * (part.item() if weak else part.reshape(place.shape + (1,) * (len(shape) - place.ndim)))
+    return found[0] + (found[2] - found[1]) * (part.item() if weak
+                                               else part.reshape(place.shape + (1,) * (len(shape) - place.ndim)))
 
 
 # -- places

@@ -27,7 +27,8 @@ from tapegrad.tree.flatten import leaves_of
 @means(operator.setitem)
 def setitem(x: Array, index: Any, value: Array) -> None:
     parts = index_parts(index)
-    if len(parts) == 1 and dtype_of(parts[0]) == np.bool_ and shape_of(parts[0]) == shape_of(x) and not views.are_same(x, value):
+    if (len(parts) == 1 and dtype_of(parts[0]) == np.bool_ and shape_of(parts[0]) == shape_of(x)
+        and not views.are_same(x, value)):
         views.check_apart(owned(x), value)
     views.write(owned(x), parts, as_array(value))
 
@@ -44,7 +45,8 @@ def array(x: Array) -> Any:
     write to a copy, or raise.
     """
     if isinstance(plain(owned(x)), (int, float, complex, np.generic)):
-        raise MutationError(f"a number, of type {type(plain(x)).__name__}, is written to by a function for arrays", user_location(),
+        raise MutationError(f"a number, of type {type(plain(x)).__name__}, is written to by a function for arrays",
+                            user_location(),
                             "an array: np.array(x)")
     return x
 
@@ -73,7 +75,8 @@ def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
     if fn in CONTIGUOUS:
         views.place(owned(out)).storage.reshaped = True
         if not views.lies(out, "C"):
-            raise ValueError("output array is not acceptable (must have the right datatype, number of dimensions, and be a C-Array)")
+            raise ValueError("output array is not acceptable (must have the right datatype, number of dimensions, and "
+                             "be a C-Array)")
     if fn in PIECEWISE:
         views.check_apart(owned(out), *(leaf for leaf in leaves_of(given) if leaf is not out))
     holder, found = plain(owned(out)), np.asarray(plain(result))
@@ -84,10 +87,12 @@ def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
             return out
         result = fitting(result, holder)
         whole = type(written) is tuple or holder.shape == found.shape
-        if not whole and getattr(fn, "signature", None):  # NumPy may read what it has just written, where it writes more than once
+        # NumPy may read what it has just written, where it writes more than once
+        if not whole and getattr(fn, "signature", None):
             views.check_apart(out, *leaves_of(given[0]))
         if not whole and not _fills(holder, found, written):
-            raise refused(f"{fn.__name__} into an array of shape {holder.shape}", f"the result, of shape {found.shape}, fills a part of it",
+            raise refused(f"{fn.__name__} into an array of shape {holder.shape}",
+                          f"the result, of shape {found.shape}, fills a part of it",
                           "out[...] = for that part")
     views.replace(out, result)
     return out
@@ -162,7 +167,8 @@ def _write_flat(a: Array, positions: Any, values: Array) -> None:
     if np.ndim(positions) and not shape_of(a):
         a = ops.reshape(a, (1,))  # one number, which no array of indices reaches
     where = np.unravel_index(positions, shape_of(a))
-    setitem(a, where, _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))) if shape_of(values) else values)
+    setitem(a, where,
+            _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))) if shape_of(values) else values)
 
 
 def _positions(a: Array, indices: Array, mode: str = "raise") -> Any:
@@ -255,7 +261,8 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
 def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     """Apply `ufunc.at`: unbuffered, so that a place named twice is added to twice."""
     if not is_writable(plain(array(a))):
-        raise refused(f"{ufunc.__name__}.at of an array that may only be read", "NumPy writes to it all the same, where the others would see it",
+        raise refused(f"{ufunc.__name__}.at of an array that may only be read",
+                      "NumPy writes to it all the same, where the others would see it",
                       "a copy of it")
     if ufunc.__name__ not in ("add", "subtract"):
         return _apply_at(ufunc, a, index_parts(indices), b)
@@ -263,7 +270,8 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     added = ops.assemble(array(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
     total = ops.add(a, added)
     if not np.can_cast(dtype_of(total), dtype_of(a), "same_kind"):
-        raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}", "NumPy rounds each sum", "an array of floats to add to")
+        raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}", "NumPy rounds each sum",
+                      "an array of floats to add to")
     views.replace(a, total)
 
 
@@ -287,7 +295,8 @@ def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> No
         given = (a[where],) if b is None else (a[where], ops.take(operand, chosen, axis=0))
         result = FOREIGN[ufunc](*given)
         if not np.can_cast(dtype_of(result), dtype_of(a), "same_kind"):
-            raise refused(f"{ufunc.__name__}.at of {dtype_of(result)} into {dtype_of(a)}", "NumPy rounds each result", "an array of floats")
+            raise refused(f"{ufunc.__name__}.at of {dtype_of(result)} into {dtype_of(a)}", "NumPy rounds each result",
+                          "an array of floats")
         setitem(a, where, result)
 
 
@@ -330,7 +339,8 @@ class Flat:
         """Return an index as arrays know it: NumPy's iterator has rules of its own, and errors."""
         if isinstance(index, tuple) and len(index) == 1:
             index = index[0]
-        if isinstance(index, (slice, Traced)) or index is Ellipsis or (isinstance(index, (list, tuple)) and holds_traced(index)):
+        if isinstance(index, (slice, Traced)) or index is Ellipsis or (isinstance(index, (list, tuple))
+                                                                       and holds_traced(index)):
             return index
         return np.arange(len(self)).flat[index]
 
@@ -339,7 +349,8 @@ class Flat:
         holder, value = plain(array(self.x)), as_array(value)
         if not isinstance(index, slice) or index != slice(None) or not views.are_same(self.x, value):
             views.check_apart(self.x, value)
-        index = _lists(static(index)) if isinstance(index, list) else index if type(index) is int else static_array(index)
+        index = (_lists(static(index)) if isinstance(index, list) else index if type(index) is int
+                 else static_array(index))
         self._rehearse(index, plain(value), holder)
         if not np.size(plain(value)):
             return

@@ -25,17 +25,20 @@ from tapegrad.rules.registry import FOREIGN, register
 
 
 def _of_one(op: Op) -> Callable[..., Any]:
-    return lambda x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None: transform(op, x, n, axis, norm)
+    return lambda x, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, *, plan=None: transform(
+        op, x, n, axis, norm)
 
 
 def _as_numpy(name: str, several: bool, axes: Axis = None) -> Callable[..., Any]:
     """Return what NumPy's transform of a name means, with SciPy's arguments and SciPy's value."""
     meaning, function = FOREIGN[getattr(np.fft, name)], f"scipy.fft.{name}"
 
-    def of_one(x: Any, n: Any = None, axis: Axis = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *, plan: Any = None) -> Any:
+    def of_one(x: Any, n: Any = None, axis: Axis = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None,
+               *, plan: Any = None) -> Any:
         return value_by(function, meaning(x, n, axis, norm), x, **keywords(n=n, axis=axis, norm=norm))
 
-    def of_several(x: Array, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
+    def of_several(x: Array, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
+                   workers: Any = None, *,
                    plan: Any = None) -> Any:
         return value_by(function, meaning(x, s, axes, norm), x, **keywords(s=s, axes=axes, norm=norm))
     return of_several if several else of_one
@@ -53,7 +56,8 @@ for _name in ("hfft", "ihfft"):
 def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: Any, orthogonalize: Any) -> Any:
     """Transform along one axis: the inverse is the transpose, scaled the other way round."""
     if orthogonalize is not None and orthogonalize is not (norm == "ortho"):
-        raise UnknownFunction(f"tapegrad knows no {op.__name__} with norm={norm!r}, orthogonalize={orthogonalize}", user_location(),
+        raise UnknownFunction(f"tapegrad knows no {op.__name__} with norm={norm!r}, orthogonalize={orthogonalize}",
+                              user_location(),
                               "orthogonalize=None")
     x, type, axis = as_array(x), static(type), static(axis)
     if norm not in INVERSE or type not in TRANSPOSED:
@@ -61,24 +65,28 @@ def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: An
     if inverse:
         type, norm = TRANSPOSED[type], INVERSE[norm]
     x = x if n is None else resized(x, static(n), axis)
-    return op(x, **keywords(type=None if type == 2 else type, axis=None if axis == -1 else axis, norm=None if norm == "backward" else norm))
+    return op(x, **keywords(type=None if type == 2 else type, axis=None if axis == -1 else axis,
+                            norm=None if norm == "backward" else norm))
 
 
 def _each(op: Op, inverse: bool, x: Any, type: Any, s: Any, axes: Any, norm: Any, orthogonalize: Any) -> Any:
     x, ndim = as_array(x), len(shape_of(as_array(x)))
     sizes = None if s is None else [static(n) for n in np.atleast_1d(s)]
-    chosen = range(-(ndim if sizes is None else len(sizes)), 0) if axes is None else [static(axis) for axis in np.atleast_1d(axes)]
+    chosen = range(-(ndim if sizes is None else len(sizes)),
+                   0) if axes is None else [static(axis) for axis in np.atleast_1d(axes)]
     for axis, n in zip(chosen, [None] * len(chosen) if sizes is None else sizes):
         x = _along(op, inverse, x, type, n, axis, norm, orthogonalize)
     return x
 
 
 def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def one(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None,
+    def one(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False,
+            workers: Any = None,
             orthogonalize: Any = None) -> Any:
         return _along(op, inverse, x, type, n, axis, norm, orthogonalize)
 
-    def many(x: Array, type: int = 2, s: Any = None, axes: Axis = None, norm: Any = None, overwrite_x: bool = False, workers: Any = None, *,
+    def many(x: Array, type: int = 2, s: Any = None, axes: Axis = None, norm: Any = None, overwrite_x: bool = False,
+             workers: Any = None, *,
              orthogonalize: Any = None) -> Any:
         return _each(op, inverse, x, type, s, axes, norm, orthogonalize)
     return one, many
@@ -86,7 +94,8 @@ def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., A
 
 def _unscaled(op: Op, inverse: bool) -> Callable[..., Any]:
     """Return what scipy.fftpack's transform means: the inverse is the transpose, and no more."""
-    def meaning(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False) -> Any:
+    def meaning(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None,
+                overwrite_x: bool = False) -> Any:
         return _along(op, False, x, TRANSPOSED.get(static(type), type) if inverse else type, n, axis, norm, None)
     return meaning
 

@@ -48,10 +48,12 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Any:
     if initial not in (None, 0):
         raise ValueError("`initial` must be `None` or `0`.")
-    if x is not None and shape_of(as_array(x))[-1 if len(shape_of(as_array(x))) == 1 else static(axis)] != shape_of(as_array(y))[static(axis)]:
+    if x is not None and shape_of(as_array(x))[-1 if len(shape_of(as_array(x))) == 1
+                                               else static(axis)] != shape_of(as_array(y))[static(axis)]:
         raise ValueError("If given, length of x along axis must be the same as y.")
     total = ops.cumulative_sum(areas(as_array(y), x, dx, static(axis)), axis=static(axis))
-    return total if initial is None else np.concatenate([np.zeros_like(total[along(axis, slice(0, 1))]), total], axis=axis)
+    return total if initial is None else np.concatenate([np.zeros_like(total[along(axis, slice(0, 1))]), total],
+                                                        axis=axis)
 
 
 @means(si.simpson)
@@ -119,14 +121,16 @@ def quad(*args: Any, **kwargs: Any) -> Any:
     for name in ("full_output", "weight", "complex_func"):
         if given.get(name):
             raise refused(f"quad with {name}", "of it only the integral of a real function and its error are on a tape",
-                          f"a call without {name}, with the weight, or the real and the imaginary part, in the integrand")
+                          f"a call without {name}, with the weight, or the real and the imaginary part, in the "
+                          f"integrand")
     return _QUAD(given)
 
 
 def _nested(given: dict[str, Any]) -> Any:
     """Return an integral over several variables as integrals of integrals, as `nquad` computes it."""
     func, ranges, options = given["func"], given["ranges"], given.get("opts")
-    options = list(options) if isinstance(options, (list, tuple)) else [{} if options is None else options] * len(ranges)
+    options = (list(options) if isinstance(options, (list, tuple))
+               else [{} if options is None else options] * len(ranges))
 
     def integral(depth: int, *at: Any) -> Any:
         limits, option = (x(*at) if callable(x) else x for x in (ranges[depth], options[depth]))
@@ -144,7 +148,8 @@ _NQUAD = Solver("nquad", lambda given: si.nquad(**given), _nested, "composite", 
 def nquad(*args: Any, **kwargs: Any) -> Any:
     given = _bound(si.nquad, args, kwargs)
     if given.get("full_output"):
-        raise refused("nquad with full_output", "of it only the integral and its error are on a tape", "a call without full_output")
+        raise refused("nquad with full_output", "of it only the integral and its error are on a tape",
+                      "a call without full_output")
     return _NQUAD(given)
 
 
@@ -161,14 +166,17 @@ def _between(low: Any, high: Any, count: int) -> Any:
 def dblquad(*args: Any, **kwargs: Any) -> Any:
     given = _bound(si.dblquad, args, kwargs)
     ranges = [_between(given.pop("gfun"), given.pop("hfun"), 1), [given.pop("a"), given.pop("b")]]
-    return nquad(given.pop("func"), ranges, args=given.pop("args", ()), opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
+    return nquad(given.pop("func"), ranges, args=given.pop("args", ()),
+                 opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
 
 
 @means(si.tplquad)
 def tplquad(*args: Any, **kwargs: Any) -> Any:
     given = _bound(si.tplquad, args, kwargs)
-    ranges = [_between(given.pop("qfun"), given.pop("rfun"), 2), _between(given.pop("gfun"), given.pop("hfun"), 1), [given.pop("a"), given.pop("b")]]
-    return nquad(given.pop("func"), ranges, args=given.pop("args", ()), opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
+    ranges = [_between(given.pop("qfun"), given.pop("rfun"), 2), _between(given.pop("gfun"), given.pop("hfun"), 1),
+              [given.pop("a"), given.pop("b")]]
+    return nquad(given.pop("func"), ranges, args=given.pop("args", ()),
+                 opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
 
 
 refuse(si.solve_bvp, why="the steps of the solver depend on values", derivative=True,

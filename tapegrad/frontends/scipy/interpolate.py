@@ -31,7 +31,8 @@ def _method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register what a method means where its object or its arguments hold traced values."""
     def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
         def called(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            return (meaning if holds_traced([*own_attributes(self).values(), *args, *kwargs.values()]) else own)(self, *args, **kwargs)
+            return (meaning if holds_traced([*own_attributes(self).values(), *args, *kwargs.values()])
+                    else own)(self, *args, **kwargs)
         constructs(fn)(called)
         PYTHON.append(fn)
         return meaning
@@ -55,8 +56,10 @@ def _within(y: Any, x: Any, low: Any, high: Any, extrapolate: Any) -> Any:
 def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     """Return a piecewise polynomial at points, as `_PPolyBase.__call__` has axes and periods."""
     if self.x[-1] < self.x[0]:
-        raise refused(f"{type(self).__name__} of falling breakpoints", "where its intervals begin is not known here", "the same, turned round")
-    extrapolate, x, (low, high) = self.extrapolate if extrapolate is None else extrapolate, as_array(x), (self.x[0], self.x[-1])
+        raise refused(f"{type(self).__name__} of falling breakpoints", "where its intervals begin is not known here",
+                      "the same, turned round")
+    extrapolate, x, (low, high) = (self.extrapolate if extrapolate is None else extrapolate, as_array(x),
+                                   (self.x[0], self.x[-1]))
     at = np.ravel(x)
     if extrapolate == "periodic":
         at, extrapolate = low + (at - low) % (high - low), False
@@ -94,7 +97,8 @@ def antiderivative(self: Any, nu: int = 1) -> Any:
         whole = 0.0  # over each interval
         for part in c:
             whole = (whole + part) * width
-        c = np.stack([*c, np.concatenate([np.zeros((1, *whole.shape[1:])), np.cumsum(whole, axis=0)[:-1]])])  # type: ignore[attr-defined]
+        c = np.stack([*c, np.concatenate([np.zeros((1, *whole.shape[1:])),  # type: ignore[attr-defined]
+                                          np.cumsum(whole, axis=0)[:-1]])])
     return self.construct_fast(c, self.x, False if self.extrapolate == "periodic" else self.extrapolate, self.axis)
 
 
@@ -102,7 +106,8 @@ def antiderivative(self: Any, nu: int = 1) -> Any:
 def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     if extrapolate == "periodic":
-        raise refused("the integral of a periodic piecewise polynomial", "how many periods it goes through depends on values",
+        raise refused("the integral of a periodic piecewise polynomial",
+                      "how many periods it goes through depends on values",
                       "its antiderivative over one period")
     whole = self.antiderivative()
     return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
@@ -117,7 +122,8 @@ def basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
     values: list[Any] = [np.ones(len(x))]
     for r in range(1, k + 1):
         shares = [(x - t[i - r + a]) / (t[i + a] - t[i - r + a]) for a in range(1, r + 1)]
-        values = [(values[a - 1] * shares[a - 1] if a else 0.0) + (values[a] * (1 - shares[a]) if a < r else 0.0) for a in range(r + 1)]
+        values = [(values[a - 1] * shares[a - 1] if a else 0.0) + (values[a] * (1 - shares[a]) if a < r else 0.0)
+                  for a in range(r + 1)]
     return i, values
 
 
@@ -151,12 +157,14 @@ def _solve(kl: int, ku: int, ab: Any, b: Any, **_overwrite: Any) -> tuple[Any, A
 
 
 def _periodic(*args: Any, **kwargs: Any) -> Any:
-    raise refused("make_interp_spline of a period", "its matrix goes round, and has no rule here", "CubicSpline(x, y, bc_type='periodic')")
+    raise refused("make_interp_spline of a period", "its matrix goes round, and has no rule here",
+                  "CubicSpline(x, y, bc_type='periodic')")
 
 
 _splines: Any = importlib.import_module("scipy.interpolate._bsplines")
 _fitpack: Any = importlib.import_module("scipy.interpolate._fitpack_impl")
-_compiled = SimpleNamespace(evaluate_spline=lambda *args: _written(*args), _coloc=_collocate, evaluate_all_bspl=_all_splines,
+_compiled = SimpleNamespace(evaluate_spline=lambda *args: _written(*args), _coloc=_collocate,
+                            evaluate_all_bspl=_all_splines,
                             find_interval=lambda t, k, x, left, extrapolate: int(_cells(t, x, k, len(t) - k - 2)))
 
 
@@ -180,7 +188,8 @@ def _written(*args: Any) -> Any:
 
 
 if hasattr(_splines, "_dierckx"):  # since SciPy 1.15
-    _names = {"_dierckx": _compiled, "_bspl": _compiled, "get_lapack_funcs": lambda names, arrays: (_solve,), "_make_periodic_spline": _periodic,
+    _names = {"_dierckx": _compiled, "_bspl": _compiled, "get_lapack_funcs": lambda names, arrays: (_solve,),
+              "_make_periodic_spline": _periodic,
               "_fitpack_impl": SimpleNamespace(splint=splint, splantider=_fitpack.splantider)}
     _names["_handle_lhs_derivatives"] = with_names(_splines._handle_lhs_derivatives, _names)
     for _name in ("__call__", "_evaluate", "integrate"):
@@ -190,7 +199,8 @@ if hasattr(_splines, "_dierckx"):  # since SciPy 1.15
 
 
 @means(si.make_lsq_spline)
-def make_lsq_spline(x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0, check_finite: bool = True, *, method: str = "qr") -> Any:
+def make_lsq_spline(x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0, check_finite: bool = True, *,
+                    method: str = "qr") -> Any:
     x, t = as_array(x), as_array(t)
     y = np.moveaxis(as_array(y), axis, 0)
     values = evaluate_spline(t, np.eye(len(t) - k - 1), k, x, 0, True)
@@ -200,13 +210,18 @@ def make_lsq_spline(x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int
 
 
 @means(si.splrep)
-def splrep(x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int = 3, task: int = 0, s: Any = None, t: Any = None,
+def splrep(x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int = 3, task: int = 0, s: Any = None,
+           t: Any = None,
            full_output: int = 0, per: int = 0, quiet: int = 1) -> Any:
     x = as_array(x)
     simple = task in (0, -1) and not full_output and not per and k % 2 and xb in (None, x[0]) and xe in (None, x[-1])
     if not simple or (t is None and (s is not None or w is not None) and s != 0):
-        raise refused("splrep that smooths", "FITPACK chooses the knots by values", "splrep(x, y, s=0), make_smoothing_spline(x, y, lam=...)")
-    made = si.make_interp_spline(x, y, k) if t is None else make_lsq_spline(x, y, np.r_[[x[0]] * (k + 1), t, [x[-1]] * (k + 1)], k, w)
+        raise refused("splrep that smooths", "FITPACK chooses the knots by values",
+                      "splrep(x, y, s=0), make_smoothing_spline(x, y, lam=...)")
+    if t is None:
+        made = si.make_interp_spline(x, y, k)
+    else:
+        made = make_lsq_spline(x, y, np.r_[[x[0]] * (k + 1), t, [x[-1]] * (k + 1)], k, w)
     return made.t, np.concatenate([made.c, np.zeros(k + 1)]), k
 
 
@@ -223,7 +238,8 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
 
 
 @means(si.UnivariateSpline.__init__)
-def smoothing(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, s: Any = None, ext: Any = 0,
+def smoothing(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, s: Any = None,
+              ext: Any = 0,
               check_finite: bool = False) -> None:
     if s != 0:
         raise refused(f"{type(self).__name__} that smooths", "FITPACK chooses the knots by values",
@@ -232,7 +248,8 @@ def smoothing(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None)
 
 
 @means(si.InterpolatedUnivariateSpline.__init__)
-def interpolating(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, ext: Any = 0, check_finite: bool = False) -> None:
+def interpolating(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, ext: Any = 0,
+                  check_finite: bool = False) -> None:
     _fitted(self, splrep(x, y, w, *bbox, k=k, s=0), ext)
 
 
@@ -249,10 +266,13 @@ def _fitted(self: Any, tck: Any, ext: Any) -> None:
 @means(si.make_smoothing_spline)
 def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axis: int = 0) -> Any:
     if lam is None:
-        raise refused("make_smoothing_spline without lam", "it is chosen by values", "make_smoothing_spline(x, y, lam=...)")
+        raise refused("make_smoothing_spline without lam", "it is chosen by values",
+                      "make_smoothing_spline(x, y, lam=...)")
     y = np.moveaxis(as_array(y), axis, 0)
-    made = [si.make_smoothing_spline(x, unit, w, lam) for unit in plain(np.eye(len(y)))]  # of one column, before SciPy 1.16
-    return si.BSpline.construct_fast(made[0].t, np.tensordot(np.stack([one.c for one in made], axis=1), y, 1), made[0].k, axis=axis)
+    # of one column, before SciPy 1.16
+    made = [si.make_smoothing_spline(x, unit, w, lam) for unit in plain(np.eye(len(y)))]
+    return si.BSpline.construct_fast(made[0].t, np.tensordot(np.stack([one.c for one in made], axis=1), y, 1),
+                                     made[0].k, axis=axis)
 
 
 # -- tables on a grid, and scattered ones
@@ -263,15 +283,18 @@ def _fixed(x: Any) -> Any:
     if isinstance(x, tuple):
         return tuple(map(_fixed, x))
     if isinstance(x := as_array(x), Traced) and not x._tracer.independent(peek(x)):
-        raise refused("griddata by its points", "they are searched in compiled code", "RegularGridInterpolator; griddata by its values")
+        raise refused("griddata by its points", "they are searched in compiled code",
+                      "RegularGridInterpolator; griddata by its values")
     return np.array(plain(x))
 
 
 @means(si.griddata)
-def griddata(points: Any, values: Any, xi: Any, method: str = "linear", fill_value: Any = np.nan, rescale: bool = False) -> Any:
+def griddata(points: Any, values: Any, xi: Any, method: str = "linear", fill_value: Any = np.nan,
+             rescale: bool = False) -> Any:
     """Interpolate among scattered points, linearly in the values."""
     if method == "cubic":
-        raise refused("griddata with method='cubic'", "slopes are found by iterations, until they change little", "method='linear'")
+        raise refused("griddata with method='cubic'", "slopes are found by iterations, until they change little",
+                      "method='linear'")
     values, points, xi = as_array(values), _fixed(points), _fixed(xi)
     weights = si.griddata(points, plain(np.eye(len(values))), xi, method=method, rescale=rescale)
     outside = np.isnan(weights).any(axis=-1)
@@ -294,13 +317,15 @@ def _coordinates(points: Any, ndim: Any = None) -> Any:
 def find_indices(self: Any, xi: Any) -> tuple[Any, Any]:
     """Return in which cell of the grid points lie, and where in it."""
     cells = [_cells(grid, x, 0, max(len(grid) - 2, 0)) for grid, x in zip(self.grid, xi)]
-    shares = [(x - grid[i]) / (grid[i + 1] - grid[i]) if len(grid) > 1 else 0.0 * x for grid, x, i in zip(self.grid, xi, cells)]
+    shares = [(x - grid[i]) / (grid[i + 1] - grid[i]) if len(grid) > 1 else 0.0 * x
+              for grid, x, i in zip(self.grid, xi, cells)]
     return np.stack(cells), np.stack(shares)
 
 
 def _evaluate_linear(values: Any, indices: Sequence[Any], distances: Sequence[Any], grid: Any, out: Any) -> Any:
     (i, j), (u, v) = indices, distances
-    return (values[i, j] * (1 - v) + values[i, j + 1] * v) * (1 - u) + (values[i + 1, j] * (1 - v) + values[i + 1, j + 1] * v) * u
+    return (values[i, j] * (1 - v) + values[i, j + 1] * v) * (1 - u) + (values[i + 1, j] * (1 - v)
+                                                                        + values[i + 1, j + 1] * v) * u
 
 
 for _fn in (_grids.RegularGridInterpolator._prepare_xi, _grids.RegularGridInterpolator.__call__):

@@ -52,22 +52,26 @@ def assumed(a: Array, structure: str | None, lower: bool) -> Any:
 
 
 @means(sl.solve)
-def solve(a: Any, b: Array, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
+def solve(a: Any, b: Array, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
+          check_finite: bool = True,
           assume_a: str | None = None, transposed: bool = False) -> Any:
     matrix = assumed(as_array(a), assume_a, static(lower))
     return np.linalg.solve(np.swapaxes(matrix, -1, -2) if transposed else matrix, as_array(b))
 
 
 @means(sl.inv)
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: str | None = None, lower: bool = False) -> Any:
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: str | None = None,
+        lower: bool = False) -> Any:
     return np.linalg.inv(assumed(as_array(a), assume_a, static(lower)))
 
 
 @means(sl.solve_triangular)
-def solve_triangular(a: Array, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
+def solve_triangular(a: Array, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
+                     overwrite_b: bool = False,
                      check_finite: bool = True) -> Any:
     trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans) or None
-    return ops.solve_triangular(as_array(a), as_array(b), **keywords(trans=trans, lower=bool(lower), unit_diagonal=bool(unit_diagonal)))
+    return ops.solve_triangular(as_array(a), as_array(b),
+                                **keywords(trans=trans, lower=bool(lower), unit_diagonal=bool(unit_diagonal)))
 
 
 @means(sl.cho_solve)
@@ -95,7 +99,8 @@ def lu_solve(lu_and_piv: Any, b: Array, trans: int = 0, overwrite_b: bool = Fals
 
 
 @means(sl.lu)
-def lu(a: Array, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False) -> Any:
+def lu(a: Array, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
+       p_indices: bool = False) -> Any:
     factors, piv = lu_factor(a)
     order, eye = ops.permutation(piv), np.eye(shape_of(factors)[0])
     lower, upper = ops.tril(factors, k=-1) + eye, ops.triu(factors)
@@ -121,7 +126,8 @@ def solve_continuous_lyapunov(a: Array, q: Array) -> Any:
 
 def _gain(x: Array, a: Array, b: Array, r: Array, e: Any, s: Array, discrete: bool) -> tuple[Any, Any]:
     """Return what stands beside the gain in an equation, and the gain."""
-    inner, weight = (ops.matmul(adjoint(b), ops.matmul(x, a)), r + ops.matmul(adjoint(b), ops.matmul(x, b))) if discrete else \
+    inner, weight = (ops.matmul(adjoint(b), ops.matmul(x, a)),
+                     r + ops.matmul(adjoint(b), ops.matmul(x, b))) if discrete else \
         (ops.matmul(adjoint(b), x if e is None else ops.matmul(x, e)), r)
     inner = inner if s is None else inner + adjoint(s)
     return adjoint(inner), ops.solve(weight, inner)
@@ -137,7 +143,8 @@ def _riccati(x: Array, a: Array, b: Array, q: Array, r: Array, e: Any, s: Array,
     return free - ops.matmul(beside, gain) + q
 
 
-def _riccati_adjoint(x: Array, dx: Cotangent, a: Array, b: Array, q: Array, r: Array, e: Any, s: Array, balanced: Any, discrete: bool) -> Any:
+def _riccati_adjoint(x: Array, dx: Cotangent, a: Array, b: Array, q: Array, r: Array, e: Any, s: Array, balanced: Any,
+                     discrete: bool) -> Any:
     """Solve for w the adjoint of what is linear in dx: cᴴ dx e + eᴴ dx c, or cᴴ dx c - eᴴ dx e,
     c being the closed loop.
     """
@@ -166,9 +173,11 @@ _riccati_solver(sl.solve_discrete_are, discrete=True)
 
 # -- functions of a matrix that SciPy makes of Schur's form: its value, with the derivative of what they are
 
-_POWER = Solver("fractional_matrix_power", lambda a, t: sl.fractional_matrix_power(a, t), lambda a, t: ops.expm(t * ops.logm(a)), "composite",
+_POWER = Solver("fractional_matrix_power", lambda a, t: sl.fractional_matrix_power(a, t),
+                lambda a, t: ops.expm(t * ops.logm(a)), "composite",
                 draws=True)
-_SIGN = Solver("signm", lambda a: sl.signm(a), lambda a: ops.matmul(a, ops.inv(ops.sqrtm(ops.matmul(a, a)))), "composite")
+_SIGN = Solver("signm", lambda a: sl.signm(a), lambda a: ops.matmul(a, ops.inv(ops.sqrtm(ops.matmul(a, a)))),
+               "composite")
 
 
 @means(sl.fractional_matrix_power)
@@ -208,7 +217,8 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
 
 
 @means(sl.svd)
-def svd(a: Array, full_matrices: Any = True, compute_uv: Any = True, overwrite_a: bool = False, check_finite: bool = True,
+def svd(a: Array, full_matrices: Any = True, compute_uv: Any = True, overwrite_a: bool = False,
+        check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
     return tuple(np.linalg.svd(as_array(a), full_matrices)) if compute_uv else svdvals(a)
 
@@ -219,8 +229,10 @@ def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any
 
 
 @means(sl.eigh)
-def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
-         type: int = 1, check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: Any = None) -> Any:
+def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
+         overwrite_b: bool = False,
+         type: int = 1, check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None,
+         driver: Any = None) -> Any:
     if b is not None or subset_by_index is not None or subset_by_value is not None:
         raise unknown("generalized eigenvalues, or a subset of them,", "all eigenvalues of inv(b) @ a, and an index")
     eigen: Any = np.linalg.eigvalsh if eigvals_only else np.linalg.eigh
@@ -234,7 +246,8 @@ def eigvalsh(a: Any, b: Any = None, **how: Any) -> Any:
 
 
 @means(sl.eig)
-def eig(a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
+def eig(a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False,
+        overwrite_b: bool = False,
         check_finite: bool = True, homogeneous_eigvals: bool = False) -> Any:
     if b is not None or left or homogeneous_eigvals:
         raise unknown("generalized eigenvalues, or eigenvectors from the left,", "those of inv(b) @ a, or of a.T")
@@ -245,7 +258,8 @@ def eig(a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite
 
 
 @means(sl.eigvals)
-def eigvals(a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False) -> Any:
+def eigvals(a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True,
+            homogeneous_eigvals: bool = False) -> Any:
     return eig(a, b, right=False, homogeneous_eigvals=homogeneous_eigvals)
 
 
@@ -255,7 +269,8 @@ def _complex(w: Array) -> Any:
 
 
 @means(sl.qr)
-def qr(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True) -> Any:
+def qr(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
+       check_finite: bool = True) -> Any:
     if pivoting or mode not in ("full", "economic", "r"):
         raise unknown(f"QR with pivoting, or mode={mode!r}", "mode 'full', 'economic' or 'r'")
     modes: dict[str, Any] = {"full": "complete", "economic": "reduced", "r": "r"}
@@ -272,7 +287,8 @@ def pinv(a: Array, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fa
 
 
 @means(sl.lstsq)
-def lstsq(a: Array, b: Array, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
+def lstsq(a: Array, b: Array, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False,
+          check_finite: bool = True,
           lapack_driver: Any = None) -> Any:
     return tuple(np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond))
 
@@ -297,7 +313,8 @@ for _op in (ops.expm, ops.logm, ops.sqrtm, ops.sinm, ops.cosm, ops.tanm, ops.sin
 def hankel(c: Any, r: Any = None) -> Any:
     column = np.atleast_1d(as_array(c))
     row = np.zeros_like(column) if r is None else np.atleast_1d(as_array(r))
-    return ops.take(ops.concat(column, row[1:], axis=-1), np.arange(shape_of(column)[0])[:, None] + np.arange(shape_of(row)[0]), axis=0)
+    return ops.take(ops.concat(column, row[1:], axis=-1),
+                    np.arange(shape_of(column)[0])[:, None] + np.arange(shape_of(row)[0]), axis=0)
 
 
 @means(sl.circulant)
@@ -334,7 +351,8 @@ def ishermitian(a: Array, atol: Any = None, rtol: Any = None) -> Any:
 
 
 def _close(a: Array, b: Array, atol: Any, rtol: Any) -> Any:
-    return ops.all(ops.equal(a, b)) if atol is None and rtol is None else np.allclose(a, b, atol=atol or 0.0, rtol=rtol or 0.0)
+    return (ops.all(ops.equal(a, b)) if atol is None and rtol is None
+            else np.allclose(a, b, atol=atol or 0.0, rtol=rtol or 0.0))
 
 
 @means(sl.bandwidth, constant=True)
@@ -348,8 +366,8 @@ def bandwidth(a: Array) -> Any:
 # -- what is written in Python, and made of the functions above
 
 _IN_PYTHON = """cdf2rdf companion convolution_matrix diagsvd expm_cond expm_frechet fiedler
-    fiedler_companion khatri_rao leslie null_space orth orthogonal_procrustes pinvh polar solve_circulant solve_discrete_lyapunov
-    subspace_angles"""
+    fiedler_companion khatri_rao leslie null_space orth orthogonal_procrustes pinvh polar solve_circulant
+    solve_discrete_lyapunov subspace_angles"""
 AS_WRITTEN.update(getattr(sl, name) for name in _IN_PYTHON.split() if hasattr(sl, name))
 
 _FACTORS = "no rule is known here of these factors"
@@ -359,9 +377,11 @@ for _names, _why, _try in (
         ("cholesky_banded", _FACTORS, "cholesky of the matrix in full, or solveh_banded"),
         ("funm", "SciPy makes it of Schur's form", "expm, logm, sqrtm or another function of that kind, or eig"),
         ("matrix_balance", "it scales by powers of two, which it chooses", "the matrix as it is"),
-        ("clarkson_woodruff_transform", "it draws a matrix, and writes in place", "a product with a matrix of your own")):
+        ("clarkson_woodruff_transform", "it draws a matrix, and writes in place",
+         "a product with a matrix of your own")):
     refuse(*(getattr(sl, name) for name in _names.split() if hasattr(sl, name)), why=_why, try_=_try, derivative=True)
 
-leave(sl.dft, sl.hadamard, sl.helmert, sl.hilbert, sl.invhilbert, sl.invpascal, sl.pascal, why="takes counts, and returns plain values")
+leave(sl.dft, sl.hadamard, sl.helmert, sl.hilbert, sl.invhilbert, sl.invpascal, sl.pascal,
+      why="takes counts, and returns plain values")
 leave(sl.find_best_blas_type, sl.get_blas_funcs, sl.get_lapack_funcs, why="takes dtypes")
 leave(sl.test, sl.LinAlgWarning, why="settings and text")

@@ -39,11 +39,13 @@ def _conjugate_transpose(lower: int, upper: int, ab: Any) -> Any:
 
 _BANDED: Solver = Solver("solve_banded", lambda lower, upper, ab, b: sl.solve_banded((lower, upper), ab, b),
                  lambda x, lower, upper, ab, b: _product(x, lower, upper, ab) - b,
-                 adjoint=lambda x, dx, lower, upper, ab, b: _BANDED(upper, lower, _conjugate_transpose(lower, upper, ab), dx))
+                 adjoint=lambda x, dx, lower, upper, ab, b: _BANDED(upper, lower,
+                                                                    _conjugate_transpose(lower, upper, ab), dx))
 
 
 @means(sl.solve_banded)
-def solve_banded(l_and_u: Any, ab: Any, b: Array, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def solve_banded(l_and_u: Any, ab: Any, b: Array, overwrite_ab: bool = False, overwrite_b: bool = False,
+                 check_finite: bool = True) -> Any:
     lower, upper = static(tuple(l_and_u))
     return _BANDED(lower, upper, as_array(ab), as_array(b))
 
@@ -53,11 +55,13 @@ def _whole(ab: Any, lower: bool) -> Any:
     u = shape_of(ab)[0] - 1
     half = _conjugate_transpose(u, 0, ab) if lower else ab
     middle = ops.real(half[u]) if getattr(dtype_of(ab), "kind", "") == "c" else half[u]
-    return ops.stack(*[half[r] for r in range(u)], middle, *[ops.conj(_moved(half[u - k], -k)) for k in range(1, u + 1)], axis=0)
+    return ops.stack(*[half[r] for r in range(u)], middle,
+                     *[ops.conj(_moved(half[u - k], -k)) for k in range(1, u + 1)], axis=0)
 
 
 @means(sl.solveh_banded)
-def solveh_banded(ab: Any, b: Array, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False, check_finite: bool = True) -> Any:
+def solveh_banded(ab: Any, b: Array, overwrite_ab: bool = False, overwrite_b: bool = False, lower: bool = False,
+                  check_finite: bool = True) -> Any:
     matrix = as_array(ab)
     u = shape_of(matrix)[0] - 1
     x = _BANDED(u, u, _whole(matrix, lower), as_array(b))
@@ -86,17 +90,21 @@ _EIGVALS_BANDED = sl.eigvals_banded
 
 
 @means(sl.eigvals_banded)
-def eigvals_banded(a_band: Any, lower: bool = False, overwrite_a_band: bool = False, select: str = "a", select_range: Any = None,
+def eigvals_banded(a_band: Any, lower: bool = False, overwrite_a_band: bool = False, select: str = "a",
+                   select_range: Any = None,
                    check_finite: bool = True) -> Any:
     if select != "a":
-        raise UnknownFunction("tapegrad knows no subset of the eigenvalues of a banded matrix", user_location(), "all of them, and an index")
-    if isinstance(a_band, Traced) and a_band._tracer.independent(peek(a_band)):  # nodes of a quadrature, which SciPy keeps
+        raise UnknownFunction("tapegrad knows no subset of the eigenvalues of a banded matrix", user_location(),
+                              "all of them, and an index")
+    # nodes of a quadrature, which SciPy keeps
+    if isinstance(a_band, Traced) and a_band._tracer.independent(peek(a_band)):
         return _EIGVALS_BANDED(np.array(a_band), lower)
     return np.linalg.eigvalsh(_dense(as_array(a_band), bool(lower)))
 
 
 @means(sl.eigvalsh_tridiagonal)
-def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = None, check_finite: bool = True, tol: float = 0.0,
+def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = None, check_finite: bool = True,
+                         tol: float = 0.0,
                          lapack_driver: str = "auto") -> Any:
     diagonal, beside = as_array(d), as_array(e)
     return eigvals_banded(ops.stack(diagonal, ops.concat(beside, np.zeros(1), axis=0), axis=0), True, select=select)
@@ -109,14 +117,16 @@ def _eigenvectors(only: bool, call: str) -> None:
 
 
 @means(sl.eig_banded)
-def eig_banded(a_band: Any, lower: bool = False, eigvals_only: bool = False, overwrite_a_band: bool = False, select: str = "a",
+def eig_banded(a_band: Any, lower: bool = False, eigvals_only: bool = False, overwrite_a_band: bool = False,
+               select: str = "a",
                select_range: Any = None, max_ev: int = 0, check_finite: bool = True) -> Any:
     _eigenvectors(eigvals_only, "eigvals_only=True")
     return eigvals_banded(a_band, lower, select=select)
 
 
 @means(sl.eigh_tridiagonal)
-def eigh_tridiagonal(d: Any, e: Any, eigvals_only: bool = False, select: str = "a", select_range: Any = None, check_finite: bool = True,
+def eigh_tridiagonal(d: Any, e: Any, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
+                     check_finite: bool = True,
                      tol: float = 0.0, lapack_driver: str = "auto") -> Any:
     _eigenvectors(eigvals_only, "eigvals_only=True")
     return eigvalsh_tridiagonal(d, e, select)
@@ -134,7 +144,8 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     return ops.take(ops.concat(column, row[..., 1:], axis=-1), np.where(behind < 0, m - 1 - behind, behind), axis=-1)
 
 
-_TOEPLITZ: Solver = Solver("solve_toeplitz", lambda c, r, b: sl.solve_toeplitz((c, r), b), lambda x, c, r, b: ops.matmul(toeplitz(c, r), x) - b,
+_TOEPLITZ: Solver = Solver("solve_toeplitz", lambda c, r, b: sl.solve_toeplitz((c, r), b),
+                           lambda x, c, r, b: ops.matmul(toeplitz(c, r), x) - b,
                    adjoint=lambda x, dx, c, r, b: _TOEPLITZ(*_turned(c, r), dx))
 
 
@@ -154,7 +165,8 @@ def solve_toeplitz(c_or_cr: Any, b: Array, check_finite: bool = True) -> Any:
     return _TOEPLITZ(*_column_and_row(c_or_cr), as_array(b))
 
 
-_PRODUCT = Solver("matmul_toeplitz", lambda c, r, x: sl.matmul_toeplitz((c, r), x), lambda c, r, x: ops.matmul(toeplitz(c, r), x), "composite")
+_PRODUCT = Solver("matmul_toeplitz", lambda c, r, x: sl.matmul_toeplitz((c, r), x),
+                  lambda c, r, x: ops.matmul(toeplitz(c, r), x), "composite")
 
 
 @means(sl.matmul_toeplitz)

@@ -32,7 +32,8 @@ def _dtype(output: Array, x: Array) -> Any:
         return numpy_dtype(x)
     if isinstance(output, (type, str, np.dtype)):
         return np.dtype(output)
-    raise UnknownFunction("tapegrad knows no filter with an array as output=", user_location(), "y[...] = the filter's result")
+    raise UnknownFunction("tapegrad knows no filter with an array as output=", user_location(),
+                          "y[...] = the filter's result")
 
 
 def _several(x: Array, n: int) -> list[Any]:
@@ -52,24 +53,28 @@ def _reversed(w: Array) -> Any:
 
 
 @means(sn.correlate1d)
-def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0) -> Any:
+def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+                origin: int = 0) -> Any:
     x = as_array(input)
     return ops.correlate1d(x, as_array(weights), axis=static(axis), **_parameters(x, output, mode, cval, origin))
 
 
 @means(sn.convolve1d)
-def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0) -> Any:
+def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+               origin: int = 0) -> Any:
     w = as_array(weights)
     return correlate1d(input, _reversed(w), axis, output, mode, cval, -origin - (1 - shape_of(w)[0] % 2))
 
 
 @means(sn.correlate)
-def correlate(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None) -> Any:
+def correlate(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
+              axes: Any = None) -> Any:
     return _filtered(input, as_array(weights), output, mode, cval, origin, axes)
 
 
 @means(sn.convolve)
-def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None) -> Any:
+def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
+             axes: Any = None) -> Any:
     w = as_array(weights)
     origins = tuple(-static(o) - (1 - size % 2) for o, size in zip(_several(origin, len(shape_of(w))), shape_of(w)))
     return _filtered(input, _reversed(w), output, mode, cval, origins, axes)
@@ -80,7 +85,8 @@ def _filtered(input: Array, weights: Array, output: Array, mode: Any, cval: Any,
     if axes is not None:  # weights of length 1 along the others
         chosen = _axes(axes, ndim)
         if chosen != sorted(chosen) or len(shape_of(weights)) != len(chosen):
-            raise UnknownFunction(f"tapegrad knows no filter along the axes {axes}, of weights in {len(shape_of(weights))} dimensions",
+            raise UnknownFunction(f"tapegrad knows no filter along the axes {axes}, of weights in "
+                                  f"{len(shape_of(weights))} dimensions",
                                   user_location(), "axes in their order, one for each dimension of the weights")
         at = dict(zip(chosen, zip(shape_of(weights), _several(origin, len(chosen)))))
         weights = ops.reshape(weights, tuple(at[i][0] if i in at else 1 for i in range(ndim)))
@@ -104,14 +110,16 @@ def gaussian(sigma: Array, order: int, radius: int) -> Any:
 
 
 @means(sn.gaussian_filter1d)
-def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
+                      cval: Any = 0.0,
                       truncate: float = 4.0, *, radius: Any = None) -> Any:
     order, reach = operator.index(order), int(truncate * sigma + 0.5) if radius is None else static(radius)
     return correlate1d(input, gaussian(sigma, order, reach)[::-1], axis, output, mode, cval, 0)
 
 
 @means(sn.gaussian_filter)
-def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, truncate: float = 4.0, *,
+def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
+                    truncate: float = 4.0, *,
                     radius: Any = None, axes: Axis = None) -> Any:
     x = as_array(input)
     chosen = _axes(axes, len(shape_of(x)))
@@ -124,13 +132,15 @@ def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, 
 
 
 @means(sn.uniform_filter1d)
-def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0) -> Any:
+def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
+                     origin: int = 0) -> Any:
     x = as_array(input)
     return ops.uniform_filter1d(x, static(size), axis=static(axis), **_parameters(x, output, mode, cval, origin))
 
 
 @means(sn.uniform_filter)
-def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
+def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
+                   origin: Any = 0, *,
                    axes: Axis = None) -> Any:
     x = as_array(input)
     chosen = _axes(axes, len(shape_of(x)))
@@ -164,20 +174,25 @@ def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect
 @means(sn.laplace)
 def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> Any:
     chosen = _axes(axes, len(shape_of(as_array(input))))
-    parts = [correlate1d(input, [1.0, -2.0, 1.0], axis, output, beyond, cval, 0) for axis, beyond in zip(chosen, _several(mode, len(chosen)))]
+    parts = [correlate1d(input, [1.0, -2.0, 1.0], axis, output, beyond, cval, 0)
+             for axis, beyond in zip(chosen, _several(mode, len(chosen)))]
     return sum(parts[1:], parts[0])
 
 
 @means(sn.gaussian_laplace)
-def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None, **kwargs: Any) -> Any:
+def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
+                     axes: Any = None, **kwargs: Any) -> Any:
     chosen = _axes(axes, len(shape_of(as_array(input))))
-    parts = [gaussian_filter(input, sigma, [2 * (other == axis) for other in chosen], output, mode, cval, axes=chosen, **kwargs) for axis in chosen]
+    parts = [gaussian_filter(input, sigma, [2 * (other == axis) for other in chosen], output, mode, cval, axes=chosen,
+                             **kwargs) for axis in chosen]
     return sum(parts[1:], parts[0])
 
 
 @means(sn.gaussian_gradient_magnitude)
-def gaussian_gradient_magnitude(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None,
+def gaussian_gradient_magnitude(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
+                                axes: Any = None,
                                 **kwargs: Any) -> Any:
     chosen = _axes(axes, len(shape_of(as_array(input))))
-    parts = [gaussian_filter(input, sigma, [int(other == axis) for other in chosen], output, mode, cval, axes=chosen, **kwargs) for axis in chosen]
+    parts = [gaussian_filter(input, sigma, [int(other == axis) for other in chosen], output, mode, cval, axes=chosen,
+                             **kwargs) for axis in chosen]
     return np.sqrt(sum(part * part for part in parts))

@@ -141,7 +141,8 @@ class _Watched:
 
     def __init__(self, fun: Any, backwards: bool) -> None:
         self.fun, self.direction = fun, -1.0 if backwards else 1.0
-        self.before: deque[tuple[float, Any, Any, dict[int, Any], bool]] = deque(maxlen=16)  # more than a step has stages
+        # more than a step has stages
+        self.before: deque[tuple[float, Any, Any, dict[int, Any], bool]] = deque(maxlen=16)
         self.first = True
 
     def __call__(self, t: Array, y: Array, *args: Any) -> Any:

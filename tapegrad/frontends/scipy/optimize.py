@@ -262,9 +262,11 @@ def _searched(fn: Callable[..., Any], method: str, options: dict[str, str]) -> N
         given = named(fn, args, kwargs)
         if given.get("full_output") or given.get("disp", 0) > 1:
             raise refused(fn.__name__, "what it says besides is not known", "scipy.optimize.minimize_scalar")
-        how = {key: given[name] for name, key in (("func", "fun"), ("args", "args"), ("brack", "bracket")) if name in given}
+        how = {key: given[name] for name, key in (("func", "fun"), ("args", "args"), ("brack", "bracket"))
+               if name in given}
         bounds = {"bounds": (given["x1"], given["x2"])} if "x1" in given else {}
-        return minimize_scalar(**how, **bounds, method=method, options={key: given[name] for name, key in options.items() if name in given}).x
+        return minimize_scalar(**how, **bounds, method=method,
+                               options={key: given[name] for name, key in options.items() if name in given}).x
     register(fn, search)
 
 

@@ -23,20 +23,23 @@ def convolve(in1: Array, in2: Array, mode: str = "full", method: str = "auto") -
         method = sg.choose_conv_method(np.ones(shape_of(a)), np.ones(shape_of(b)), mode)
     if not shape_of(a) and not shape_of(b):
         return ops.multiply(a, b)
-    return ops.convolution(a, b, **({} if mode == "full" else {"mode": mode}), **({} if method == "direct" else {"method": method}))
+    return ops.convolution(a, b, **({} if mode == "full" else {"mode": mode}),
+                           **({} if method == "direct" else {"method": method}))
 
 
 @means(sg.fftconvolve, sg.oaconvolve)
 def fftconvolve(in1: Array, in2: Array, mode: str = "full", axes: Axis = None) -> Any:
     if axes is not None:
-        raise UnknownFunction("tapegrad knows no fftconvolve with axes=", user_location(), "scipy.signal.convolve, over all axes")
+        raise UnknownFunction("tapegrad knows no fftconvolve with axes=", user_location(),
+                              "scipy.signal.convolve, over all axes")
     return convolve(in1, in2, mode, "fft")
 
 
 def of_matrices(in1: Array, in2: Array, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
     """Return two matrices, surrounded by zeros; refuse another boundary."""
     if boundary != "fill" or fillvalue != 0:
-        raise UnknownFunction(f"tapegrad knows no convolution with boundary={boundary!r}, fillvalue={fillvalue!r}", user_location(),
+        raise UnknownFunction(f"tapegrad knows no convolution with boundary={boundary!r}, fillvalue={fillvalue!r}",
+                              user_location(),
                               "np.pad(in1, ..., mode='wrap' or 'symmetric'), and mode='valid'")
     a, b = as_array(in1), as_array(in2)
     if not len(shape_of(a)) == len(shape_of(b)) == 2:
@@ -81,7 +84,8 @@ def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Array | None) -> Any:
     order, n = max(shape_of(a)[0], shape_of(b)[0]) - 1, shape_of(x)[axis]
     state = as_array(zi)
     if shape_of(state)[axis] != order:
-        raise ValueError(f"Unexpected shape for zi: {shape_of(state)[axis]} along the axis of the filter, which has {order} states.")
+        raise ValueError(f"Unexpected shape for zi: {shape_of(state)[axis]} along the axis of the filter, which has "
+                         f"{order} states.")
     wanted = [order if i == axis % len(shape_of(x)) else size for i, size in enumerate(shape_of(x))]
     state = np.broadcast_to(state, tuple(wanted))
     # what it adds, before the feedback
@@ -159,13 +163,15 @@ def _extended(x: Array, axis: int, padtype: Any, padlen: Any, taps: int) -> tupl
     n = shape_of(x)[axis]
     edge = 0 if padtype is None else taps * 3 if padlen is None else static(padlen)
     if padtype not in ("odd", "even", "constant", None):
-        raise ValueError(f"Unknown value {padtype!r} given to padtype. padtype must be 'even', 'odd', 'constant', or None.")
+        raise ValueError(f"Unknown value {padtype!r} given to padtype. padtype must be 'even', 'odd', 'constant', or "
+                         f"None.")
     if n <= edge:
         raise ValueError(f"The length of the input vector x must be greater than padlen, which is {edge}.")
     if not edge:
         return 0, x
     first, last = x[along(axis, slice(1))], x[along(axis, slice(n - 1, n))]
-    before, after = ops.flip(x[along(axis, slice(1, edge + 1))], axis=axis), ops.flip(x[along(axis, slice(n - edge - 1, n - 1))], axis=axis)
+    before, after = ops.flip(x[along(axis, slice(1, edge + 1))],
+                             axis=axis), ops.flip(x[along(axis, slice(n - edge - 1, n - 1))], axis=axis)
     if padtype == "odd":
         before, after = 2 * first - before, 2 * last - after
     elif padtype == "constant":
@@ -182,14 +188,16 @@ def _both_ways(run: Any, zi: Array | None, x: Array, axis: int, edge: int) -> An
 
 
 @means(sg.filtfilt)
-def filtfilt(b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None, method: str = "pad", irlen: Any = None) -> Any:
+def filtfilt(b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None, method: str = "pad",
+             irlen: Any = None) -> Any:
     if method != "pad":
         raise UnknownFunction(f"tapegrad knows no filtfilt with method={method!r}", user_location(), 'method="pad"')
     b, a, x, axis = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)), as_array(x), static(axis)
     edge, longer = _extended(x, axis, padtype, padlen, max(shape_of(a)[0], shape_of(b)[0]))
     shape = [1] * len(shape_of(x))
     shape[axis] = -1
-    y = _both_ways(lambda part, zi: _filtered(b, a, part, axis, zi), np.reshape(_steady(b, a), tuple(shape)), longer, axis, edge)
+    y = _both_ways(lambda part, zi: _filtered(b, a, part, axis, zi), np.reshape(_steady(b, a), tuple(shape)), longer,
+                   axis, edge)
     return value_by("scipy.signal.filtfilt", y, b, a, x, axis, padtype, padlen)
 
 

@@ -37,7 +37,8 @@ def square(A: Array) -> Any:
 def solve(A: Array, b: Array, trans: str = "N") -> Any:
     """Return the solution of a system of a sparse matrix, of its transpose ("T") or its adjoint ("H")."""
     if ss.issparse(b):
-        raise refused("a system of equations with a sparse right side", "which places of its solution are 0 depends on values", "b.toarray()")
+        raise refused("a system of equations with a sparse right side",
+                      "which places of its solution are 0 depends on values", "b.toarray()")
     data, indices, indptr, of_columns = compressed(A)
     b = as_array(b)
     if shape_of(b)[:1] != A.shape[:1] or len(shape_of(b)) > 2:
@@ -57,10 +58,12 @@ def spsolve(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = True) ->
 
 
 @means(ssl.spsolve_triangular)
-def spsolve_triangular(A: Any, b: Any, lower: bool = True, overwrite_A: bool = False, overwrite_b: bool = False, unit_diagonal: bool = False) -> Any:
+def spsolve_triangular(A: Any, b: Any, lower: bool = True, overwrite_A: bool = False, overwrite_b: bool = False,
+                       unit_diagonal: bool = False) -> Any:
     A, keep = square(A), ss.tril if lower else ss.triu
     if keep(ones(A)).nnz != A.nnz:
-        raise refused("spsolve_triangular", "the matrix stores numbers in the other triangle", "scipy.sparse.tril(A), or triu")
+        raise refused("spsolve_triangular", "the matrix stores numbers in the other triangle",
+                      "scipy.sparse.tril(A), or triu")
     if unit_diagonal:
         A = (ss.tril(A, -1) if lower else ss.triu(A, 1)) + ss.eye_array(A.shape[0])
     return solve(A.tocsc(), b)
@@ -78,7 +81,8 @@ class Factors:
 
     def solve(self, rhs: Any, trans: str = "N") -> Any:
         """Solve A x = rhs, or by the transpose ("T") or the adjoint ("H")."""
-        return solve(self._matrix, rhs, trans) if self._own is None or isinstance(rhs, Traced) else self._own.solve(rhs, trans)
+        return (solve(self._matrix, rhs, trans) if self._own is None or isinstance(rhs, Traced)
+                else self._own.solve(rhs, trans))
 
     def __getattr__(self, name: str) -> Any:
         if self._own is not None:
@@ -122,7 +126,8 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
         if info < 0 and restarts:  # a breakdown, next to the solution
             return find(A, b, y, how, restarts - 1)
         if info:
-            raise refused(name, f"it has not converged: info is {info}", "more iterations, a looser tolerance, or a preconditioner")
+            raise refused(name, f"it has not converged: info is {info}",
+                          "more iterations, a looser tolerance, or a preconditioner")
         return y
 
     def residual(x: Array, A: Array, b: Array, *how: Any) -> Any:
@@ -186,7 +191,8 @@ _EXPONENTIAL = Solver("expm_multiply", lambda A, B: ssl.expm_multiply(A, B), _ta
 @means(ssl.expm_multiply)
 def expm_multiply(A: Array, B: Array, *times: Any, traceA: Any = None, **further: Any) -> Any:
     if times or further or not ss.issparse(A):
-        raise refused("expm_multiply at several times, or of what is no sparse matrix,", "it has no rule", "expm_multiply(A * t, B) for each time")
+        raise refused("expm_multiply at several times, or of what is no sparse matrix,", "it has no rule",
+                      "expm_multiply(A * t, B) for each time")
     return _EXPONENTIAL(arrays(A), as_array(B))
 
 
@@ -198,7 +204,8 @@ def arrays(A: Array) -> Any:
 @means(ssl.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None) -> Any:
     if axis is not None or ord not in (None, "fro", "f", 1, -1, np.inf, -np.inf):
-        raise refused(f"norm of a sparse matrix with ord={ord!r}, axis={axis!r}", "it has no rule", "np.linalg.norm(A.toarray(), ord, axis)")
+        raise refused(f"norm of a sparse matrix with ord={ord!r}, axis={axis!r}", "it has no rule",
+                      "np.linalg.norm(A.toarray(), ord, axis)")
     x = arrays(x) if x.format == "coo" else ss.coo_array(x)
     if ord in (None, "fro", "f"):
         return np.linalg.norm(summed(x).data)
@@ -215,7 +222,8 @@ def _least_squares(name: str) -> None:
     def find(A: Any, b: Array, how: dict[str, Any]) -> Any:
         found = fn(A, b, **how)
         if found[1] in (3, 6, 7):
-            raise refused(name, f"it has not converged: istop is {found[1]}", "more iterations, a looser tolerance or a larger conlim")
+            raise refused(name, f"it has not converged: istop is {found[1]}",
+                          "more iterations, a looser tolerance or a larger conlim")
         return tuple(found)
 
     def residual(x: Array, A: Any, b: Array, how: dict[str, Any]) -> Any:
@@ -229,7 +237,8 @@ def _least_squares(name: str) -> None:
     @means(fn)
     def solve_by_least_squares(A: Any, b: Any, damp: Any = 0.0, *args: Any, **how: Any) -> Any:
         if args or not ss.issparse(A) or A.shape[0] < A.shape[1] or how.get("x0") is not None:
-            raise refused(f"{name} of a LinearOperator, of fewer equations than unknowns, or with arguments by position", "it has no rule",
+            raise refused(f"{name} of a LinearOperator, of fewer equations than unknowns, or with more than damp by "
+                          "position", "it has no rule",
                           f"{name}(A, b, damp, atol=...) of a sparse array; spsolve")
         return solver(arrays(A), ops.reshape(as_array(b), (-1,)), {**how, "damp": damp})
 
@@ -243,7 +252,8 @@ for _name in ("lsqr", "lsmr"):
 def _pairs(w: Array, v: Array) -> Any:
     gaps = np.abs(w[:, None] - w) + np.diag(np.full(len(w), np.inf))
     if gaps.min(initial=np.inf) <= 1e-9 * np.abs(w).max(initial=0.0):
-        raise refused("an eigenvalue that occurs twice", "its vectors are no functions of the matrix", "a matrix whose eigenvalues differ")
+        raise refused("an eigenvalue that occurs twice", "its vectors are no functions of the matrix",
+                      "a matrix whose eigenvalues differ")
     return np.concatenate([v, w[None]])
 
 
@@ -271,17 +281,20 @@ def _singular(B: Array, shape: tuple[int, int], how: dict[str, Any]) -> Any:
 
 
 _EIGSH, _LOBPCG, _SVDS = (Solver(name, find, _eigen_residual, adjoint=_eigen_adjoint, draws=True) for name, find in (
-    ("eigsh", lambda A, how: _pairs(*ssl.eigsh(A, **how))), ("lobpcg", lambda A, X, how: _pairs(*ssl.lobpcg(A, X, **how)[:2])), ("svds", _singular)))
+    ("eigsh", lambda A, how: _pairs(*ssl.eigsh(A, **how))),
+    ("lobpcg", lambda A, X, how: _pairs(*ssl.lobpcg(A, X, **how)[:2])), ("svds", _singular)))
 
 
 def _symmetric(name: str, A: Any, others: Any = None) -> Any:
     if not ss.issparse(A) or dtype_of(A.data).kind != "f" or others is not None:
-        raise refused(f"{name} of what is no real sparse matrix, or of a pencil", "it has no rule", "np.linalg.eigh(A.toarray()), or np.linalg.svd")
+        raise refused(f"{name} of what is no real sparse matrix, or of a pencil", "it has no rule",
+                      "np.linalg.eigh(A.toarray()), or np.linalg.svd")
     return arrays(A).tocsr()
 
 
 @means(ssl.eigsh)
-def eigsh(A: Any, k: int = 6, M: Any = None, sigma: Any = None, which: str = "LM", v0: Any = None, ncv: Any = None, maxiter: Any = None,
+def eigsh(A: Any, k: int = 6, M: Any = None, sigma: Any = None, which: str = "LM", v0: Any = None, ncv: Any = None,
+          maxiter: Any = None,
           tol: float = 0, return_eigenvectors: bool = True, **further: Any) -> Any:
     how = {"k": k, "sigma": sigma, "which": which, "v0": v0, "ncv": ncv, "maxiter": maxiter, "tol": tol, **further}
     found = _EIGSH(_symmetric("eigsh", A, M), how)
@@ -305,13 +318,16 @@ def svds(A: Any, k: int = 6, ncv: Any = None, tol: float = 0, which: str = "LM",
         (parts[0], parts[1], None) if return_singular_vectors == "u" else (None, *parts[1:])
 
 
-refuse(ssl.eigs, why="few of many eigenvalues of a matrix that is not symmetric have no rule here", try_="np.linalg.eig(A.toarray())",
+refuse(ssl.eigs, why="few of many eigenvalues of a matrix that is not symmetric have no rule here",
+       try_="np.linalg.eig(A.toarray())",
        derivative=True)
 refuse(ssl.spilu, why="incomplete factors are those of another matrix", try_="splu")
-refuse(ssl.inv, ssl.expm, why="which of its numbers are 0 depends on values", try_="spsolve(A, b), expm_multiply(A, b); or A.toarray()",
+refuse(ssl.inv, ssl.expm, why="which of its numbers are 0 depends on values",
+       try_="spsolve(A, b), expm_multiply(A, b); or A.toarray()",
        derivative=True)
 refuse(*there("funm_multiply_krylov"), why="it has no rule here", try_="expm_multiply", derivative=True)
 refuse(ssl.onenormest, why="an estimate is found by a search", try_="scipy.sparse.linalg.norm(A, 1)")
 AS_WRITTEN.update(there("aslinearoperator matrix_power"))
-leave(*there("LaplacianNd SuperLU LinearOperator is_sptriangular spbandwidth"), why="classes, and what asks for a pattern")
+leave(*there("LaplacianNd SuperLU LinearOperator is_sptriangular spbandwidth"),
+      why="classes, and what asks for a pattern")
 leave(*there("MatrixRankWarning ArpackError ArpackNoConvergence use_solver test"), why="classes, settings and text")

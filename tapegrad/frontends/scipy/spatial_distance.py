@@ -99,14 +99,20 @@ def _entropies(p: Array, m: Array) -> Any:
 
 
 METRICS: dict[str, Callable[..., Any]] = {
-    "euclidean": euclidean, "minkowski": minkowski, "chebyshev": chebyshev, "sqeuclidean": sqeuclidean, "cityblock": cityblock,
-    "canberra": canberra, "braycurtis": braycurtis, "correlation": correlation, "cosine": cosine, "seuclidean": seuclidean,
+    "euclidean": euclidean, "minkowski": minkowski, "chebyshev": chebyshev, "sqeuclidean": sqeuclidean,
+    "cityblock": cityblock,
+    "canberra": canberra, "braycurtis": braycurtis, "correlation": correlation, "cosine": cosine,
+    "seuclidean": seuclidean,
     "mahalanobis": mahalanobis, "jensenshannon": jensenshannon,
 }
-_OTHER = {"euclid": "euclidean", "eu": "euclidean", "e": "euclidean", "l2": "euclidean", "mi": "minkowski", "m": "minkowski", "pnorm": "minkowski",
-          "chebychev": "chebyshev", "cheby": "chebyshev", "cheb": "chebyshev", "ch": "chebyshev", "sqeuclid": "sqeuclidean", "sqe": "sqeuclidean",
-          "cblock": "cityblock", "cb": "cityblock", "c": "cityblock", "manhattan": "cityblock", "l1": "cityblock", "co": "correlation",
-          "cos": "cosine", "se": "seuclidean", "s": "seuclidean", "mahal": "mahalanobis", "mah": "mahalanobis", "js": "jensenshannon"}
+_OTHER = {"euclid": "euclidean", "eu": "euclidean", "e": "euclidean", "l2": "euclidean", "mi": "minkowski",
+          "m": "minkowski", "pnorm": "minkowski",
+          "chebychev": "chebyshev", "cheby": "chebyshev", "cheb": "chebyshev", "ch": "chebyshev",
+          "sqeuclid": "sqeuclidean", "sqe": "sqeuclidean",
+          "cblock": "cityblock", "cb": "cityblock", "c": "cityblock", "manhattan": "cityblock", "l1": "cityblock",
+          "co": "correlation",
+          "cos": "cosine", "se": "seuclidean", "s": "seuclidean", "mahal": "mahalanobis", "mah": "mahalanobis",
+          "js": "jensenshannon"}
 
 
 def _vector(x: Array) -> Any:
@@ -143,7 +149,8 @@ for _name in METRICS:
 def jensenshannon_of_arrays(p: Any, q: Any, base: Any = None, *, axis: int = 0, keepdims: bool = False) -> Any:
     axis = static(axis)
     y = jensenshannon(np.moveaxis(as_array(p), axis, -1), np.moveaxis(as_array(q), axis, -1), base)
-    return _exact("scipy.spatial.distance.jensenshannon", np.expand_dims(y, axis) if keepdims else y, p, q, base=base, axis=axis, keepdims=keepdims)
+    return _exact("scipy.spatial.distance.jensenshannon", np.expand_dims(y, axis) if keepdims else y, p, q, base=base,
+                  axis=axis, keepdims=keepdims)
 
 
 def _metric(metric: Any, every: Callable[[], Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
@@ -154,7 +161,8 @@ def _metric(metric: Any, every: Callable[[], Any], kwargs: dict[str, Any]) -> Ca
         return lambda u, v: np.stack([metric(a, b, **kwargs) for a, b in zip(u, v)])
     name = _OTHER.get(metric.lower(), metric.lower())
     if name not in METRICS:
-        raise UnknownFunction(f"tapegrad knows no distance {metric!r}", user_location(), f"one of {', '.join(METRICS)}, or a function of two vectors")
+        raise UnknownFunction(f"tapegrad knows no distance {metric!r}", user_location(),
+                              f"one of {', '.join(METRICS)}, or a function of two vectors")
     if name == "seuclidean" and kwargs.get("V") is None:
         kwargs = {**kwargs, "V": np.var(every(), axis=0, ddof=1)}
     if name == "mahalanobis" and kwargs.get("VI") is None:
@@ -196,14 +204,16 @@ def squareform(X: Array, force: str = "no", checks: bool = True) -> Any:
     x = as_array(X)
     shape = shape_of(x)
     if (force.lower() == "tomatrix" and len(shape) != 1) or (force.lower() == "tovector" and len(shape) != 2):
-        raise ValueError(f"Forcing {force!r} but input X is not {'a distance vector' if len(shape) != 1 else 'a distance matrix'}.")
+        raise ValueError(f"Forcing {force!r} but input X is not "
+                         f"{'a distance vector' if len(shape) != 1 else 'a distance matrix'}.")
     if len(shape) == 2:
         if checks and not (np.array_equal(x, x.T) and np.all(np.diagonal(x) == 0)):
             raise ValueError("Distance matrix 'X' must be symmetric, and zero on its diagonal.")
         return x[np.triu_indices(shape[0], 1)]
     n = int(np.ceil(np.sqrt(2 * shape[0]))) if shape[0] else 1
     if n * (n - 1) != 2 * shape[0]:
-        raise ValueError("Incompatible vector size. It must be a binomial coefficient n choose 2 for some integer n >= 2.")
+        raise ValueError("Incompatible vector size. It must be a binomial coefficient n choose 2 for some integer n >= "
+                         "2.")
     places = np.zeros((n, n), dtype=np.intp)
     places[np.triu_indices(n, 1)] = np.arange(1, shape[0] + 1)
     return np.concatenate([np.zeros(1), x])[places + places.T]

@@ -38,12 +38,15 @@ _REFUSED = {
     "its values satisfy the equation only for a characteristic value, and only roughly for the second kind":
         "pro_ang1_cv pro_rad1_cv pro_rad2_cv obl_ang1_cv obl_rad1_cv obl_rad2_cv pro_rad2 obl_rad2",
     "it returns a sequence of orders, computed by a loop in C":
-        "lmbda lqn lqmn riccati_jn riccati_yn pbdn_seq pbdv_seq pbvv_seq pro_cv_seq obl_cv_seq mathieu_even_coef mathieu_odd_coef",
-    "roots and coefficients by the parameters of a weight have no rule": """roots_jacobi roots_sh_jacobi roots_gegenbauer roots_genlaguerre
-        j_roots js_roots cg_roots la_roots jacobi sh_jacobi gegenbauer genlaguerre""",
+        "lmbda lqn lqmn riccati_jn riccati_yn pbdn_seq pbdv_seq pbvv_seq pro_cv_seq obl_cv_seq mathieu_even_coef "
+        "mathieu_odd_coef",
+    "roots and coefficients by the parameters of a weight have no rule": """
+        roots_jacobi roots_sh_jacobi roots_gegenbauer roots_genlaguerre j_roots js_roots
+        cg_roots la_roots jacobi sh_jacobi gegenbauer genlaguerre""",
 }
 for _why, _names in _REFUSED.items():
-    refuse(*dict.fromkeys(getattr(sp, name) for name in _names.split() if hasattr(sp, name)), why=_why, try_=_ELSE, derivative=True)
+    refuse(*dict.fromkeys(getattr(sp, name) for name in _names.split() if hasattr(sp, name)), why=_why, try_=_ELSE,
+           derivative=True)
 AS_WRITTEN.update([sp.assoc_laguerre, sp.comb, sp.h1vp, sp.h2vp, sp.ivp, sp.jvp, sp.kvp, sp.perm, sp.yvp])
 if hasattr(sp, "softplus"):
     AS_WRITTEN.add(sp.softplus)
@@ -78,7 +81,8 @@ for _name in ("spherical_jn", "spherical_yn", "spherical_in", "spherical_kn"):
 @means(sp.kelvin)
 def kelvin(x: Array) -> Any:
     y = as_array(x)
-    return tuple(a(y) + 1j * b(y) for a, b in ((ops.ber, ops.bei), (ops.ker, ops.kei), (ops.berp, ops.beip), (ops.kerp, ops.keip)))
+    return tuple(a(y) + 1j * b(y)
+                 for a, b in ((ops.ber, ops.bei), (ops.ker, ops.kei), (ops.berp, ops.beip), (ops.kerp, ops.keip)))
 
 
 @means(sp.diric)
@@ -89,7 +93,8 @@ def diric(x: Array, n: Any) -> Any:
 @means(sp.factorial)
 def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
     if exact or extend != "zero":
-        raise UnknownFunction("tapegrad knows no exact factorial, nor one of complex numbers", user_location(), "scipy.special.gamma(n + 1)")
+        raise UnknownFunction("tapegrad knows no exact factorial, nor one of complex numbers", user_location(),
+                              "scipy.special.gamma(n + 1)")
     x = as_array(n)
     inside = ops.logical_not(ops.less(x, 0))
     return value_by("scipy.special.factorial", ops.where(inside, ops.gamma(ops.where(inside, x, 0.0) + 1), 0.0), x)
@@ -102,8 +107,10 @@ _OF_COUNTS = """
     roots_sh_chebyt
     roots_sh_chebyu roots_sh_legendre c_roots h_roots he_roots l_roots p_roots ps_roots s_roots t_roots ts_roots
     u_roots us_roots"""
-leave(*[fn for name, fn in vars(sp).items() if name in _OF_COUNTS.split() or name.endswith("_zeros")], why="takes counts, and returns plain values")
-leave(sp.errstate, sp.geterr, sp.seterr, sp.test, sp.SpecialFunctionError, sp.SpecialFunctionWarning, why="settings and text")
+leave(*[fn for name, fn in vars(sp).items() if name in _OF_COUNTS.split() or name.endswith("_zeros")],
+      why="takes counts, and returns plain values")
+leave(sp.errstate, sp.geterr, sp.seterr, sp.test, sp.SpecialFunctionError, sp.SpecialFunctionWarning,
+      why="settings and text")
 
 
 @means(sp.polygamma)

@@ -32,7 +32,8 @@ from tapegrad.rules.registry import means, refused, register
 
 def both(*conditions: Any) -> Any:
     """Join conditions by `and`; those that hold and are not traced go on no tape. True if none is left."""
-    return functools.reduce(ops.logical_and, [c for c in conditions if isinstance(c, Traced) or not np.all(c)] or [True])
+    return functools.reduce(ops.logical_and,
+                            [c for c in conditions if isinstance(c, Traced) or not np.all(c)] or [True])
 
 
 def choose(condition: Any, x: Any, y: Any) -> Any:
@@ -65,7 +66,8 @@ def inner(low: Any, high: Any) -> Any:
 
 def everywhere(low: Any, high: Any) -> bool:
     """True for a support that is all real numbers, whatever the parameters."""
-    return not isinstance(low, Traced) and not isinstance(high, Traced) and bool(np.all(np.isneginf(low) & np.isposinf(high)))
+    return (not isinstance(low, Traced) and not isinstance(high, Traced)
+            and bool(np.all(np.isneginf(low) & np.isposinf(high))))
 
 
 def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, Any]:
@@ -78,7 +80,8 @@ def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, A
     return z, tuple(shapes), scale, both(dist._argcheck(*shapes), ops.greater(scale, 0), ops.logical_not(ops.isnan(z)))
 
 
-def continuous(name: str, below: float, above: float, scaled: Callable[[Any, Any], Any] = lambda y, scale: y) -> Callable[..., Any]:
+def continuous(name: str, below: float, above: float,
+               scaled: Callable[[Any, Any], Any] = lambda y, scale: y) -> Callable[..., Any]:
     """Return the meaning of a method: its formula inside the support, `below` and `above` on its two sides."""
     def method(self: Any, x: Any, *args: Any, **kwds: Any) -> Any:
         z, shapes, scale, valid = arguments(self, x, args, kwds)
@@ -115,7 +118,8 @@ def quantile(name: str, highest: int) -> Callable[..., Any]:
         q, loc, scale, *shapes = map(strong, (q, loc, scale, *shapes))
         low, high = self._get_support(*shapes)
         between = both(ops.less(0, q), ops.less(q, 1))
-        y = choose(between, getattr(self, name)(choose(between, q, 0.5), *shapes), choose(ops.equal(q, highest), high, low)) * scale + loc
+        y = choose(between, getattr(self, name)(choose(between, q, 0.5), *shapes),
+                   choose(ops.equal(q, highest), high, low)) * scale + loc
         valid = both(self._argcheck(*shapes), ops.greater(scale, 0), ops.less_equal(0, q), ops.less_equal(q, 1))
         return doubled(choose(valid, y, self.badvalue))
     return method
@@ -142,7 +146,8 @@ def _argcheck(self: Any, *args: Any) -> Any:
 @means(type(ss.genextreme)._get_support)
 def genextreme_support(self: Any, c: Any) -> Any:  # SciPy makes an array of `c`
     tiny = np.finfo(float).tiny
-    return (choose(ops.less(c, 0), 1.0 / ops.minimum(c, -tiny), -INF), choose(ops.greater(c, 0), 1.0 / ops.maximum(c, tiny), INF))
+    return (choose(ops.less(c, 0), 1.0 / ops.minimum(c, -tiny), -INF),
+            choose(ops.greater(c, 0), 1.0 / ops.maximum(c, tiny), INF))
 
 
 def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
@@ -167,7 +172,8 @@ def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., 
     return choose(cond, no if yes is None else yes, yes if no is None else no)
 
 
-def lazywhere(cond: Any, arrays: Any, f: Callable[..., Any], fillvalue: Any = None, f2: Callable[..., Any] | None = None) -> Any:
+def lazywhere(cond: Any, arrays: Any, f: Callable[..., Any], fillvalue: Any = None,
+              f2: Callable[..., Any] | None = None) -> Any:
     """Choose as `apply_where` does: its name before SciPy 1.16."""
     return apply_where(cond, arrays, f, f2, fill_value=fillvalue)
 
@@ -205,7 +211,8 @@ for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_n
 @means(type(ss.multivariate_normal).logpdf)
 def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
     if isinstance(cov, ss.Covariance):
-        raise UnknownFunction("tapegrad knows no multivariate normal with a Covariance", user_location(), "an array as cov=, positive definite")
+        raise UnknownFunction("tapegrad knows no multivariate normal with a Covariance", user_location(),
+                              "an array as cov=, positive definite")
     matrix, at = as_array(cov), as_array(x)
     n = (shape_of(matrix) or shape_of(as_array(mean)) or (1,))[-1]
     if len(shape_of(matrix)) < 2:
@@ -217,7 +224,8 @@ def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1
     if allow_singular:
         sizes = np.linalg.eigvalsh(matrix)
         if not np.min(sizes) > 1e6 * np.finfo(float).eps * np.max(np.abs(sizes)):  # SciPy's threshold
-            raise UnknownFunction("tapegrad knows no multivariate normal with a singular covariance", user_location(), "cov + 1e-9 * np.eye(n)")
+            raise UnknownFunction("tapegrad knows no multivariate normal with a singular covariance", user_location(),
+                                  "cov + 1e-9 * np.eye(n)")
     low = np.linalg.cholesky(matrix)
     whitened = sl.solve_triangular(low, np.reshape(far, (-1, n)).T, lower=True)
     y = -0.5 * (n * math.log(2 * math.pi) + 2 * np.sum(np.log(np.diagonal(low))) + np.sum(whitened * whitened, axis=0))

@@ -56,7 +56,8 @@ def rot90(input: Array, k: int = 1, dims: Any = (0, 1)) -> Any:
 @torch_means("roll", "Tensor.roll")
 def roll(input: Array, shifts: Any, dims: Any = None) -> Any:
     shifts = spread(shifts, ()) if isinstance(shifts, (tuple, list)) else (static(shifts),)
-    axes = () if dims is None else tuple(axis_of(input, a) for a in (dims if isinstance(dims, (tuple, list)) else [dims]))
+    axes = () if dims is None else tuple(axis_of(input, a)
+                                         for a in (dims if isinstance(dims, (tuple, list)) else [dims]))
     if (axes and len(axes) != len(shifts)) or (not axes and len(shifts) != 1) or not ndim(input):
         return whole("roll", input, shifts, axes)
     return ops.roll(input, shifts, axis=axes) if axes else ops.roll(input, shifts[0])
@@ -68,7 +69,8 @@ def roll(input: Array, shifts: Any, dims: Any = None) -> Any:
 @torch_means("Tensor.repeat")
 def repeat(self: Any, *repeats: Any, **given: Any) -> Any:
     counts = spread((repeats or tuple(given.values()))[0], repeats[1:])
-    return ops.tile(self, counts) if len(counts) >= ndim(self) and 0 not in counts else whole("Tensor.repeat", self, counts)
+    return (ops.tile(self, counts) if len(counts) >= ndim(self) and 0 not in counts
+            else whole("Tensor.repeat", self, counts))
 
 
 @torch_means("tile", "Tensor.tile")
@@ -82,8 +84,10 @@ def repeat_interleave(input: Array, repeats: Any = None, dim: Axis = None, *, ou
     repeats = static(repeats) if isinstance(plain(repeats), int) else repeats
     if type(repeats) is not int or repeats < 1 or not ndim(input):
         given = {} if output_size is None else {"output_size": output_size}
-        return whole("repeat_interleave", input, **given) if repeats is None else whole("repeat_interleave", input, repeats, dim, **given)
-    return ops.repeat(ops.reshape(input, (-1,)), repeats, axis=0) if dim is None else ops.repeat(input, repeats, axis=axis_of(input, dim))
+        return whole("repeat_interleave", input, **given) if repeats is None else whole("repeat_interleave", input,
+                                                                                        repeats, dim, **given)
+    return (ops.repeat(ops.reshape(input, (-1,)), repeats, axis=0) if dim is None
+            else ops.repeat(input, repeats, axis=axis_of(input, dim)))
 
 
 @torch_means("broadcast_tensors")
@@ -102,7 +106,8 @@ def meshgrid(*tensors: Any, indexing: Any = None) -> Any:
     swapped = indexing == "xy" and len(xs) > 1
     order = [1, 0, *range(2, len(xs))] if swapped else list(range(len(xs)))
     shape = tuple(sizes[i] for i in order)
-    return tuple(ops.broadcast_to(ops.reshape(x, tuple(-1 if k == i else 1 for k in order)), shape) for i, x in enumerate(xs))
+    return tuple(ops.broadcast_to(ops.reshape(x, tuple(-1 if k == i else 1 for k in order)), shape)
+                 for i, x in enumerate(xs))
 
 
 # -- several tensors
@@ -128,7 +133,8 @@ def _widened(x: Array, rank: int) -> Any:
 
 at_least_1d, at_least_2d, at_least_3d = map(_at_least, (1, 2, 3))
 
-torch_means("hstack")(lambda tensors: cat(at_least_1d(tensors), min(1, max(ndim(x) for x in tensors) - 1) if any(map(ndim, tensors)) else 0))
+torch_means("hstack")(lambda tensors: cat(at_least_1d(tensors),
+                                          min(1, max(ndim(x) for x in tensors) - 1) if any(map(ndim, tensors)) else 0))
 torch_means("vstack", "row_stack")(lambda tensors: cat(at_least_2d(tensors), 0))
 torch_means("dstack")(lambda tensors: cat(at_least_3d(tensors), 2))
 torch_means("column_stack")(lambda tensors: cat([x if ndim(x) > 1 else ops.reshape(x, (-1, 1)) for x in tensors], 1))
@@ -140,7 +146,8 @@ torch_means("column_stack")(lambda tensors: cat([x if ndim(x) > 1 else ops.resha
 def tensor_split(input: Array, indices_or_sections: Any, dim: Axis = 0) -> Any:
     if tensors_only(indices_or_sections):
         parts = plain(indices_or_sections)
-        indices_or_sections = static(indices_or_sections) if not parts.ndim else [static(part) for part in indices_or_sections]
+        indices_or_sections = static(indices_or_sections) if not parts.ndim else [static(part)
+                                                                                  for part in indices_or_sections]
     at = axis_of(input, dim)
     length = shape_of(input)[at]
     if isinstance(indices_or_sections, (tuple, list)):

@@ -22,8 +22,10 @@ from tapegrad.trace.guards import SURROUNDINGS
 ENABLED = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
 _DEVICES = ("cpu", "cuda")
 _HERE = __name__.rpartition(".")[0]
-_MOVING = frozenset(f"{_HERE}.{name}" for name in ("arrange", "create", "facts", "index", "leaves", "random", "shape", "write"))
-_COMPUTING = frozenset(f"{_HERE}.{name}" for name in ("common", "elementwise", "linalg", "mixed", "reduce", "statistics"))
+_MOVING = frozenset(f"{_HERE}.{name}"
+                    for name in ("arrange", "create", "facts", "index", "leaves", "random", "shape", "write"))
+_COMPUTING = frozenset(f"{_HERE}.{name}"
+                       for name in ("common", "elementwise", "linalg", "mixed", "reduce", "statistics"))
 AROUND: dict[int, bool] = {}  # by the level of a tracer, while it runs: whether its trace began inside of autocast
 State = tuple[tuple[str, torch.dtype], ...]
 
@@ -32,7 +34,8 @@ def state() -> State | None:
     """Return the devices for which autocast is on, each with its dtype; None where it is off."""
     if not ENABLED():
         return None
-    return tuple([(device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device)])
+    return tuple([(device, torch.get_autocast_dtype(device)) for device in _DEVICES
+                  if torch.is_autocast_enabled(device)])
 
 
 def off() -> ExitStack:
@@ -64,8 +67,10 @@ def casting(tracer: Tracer, func: Callable[..., Any], writes: bool) -> Callable[
     if writes or module in _MOVING:
         return None
     now = state()
-    if AROUND[tracer.level] or not now or not (module == "" or module in _COMPUTING or module.startswith((f"{_HERE}.nn", "tapegrad.ops"))):
-        raise UnknownFunction("torch.autocast around a trace, or around a function that calls others, casts where no tape sees it: a replay, and the "
+    if AROUND[tracer.level] or not now or not (module == "" or module in _COMPUTING
+                                               or module.startswith((f"{_HERE}.nn", "tapegrad.ops"))):
+        raise UnknownFunction("torch.autocast around a trace, or around a function that calls others, casts where no "
+                              "tape sees it: a replay, and the "
                               "gradient, would be computed in other dtypes", user_location(),
                               "with torch.autocast(...) in the function that is differentiated, around what computes")
     return under(func, now)

@@ -107,7 +107,8 @@ def refuse_hooks(hooks: tuple[Any, Any]) -> None:
     move it, and give it back.
     """
     if not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks):
-        raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes what the gradient is computed from, on torch's own tape alone",
+        raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes what the gradient is computed from, on "
+                              "torch's own tape alone",
                               user_location(), "the function without the hooks; tg.checkpoint(f), to keep less")
 
 
@@ -133,7 +134,8 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.tracer = tracer
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if not running.tracers or running.tracers[-1] is not self.tracer or not is_of_program(sys._getframe(1)):
             return func(*args, **kwargs)  # what an op computes with is no program of the user's
@@ -152,8 +154,10 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         if not drawn.moved():
             return y
         if is_in_place(func, kwargs):
-            raise MutationError(f"{func.__name__} draws random numbers into a tensor that the trace does not own, which no replay would do",
-                                user_location(), "make the tensor inside the function (torch.zeros, torch.empty), or pass it as an argument")
+            raise MutationError(f"{func.__name__} draws random numbers into a tensor that the trace does not own, "
+                                f"which no replay would do",
+                                user_location(), "make the tensor inside the function (torch.zeros, torch.empty), or "
+                                                 "pass it as an argument")
         drawn.rewind()
         return generic(self.tracer, func, args, kwargs)
 

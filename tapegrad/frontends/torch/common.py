@@ -45,7 +45,8 @@ def _of_number(x: Array) -> torch.dtype:
         return torch.bool
     if isinstance(x, Integral):
         return torch.int64
-    return torch.get_default_dtype() if isinstance(x, Real) else torch.promote_types(torch.get_default_dtype(), torch.complex32)
+    return (torch.get_default_dtype() if isinstance(x, Real)
+            else torch.promote_types(torch.get_default_dtype(), torch.complex32))
 
 
 def _combined(higher: Any, lower: Any) -> Any:
@@ -56,7 +57,8 @@ def _combined(higher: Any, lower: Any) -> Any:
         return higher
     if higher.is_floating_point:
         return torch.promote_types(higher, torch.complex32)
-    return torch.promote_types(higher, lower) if higher is torch.bool or lower.is_floating_point or lower.is_complex else higher
+    return (torch.promote_types(higher, lower) if higher is torch.bool or lower.is_floating_point or lower.is_complex
+            else higher)
 
 
 def kind_of(dtype: torch.dtype) -> str:
@@ -87,7 +89,8 @@ def settled(xs: Any, kinds: str = "ifc", floating: bool = False) -> list[Any] | 
         return None
     dtype = result_type(*xs)
     dtype = inexact(dtype) if floating else dtype
-    if (kind_of(dtype) or "?") not in kinds or (kind_of(dtype) == "i" and any(is_number(x) and not _fits(plain(x), dtype) for x in xs)):
+    if (kind_of(dtype) or "?") not in kinds or (kind_of(dtype) == "i"
+                                                and any(is_number(x) and not _fits(plain(x), dtype) for x in xs)):
         return None
     # a cast holds for these dtypes alone
     if any(not is_number(x) and torch_dtype(plain(x).dtype) is not dtype for x in xs):

@@ -55,7 +55,8 @@ def plain_number(x: Any) -> Any:
     return float(x) if isinstance(plain(x), float) else x if isinstance(x, (torch.Size, str)) else static(x)
 
 
-for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices", "triu_indices"]:
+for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices",
+              "triu_indices"]:
     for _fn in found(_name):
         MAKERS[_fn] = made
 MAKERS[torch.full] = lambda tracer, func, size, fill_value, **kwargs: full(tracer, size, fill_value, **kwargs)
@@ -122,7 +123,8 @@ def _new(func: Any) -> Callable[..., Any]:
 
 torch_means("Tensor.new_zeros", "Tensor.new_empty")(_new(torch.zeros))
 torch_means("Tensor.new_ones")(_new(torch.ones))
-torch_means("Tensor.new_full")(lambda x, size, fill_value, **kwargs: _filled(_new(torch.zeros)(x, tuple(size), **kwargs), fill_value))
+torch_means("Tensor.new_full")(
+    lambda x, size, fill_value, **kwargs: _filled(_new(torch.zeros)(x, tuple(size), **kwargs), fill_value))
 
 
 @torch_means("Tensor.new")

@@ -55,7 +55,8 @@ def unary(op: Callable[..., Any], names: str, kinds: str = "fc", floating: bool 
     torch_means(*spelled)(meaning)
 
 
-def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool = False, numbers: bool = True) -> Callable[..., Any]:
+def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool = False,
+           numbers: bool = True) -> Callable[..., Any]:
     """Say that functions of two arguments, tensors both unless `numbers` may be among them, mean an op."""
     spelled = spellings(names)
 
@@ -96,19 +97,22 @@ def _sum(op: Op, name: str, kinds: str) -> Callable[..., Any]:
 
 
 torch_means("add", "Tensor.add", "Tensor.__add__", "Tensor.__radd__")(_sum(ops.add, "add", "bifc"))
-also("sub")(torch_means("sub", "subtract", "Tensor.sub", "Tensor.subtract", "Tensor.__sub__")(_sum(ops.subtract, "sub", "ifc")))
+also("sub")(torch_means("sub", "subtract", "Tensor.sub", "Tensor.subtract",
+                        "Tensor.__sub__")(_sum(ops.subtract, "sub", "ifc")))
 torch_means("rsub", "Tensor.rsub")(lambda input, other, *, alpha=1: MEANINGS["sub"](other, input, alpha=alpha))
 reflected("__rsub__", "sub")
 binary(ops.multiply, "mul multiply Tensor.__mul__ Tensor.__rmul__", "bifc")
 
 
 @also("div")
-@torch_means("div", "divide", "true_divide", "Tensor.div", "Tensor.divide", "Tensor.true_divide", "Tensor.__div__", "Tensor.__truediv__")
+@torch_means("div", "divide", "true_divide", "Tensor.div", "Tensor.divide", "Tensor.true_divide", "Tensor.__div__",
+             "Tensor.__truediv__")
 def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Any:
     xs = settled((input, other), "fc" if rounding_mode is None else "f", floating=rounding_mode is None)
     if xs is None or rounding_mode not in (None, "floor", "trunc"):
         return whole("div", input, other, rounding_mode=rounding_mode)
-    return ops.floor_divide(*xs) if rounding_mode == "floor" else ops.trunc(ops.divide(*xs)) if rounding_mode else ops.divide(*xs)
+    return (ops.floor_divide(*xs) if rounding_mode == "floor" else ops.trunc(ops.divide(*xs)) if rounding_mode
+            else ops.divide(*xs))
 
 
 torch_means("Tensor.__rdiv__", "Tensor.__rtruediv__")(lambda self, other: div(other, self))
@@ -163,12 +167,14 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 @torch_means("lerp", "Tensor.lerp")
 def lerp(input: Array, end: Any, weight: Array) -> Any:
-    if not one_dtype_of(*tensors_among((input, end, weight))) or kind_of(plain(input).dtype) not in "fc" or isinstance(plain(weight), complex):
+    if (not one_dtype_of(*tensors_among((input, end, weight))) or kind_of(plain(input).dtype) not in "fc"
+        or isinstance(plain(weight), complex)):
         return whole("lerp", input, end, weight)
     part, way = brought(weight, plain(input).dtype), ops.subtract(end, input)
     below = ops.add(input, ops.multiply(way, part))
     above = ops.subtract(end, ops.multiply(way, 1 - part))  # so that both ends are exact
-    return ops.where(ops.less(part, 0.5), below, above) if isinstance(part, Traced) or is_tensor(part) else below if part < 0.5 else above
+    return (ops.where(ops.less(part, 0.5), below, above) if isinstance(part, Traced) or is_tensor(part) else below
+            if part < 0.5 else above)
 
 
 # -- powers, exponentials, logarithms
@@ -199,8 +205,10 @@ def ldexp(input: Array, other: Array) -> Any:
 for _op, _names in {
     ops.sqrt: "sqrt", ops.exp: "exp", ops.exp2: "exp2 special.exp2", ops.expm1: "expm1 special.expm1",
     ops.log: "log", ops.log2: "log2", ops.log10: "log10", ops.log1p: "log1p special.log1p",
-    ops.sin: "sin", ops.cos: "cos", ops.tan: "tan", ops.asin: "asin arcsin", ops.acos: "acos arccos", ops.atan: "atan arctan",
-    ops.sinh: "sinh", ops.cosh: "cosh", ops.tanh: "tanh", ops.asinh: "asinh arcsinh", ops.acosh: "acosh arccosh", ops.atanh: "atanh arctanh",
+    ops.sin: "sin", ops.cos: "cos", ops.tan: "tan", ops.asin: "asin arcsin", ops.acos: "acos arccos",
+    ops.atan: "atan arctan",
+    ops.sinh: "sinh", ops.cosh: "cosh", ops.tanh: "tanh", ops.asinh: "asinh arcsinh", ops.acosh: "acosh arccosh",
+    ops.atanh: "atanh arctanh",
 }.items():
     unary(_op, _names)
 unary(ops.square, "square", "ifc", floating=False)
@@ -215,7 +223,8 @@ binary(ops.hypot, "hypot", "f", numbers=False)
 for _op, _names in {
     ops.expit: "sigmoid special.expit", ops.sinc: "sinc special.sinc", ops.deg2rad: "deg2rad", ops.rad2deg: "rad2deg",
     ops.gammaln: "lgamma special.gammaln", ops.digamma: "digamma special.digamma special.psi",
-    ops.erf: "erf special.erf", ops.erfc: "erfc special.erfc", ops.erfinv: "erfinv special.erfinv", ops.erfcx: "special.erfcx",
+    ops.erf: "erf special.erf", ops.erfc: "erfc special.erfc", ops.erfinv: "erfinv special.erfinv",
+    ops.erfcx: "special.erfcx",
     ops.ndtr: "special.ndtr", ops.ndtri: "special.ndtri", ops.log_ndtr: "special.log_ndtr", ops.entr: "special.entr",
     ops.i0: "i0 special.i0", ops.i1: "special.i1", ops.i0e: "special.i0e", ops.i1e: "special.i1e",
     ops.j0: "special.bessel_j0", ops.j1: "special.bessel_j1", ops.y0: "special.bessel_y0", ops.y1: "special.bessel_y1",
@@ -330,7 +339,8 @@ unary(ops.angle, "angle", "c")  # that of a real -0.0 is 0 in torch
 for _op, _names in {ops.equal: "eq Tensor.__eq__", ops.not_equal: "ne not_equal Tensor.__ne__"}.items():
     binary(_op, _names, "bifc")
 for _op, _names in {ops.less: "lt less Tensor.__lt__", ops.less_equal: "le less_equal Tensor.__le__",
-                    ops.greater: "gt greater Tensor.__gt__", ops.greater_equal: "ge greater_equal Tensor.__ge__"}.items():
+                    ops.greater: "gt greater Tensor.__gt__",
+                    ops.greater_equal: "ge greater_equal Tensor.__ge__"}.items():
     binary(_op, _names, "bif")
 for _op in (ops.logical_and, ops.logical_or, ops.logical_xor):
     binary(_op, _op.__name__, "bifc", numbers=False)
@@ -362,7 +372,8 @@ def clamp(input: Array, min: Any = None, max: Any = None) -> Any:
         return whole("clamp", input, min, max)
     if all(type(bound) in (int, float, bool) for bound in xs[1:]) and xs[1] <= xs[-1]:
         known = iter(xs[1:])
-        return ops.clamp(xs[0], **{name: next(known) for name, bound in (("low", min), ("high", max)) if bound is not None})
+        return ops.clamp(xs[0],
+                         **{name: next(known) for name, bound in (("low", min), ("high", max)) if bound is not None})
     y, *limits = xs
     if min is not None:
         y = _bounded(ops.less, y, limits[0])
@@ -396,7 +407,8 @@ torch_means("Tensor.where")(lambda self, condition, other: where(condition, self
 @torch_means("masked_fill", "Tensor.masked_fill")
 def masked_fill(input: Array, mask: Array, value: Array) -> Any:
     dtype = plain(input).dtype
-    if not tensors_only(mask) or kind_of(plain(mask).dtype) != "b" or result_type(input, value) is not dtype or len(shape_of(value)):
+    if (not tensors_only(mask) or kind_of(plain(mask).dtype) != "b" or result_type(input, value) is not dtype
+        or len(shape_of(value))):
         return whole("masked_fill", input, mask, value)
     return ops.where(mask, brought(value, dtype), input)
 
@@ -418,7 +430,8 @@ for _name, _dtype in {"byte": torch.uint8, "char": torch.int8}.items():
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     if isinstance(dtype, torch.dtype):
         return cast(self, dtype)
-    return asked(torch.Tensor.type)(self) if dtype is None else generic(self._tracer, torch.Tensor.type, (self, dtype), {})
+    return asked(torch.Tensor.type)(self) if dtype is None else generic(self._tracer, torch.Tensor.type, (self, dtype),
+                                                                        {})
 
 
 @torch_means("Tensor.type_as")
@@ -454,8 +467,10 @@ def _elsewhere(wanted: torch.device, here: torch.device) -> bool:
 
 @torch_means("clone", "Tensor.clone")
 def clone(input: Array, *, memory_format: Any = None) -> Any:
-    if memory_format in (None, torch.preserve_format) or (memory_format is torch.contiguous_format and plain(input).is_contiguous()):
+    if memory_format in (None, torch.preserve_format) or (memory_format is torch.contiguous_format
+                                                          and plain(input).is_contiguous()):
         return ops.copy(input)
-    return ops.copy(input, order="C") if memory_format is torch.contiguous_format else whole("clone", input, memory_format=memory_format)
+    return (ops.copy(input, order="C") if memory_format is torch.contiguous_format
+            else whole("clone", input, memory_format=memory_format))
 
 

@@ -37,6 +37,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 
 @means(checkpoint)
-def through(function: Callable[..., Any], *args: Any, use_reentrant: Any = None, context_fn: Any = None, determinism_check: Any = None,
+def through(function: Callable[..., Any], *args: Any, use_reentrant: Any = None, context_fn: Any = None,
+            determinism_check: Any = None,
             debug: Any = None, early_stop: Any = None, preserve_rng_state: Any = None, **kwargs: Any) -> Any:
     return by_mode(recorded(function, args, kwargs, refuses=False))

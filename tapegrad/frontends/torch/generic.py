@@ -93,7 +93,8 @@ def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], its
     return generic(tracer_of(leaves_of((args, kwargs))), func, args, kwargs, itself)
 
 
-def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:
+def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+            itself: bool = True) -> Any:
     """Record a call of a function of torch as one operation; `itself` says whether an argument that it returns
     as it is is no operation.
     """
@@ -109,7 +110,8 @@ def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwa
     if drawn.moved():  # it has drawn random numbers: once more, with the state as an argument
         del tracer.tape.ops[mark:]
         begin, source = drawn.begin(tracer)
-        known = {key: value for key, value in known.items() if key != "generator"} | ({} if source is None else {"source": source})
+        known = {key: value for key, value in known.items() if key != "generator"} | ({} if source is None
+                                                                                      else {"source": source})
         return drawn.ended(tracer, tracer.record(seeded_op(func), (begin, *given), known))
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._op.val, y)), None)
     if same is not None and itself:  # `x.contiguous()` of what is: the tensor itself, and no operation
@@ -124,7 +126,8 @@ def is_same(x: Any, y: Any) -> bool:
     val: Any = y._val if isinstance(y, Traced) else None
     if not is_tensor(val) or not is_tensor(x) or not overlap(val, x):
         return False
-    return bool((x.shape, x.dtype, x.stride(), x.storage_offset()) == (val.shape, val.dtype, val.stride(), val.storage_offset())
+    return bool((x.shape, x.dtype, x.stride(), x.storage_offset()) == (val.shape, val.dtype, val.stride(),
+                                                                       val.storage_offset())
                 and x.is_conj() == val.is_conj() and x.is_neg() == val.is_neg())
 
 
@@ -151,16 +154,19 @@ def defaults(func: Callable[..., Any]) -> dict[str, Any]:
 
 def is_default(value: Any, default: Any) -> bool:
     """True for a plain value that is the default."""
-    return value is default or (type(value) is type(default) and type(value) in (int, float, str, bool) and value == default)
+    return value is default or (type(value) is type(default) and type(value) in (int, float, str, bool)
+                                and value == default)
 
 
-def positional(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...], dict[str, Any]]:
+def positional(func: Callable[..., Any], args: tuple[Any, ...],
+               kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...], dict[str, Any]]:
     """Move keyword arguments that hold tensors to positions, where variables can stand: their own, or the last,
     with their names returned.
     """
     known = defaults(func)
     kwargs = {key: value for key, value in kwargs.items() if not (key in known and is_default(value, known[key]))}
-    names = tuple(key for key, value in kwargs.items() if any(isinstance(leaf, Traced) or is_tensor(leaf) for leaf in leaves_of(value)))
+    names = tuple(key for key, value in kwargs.items()
+                  if any(isinstance(leaf, Traced) or is_tensor(leaf) for leaf in leaves_of(value)))
     if names and inspect.isfunction(func):
         code = func.__code__
         own = code.co_varnames[:code.co_argcount]
@@ -168,7 +174,8 @@ def positional(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             last = max(map(own.index, names))
             between = own[len(args):last + 1]
             return (*args, *(kwargs.pop(name, known.get(name)) for name in between)), (), kwargs
-    return (*args, *(kwargs[name] for name in names)), names, {key: value for key, value in kwargs.items() if key not in names}
+    return (*args, *(kwargs[name] for name in names)), names, {key: value for key, value in kwargs.items()
+                                                               if key not in names}
 
 
 def whole(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -92,15 +92,18 @@ torch_means("argwhere", "Tensor.argwhere", constant=True)(nonzero)
 
 @torch_means("index_add", "Tensor.index_add")
 def index_add(input: Array, dim: Axis, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    if not is_index(index, 1) or not one_dtype_of(input, source) or not is_kind(input, "fc") or not ndim(input) or ndim(source) != ndim(input):
+    if (not is_index(index, 1) or not one_dtype_of(input, source) or not is_kind(input, "fc") or not ndim(input)
+        or ndim(source) != ndim(input)):
         return whole("index_add", input, dim, index, source, alpha=alpha)
-    piece = source if type(alpha) in (int, float) and alpha == 1 else ops.multiply(source, brought(alpha, plain(source).dtype))
+    piece = source if type(alpha) in (int, float) and alpha == 1 else ops.multiply(source,
+                                                                                   brought(alpha, plain(source).dtype))
     return ops.add(input, assemble(input, [piece], [along(axis_of(input, dim), index)]))
 
 
 @torch_means("index_fill", "Tensor.index_fill")
 def index_fill(input: Array, dim: Axis, index: Any, value: Array) -> Any:
-    if not is_index(index, 1) or not ndim(input) or len(shape_of(value)) or result_type(input, value) is not plain(input).dtype:
+    if (not is_index(index, 1) or not ndim(input) or len(shape_of(value))
+        or result_type(input, value) is not plain(input).dtype):
         return whole("index_fill", input, dim, index, value)
     return ops.setitem(input, brought(value, plain(input).dtype), *along(axis_of(input, dim), index))
 
@@ -118,7 +121,8 @@ def scatter_add(input: Array, dim: Axis, index: Any, src: Array) -> Any:
 def _rows(index: Any, at: int, input: Array) -> Any:
     """Return the places along an axis that an index was broadcast from, if it names whole rows by them; else None."""
     op = peek(index) if isinstance(index, Traced) else None
-    if not isinstance(op, Call) or op.fn is not ops.broadcast_to or len(shape := shape_of(op.args[0].val)) != ndim(input):
+    if (not isinstance(op, Call) or op.fn is not ops.broadcast_to
+        or len(shape := shape_of(op.args[0].val)) != ndim(input)):
         return None
     if any((n, m) != (1, k) for i, (n, m, k) in enumerate(zip(shape, shape_of(index), shape_of(input))) if i != at):
         return None
@@ -127,7 +131,8 @@ def _rows(index: Any, at: int, input: Array) -> Any:
 
 def _scatters(input: Array, index: Any, *src: Any) -> bool:
     ranks = {ndim(x) for x in (input, index, *src)}
-    return is_index(index) and one_dtype_of(input, *src) and len(ranks) == 1 and ndim(input) > 0 and 0 not in shape_of(index)
+    return (is_index(index) and one_dtype_of(input, *src) and len(ranks) == 1 and ndim(input) > 0
+            and 0 not in shape_of(index))
 
 
 @torch_means("scatter", "Tensor.scatter")
@@ -137,9 +142,11 @@ def scatter(input: Any, dim: Any, index: Any, src: Any = None, *, value: Any = N
     """
     value = src if value is None else value
     known = {} if reduce is None else {"reduce": reduce}
-    if known or tensors_only(value) or not _scatters(input, index) or result_type(input, value) is not plain(input).dtype:
+    if (known or tensors_only(value) or not _scatters(input, index)
+        or result_type(input, value) is not plain(input).dtype):
         return whole("scatter", input, dim, index, value, **known)
-    return ops.setitem(input, brought(value, plain(input).dtype), *positions_along(shape_of(index), index, axis_of(input, dim)))
+    return ops.setitem(input, brought(value, plain(input).dtype),
+                       *positions_along(shape_of(index), index, axis_of(input, dim)))
 
 
 @torch_means("select_scatter", "Tensor.select_scatter")
@@ -156,12 +163,14 @@ def _over(x: Array, part: Any, index: tuple[Any, ...]) -> Any:
     """Return `x` with a part written over, which has the very shape of what it replaces."""
     wanted = plain(x)[index].shape
     if shape_of(part) != tuple(wanted):
-        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {list(shape_of(part))}, slice size = {list(wanted)}")
+        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = "
+                           f"{list(shape_of(part))}, slice size = {list(wanted)}")
     return ops.setitem(x, part, *index)
 
 
 @torch_means("index_put", "Tensor.index_put")
 def index_put(input: Array, indices: Array, values: Array, accumulate: bool = False) -> Any:
-    if not accumulate or not one_dtype_of(input, values) or not is_kind(input, "fc") or not all(is_kind(part, "i") for part in indices):
+    if (not accumulate or not one_dtype_of(input, values) or not is_kind(input, "fc")
+        or not all(is_kind(part, "i") for part in indices)):
         return whole("index_put", input, indices, values, accumulate)
     return ops.add(input, assemble(input, [values], [tuple(indices)]))

@@ -104,7 +104,8 @@ class Node:
     """Stands for what torch's own tape has of a tensor that is no leaf."""
 
     def __getattr__(self, name: str) -> Any:
-        raise UnknownFunction(f"x.grad_fn.{name} is of torch's own tape, which is not there", user_location(), "x.requires_grad, x.is_leaf")
+        raise UnknownFunction(f"x.grad_fn.{name} is of torch's own tape, which is not there", user_location(),
+                              "x.requires_grad, x.is_leaf")
 
 
 @torch_means("Tensor.grad_fn")
@@ -133,7 +134,8 @@ def requires_grad_(x: Any, requires_grad: bool = True) -> Any:
         KNOWN[x._tracer.level][x._op] = x.__dict__["_made"] = False
         return x
     if not is_leaf(x):
-        raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
+        raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                           "variable in a subgraph "
                            "that doesn't require differentiation use var_no_grad = var.detach().")
     x.detach_()
     return x
@@ -150,7 +152,8 @@ def marked(x: Any) -> Any:
 def deepcopy(x: Array, memo: Any) -> Any:
     """Return a copy that is a leaf of its own: no gradient flows from it to the original."""
     if not is_leaf(x):
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
+                           "at the moment.")
     y = ops.stop_gradient(ops.copy(x))
     y.__dict__.update({name: x.__dict__[name] for name in ("_is_param", "_held") if name in x.__dict__})
     return marked(y) if requires(x) else y

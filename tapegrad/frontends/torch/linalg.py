@@ -106,7 +106,8 @@ def _plus_product(name: str, left: str, right: str, ranks: tuple[int, int], prod
     @torch_means(name, f"Tensor.{name}")
     def meaning(input: Array, *args: Any, beta: Any = 1, alpha: Any = 1, **given: Any) -> Any:
         a, b = (*args, *(given.pop(key) for key in (left, right) if key in given))[:2]
-        if given or len(args) > 2 or not fits("fc", input, a, b) or (ndim(a), ndim(b)) != ranks or isinstance(plain(beta), complex):
+        if (given or len(args) > 2 or not fits("fc", input, a, b) or (ndim(a), ndim(b)) != ranks
+            or isinstance(plain(beta), complex)):
             return whole(name, input, *args, beta=beta, alpha=alpha, **given)
         y = _times(product(a, b), alpha)
         if type(beta) in (int, float) and beta == 0:
@@ -134,7 +135,8 @@ def chain_matmul(*matrices: Any) -> Any:
 
 @torch_means("linalg.multi_dot")
 def multi_dot(tensors: Any) -> Any:
-    if len(tensors) < 2 or not fits("ifc", *tensors) or any(ndim(x) != 2 for x in tensors[1:-1]) or {ndim(tensors[0]), ndim(tensors[-1])} - {1, 2}:
+    if (len(tensors) < 2 or not fits("ifc", *tensors) or any(ndim(x) != 2 for x in tensors[1:-1])
+        or {ndim(tensors[0]), ndim(tensors[-1])} - {1, 2}):
         return whole("linalg.multi_dot", tensors)
     return product_of_chain(tensors)
 
@@ -180,7 +182,8 @@ def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Any:
         return whole("linalg.cross", input, other, dim=dim)
     a, b = (movedim(x, dim, -1) for x in xs)
     parts = [(a[..., i], a[..., k], b[..., i], b[..., k]) for i, k in ((1, 2), (2, 0), (0, 1))]
-    return ops.stack(*[ops.subtract(ops.multiply(ai, bk), ops.multiply(ak, bi)) for ai, ak, bi, bk in parts], axis=axis_of(xs[0], dim))
+    return ops.stack(*[ops.subtract(ops.multiply(ai, bk), ops.multiply(ak, bi)) for ai, ak, bi, bk in parts],
+                     axis=axis_of(xs[0], dim))
 
 
 @torch_means("cross", "Tensor.cross")
@@ -229,7 +232,8 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 def diag(input: Array, diagonal: Any = 0) -> Any:
     if ndim(input) == 1:
         return diag_embed(input, diagonal)
-    return ops.copy(ops.diagonal(input, **keywords(offset=static(diagonal) or None))) if ndim(input) == 2 else whole("diag", input, diagonal)
+    return (ops.copy(ops.diagonal(input, **keywords(offset=static(diagonal) or None))) if ndim(input) == 2
+            else whole("diag", input, diagonal))
 
 
 @torch_means("diagflat", "Tensor.diagflat")
@@ -306,7 +310,8 @@ def svdvals(A: Any, *, driver: Any = None) -> Any:
 def svd(A: Array, full_matrices: bool = True, *, driver: Any = None) -> Any:
     if not is_kind(A, "fc") or ndim(A) < 2 or 0 in shape_of(A) or driver is not None:
         return whole("linalg.svd", A, full_matrices, driver=driver)
-    return torch.return_types.linalg_svd(tuple(in_torchs_words(ops.svd)(A, **({} if full_matrices else {"full_matrices": False}))))
+    return torch.return_types.linalg_svd(tuple(in_torchs_words(ops.svd)(A, **({} if full_matrices
+                                                                              else {"full_matrices": False}))))
 
 
 @torch_means("linalg.qr")
@@ -319,7 +324,8 @@ def qr(A: Array, mode: str = "reduced") -> Any:
 @torch_means("linalg.pinv", "pinverse", "Tensor.pinverse")
 def pinv(A: Array, *, rcond: Any = None, hermitian: bool = False, **tolerances: Any) -> Any:
     shape = shape_of(A)
-    if hermitian or tolerances or not is_kind(A, "fc") or len(shape) < 2 or 0 in shape or (rcond is not None and type(rcond) is not float):
+    if (hermitian or tolerances or not is_kind(A, "fc") or len(shape) < 2 or 0 in shape
+        or (rcond is not None and type(rcond) is not float)):
         given = {} if rcond is None else {"rcond": rcond}
         return whole("linalg.pinv", A, **given, **({"hermitian": True} if hermitian else {}), **tolerances)
     return in_torchs_words(ops.pinv)(A, max(shape[-2:]) * torch.finfo(plain(A).dtype).eps if rcond is None else rcond)

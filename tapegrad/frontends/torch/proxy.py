@@ -33,13 +33,17 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     _made = False  # by the program, as a leaf that requires a gradient
 
     @classmethod
-    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         return FOREIGN["torch"](func, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        raise UnknownFunction(f"a function that torch does not let others see called {func} with a traced tensor", user_location(),
-                              "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours one operation")
+    def __torch_dispatch__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
+        raise UnknownFunction(f"a function that torch does not let others see called {func} with a traced tensor",
+                              user_location(),
+                              "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours "
+                              "one operation")
 
     # NumPy's functions mean on a tensor what they mean on an array, and give a tensor
 
@@ -51,13 +55,16 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
 
-    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...],
+                           kwargs: dict[str, Any]) -> Any:
         with off():
             return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise ConcretizationError(f"np.asarray or another C function asked for a plain array, and the gradient through {views.peek(self).name} "
-                                  "would be lost", user_location(), "x.numpy(), or tg.value(x) to drop the gradient on purpose")
+        raise ConcretizationError(f"np.asarray or another C function asked for a plain array, and the gradient through "
+                                  f"{views.peek(self).name} "
+                                  "would be lost", user_location(),
+                                  "x.numpy(), or tg.value(x) to drop the gradient on purpose")
 
     @property
     def _op(self) -> Any:
@@ -80,7 +87,8 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         """Refuse an attribute that the program has given the tensor: hasattr would deny it."""
         if name != "_is_param" and name in getattr(self.__dict__.get("_val"), "__dict__", ()):
-            raise UnknownFunction(f"x.{name} of a traced tensor: an attribute that the program has given the tensor itself is no part of a tape",
+            raise UnknownFunction(f"x.{name} of a traced tensor: an attribute that the program has given the tensor "
+                                  f"itself is no part of a tape",
                                   user_location(), "keep it in the module, or in an argument of its own")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -141,7 +141,8 @@ class Hearing:
 
     def begin(self, tracer: Tracer) -> Callable[[], None]:
         """Begin a trace; return how to end it."""
-        FOLLOWED[tracer.level] = Followed(next((FOLLOWED[other.level] for other in reversed(running.tracers) if other is not tracer), None))
+        FOLLOWED[tracer.level] = Followed(next((FOLLOWED[other.level] for other in reversed(running.tracers)
+                                                if other is not tracer), None))
         with self.lock:
             if self.depth == 0:
                 torch.random.default_generator = Default(torch.default_generator)
@@ -218,7 +219,8 @@ class Drawn:
 
     def moved(self) -> bool:
         """Return whether the generator has moved on since."""
-        return not torch.equal(self.before, state(self.device) if self.generator is None else self.generator.get_state())
+        return not torch.equal(self.before,
+                               state(self.device) if self.generator is None else self.generator.get_state())
 
     def rewind(self) -> None:
         """Set the generator back."""
@@ -240,7 +242,8 @@ class Drawn:
             return tracer.record(draw, (source,), {"method": "state"}, self.before), source
         followed = FOLLOWED.get(tracer.level)
         if followed is not None and followed.begins(self.device, self.before):
-            return tracer.record(draw, (Source(self.device, None, self.before),), {"method": "state"}, self.before), None
+            return tracer.record(draw, (Source(self.device, None, self.before),), {"method": "state"},
+                                 self.before), None
         return tracer.record(draw, (SOURCES(self.device),), {"method": "state"}, self.before), None
 
     def ended(self, tracer: Tracer, y: Array) -> Any:

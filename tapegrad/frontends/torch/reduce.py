@@ -34,7 +34,8 @@ def axes_of(x: Array, dim: Axis, empty: bool = False) -> Any:
         return axis_of(x, dim)
     axes = tuple(axis_of(x, a) for a in dim)
     if len(set(axes)) < len(axes):
-        raise RuntimeError(f"dim {next(a for a in axes if axes.count(a) > 1)} appears multiple times in the list of dims")
+        raise RuntimeError(f"dim {next(a for a in axes if axes.count(a) > 1)} appears multiple times in the list of "
+                           f"dims")
     return axes
 
 
@@ -88,7 +89,8 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if not is_kind(input, "f"):
         return whole("nanmean", input, dim, keepdim, dtype=dtype)
     there = ops.logical_not(ops.isnan(input))
-    return ops.divide(nansum(input, dim, keepdim, dtype=dtype), brought(ops.sum(there, **how(input, dim, keepdim)), dtype or plain(input).dtype))
+    return ops.divide(nansum(input, dim, keepdim, dtype=dtype),
+                      brought(ops.sum(there, **how(input, dim, keepdim)), dtype or plain(input).dtype))
 
 
 # -- moments
@@ -99,7 +101,8 @@ def _spread_of(x: Array, dim: Axis, correction: Any, keepdim: bool) -> tuple[Any
     axes = axes_of(x, dim)
     centre = ops.mean(x, **keywords(axis=axes, keepdims=bool(ndim(x))))
     far = ops.subtract(x, centre)
-    squares = ops.square(far) if kind_of(plain(x).dtype) == "f" else ops.add(ops.square(ops.real(far)), ops.square(ops.imag(far)))
+    squares = ops.square(far) if kind_of(plain(x).dtype) == "f" else ops.add(ops.square(ops.real(far)),
+                                                                             ops.square(ops.imag(far)))
     total = ops.sum(squares, **how(x, dim, keepdim))
     return ops.divide(total, float(builtins.max(count(x, axes) - static(correction), 0))), centre
 
@@ -107,7 +110,8 @@ def _spread_of(x: Array, dim: Axis, correction: Any, keepdim: bool) -> tuple[Any
 def _moments(name: str, of: Callable[[Any], Any], and_mean: bool = False) -> None:
     """Say what a variance, or its root, means: `dim`, or `unbiased`, comes first."""
     @torch_means(name, *([] if and_mean else [f"Tensor.{name}"]))
-    def meaning(input: Array, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    def meaning(input: Array, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+                correction: Any = None) -> Any:
         if isinstance(plain(dim), bool):
             dim, unbiased = None, dim
         if not is_kind(input, "fc") or (unbiased is not None and correction is not None):
@@ -258,7 +262,8 @@ def _norm(x: Array, ord: Any, dim: Axis, keepdim: bool) -> Any:
     rest = tuple(i for i in range(ndim(x)) if i not in axes)
     shape = shape_of(x)
     rows = x if not rest else ops.permute_dims(x, axes=(*rest, *axes))
-    flat = ops.reshape(rows, (*[shape[i] for i in rest], -1) if 0 not in shape else (*[shape[i] for i in rest], math.prod(shape[i] for i in axes)))
+    flat = ops.reshape(rows, (*[shape[i] for i in rest], -1) if 0 not in shape
+                       else (*[shape[i] for i in rest], math.prod(shape[i] for i in axes)))
     y = ops.vector_norm(flat, axis=-1, **({} if ord == 2 else {"ord": ord}))
     return restore(y, x, axes) if keepdim else y
 
@@ -290,7 +295,8 @@ def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = F
         return _norm(x, 2, (rows, columns), keepdim)
     if ord in ("nuc", 2, -2):
         rest = [i for i in range(ndim(x)) if i not in (rows, columns)]
-        y = {"nuc": ops.sum, 2: ops.max, -2: ops.min}[ord](ops.svdvals(ops.permute_dims(x, axes=(*rest, rows, columns))), axis=-1)
+        values = ops.svdvals(ops.permute_dims(x, axes=(*rest, rows, columns)))
+        y = {"nuc": ops.sum, 2: ops.max, -2: ops.min}[ord](values, axis=-1)
         return restore(y, x, (rows, columns)) if keepdim else y
     totals = ops.sum(ops.abs(x), axis=rows if ord in (1, -1) else columns, keepdims=True)
     return (ops.max if ord > 0 else ops.min)(totals, **keywords(axis=(rows, columns), keepdims=bool(keepdim)))
@@ -319,4 +325,5 @@ def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out
 
 @torch_means("dist", "Tensor.dist")
 def dist(input: Any, other: Any, p: Any = 2) -> Any:
-    return vector_norm(ops.subtract(input, other), p) if one_dtype_of(input, other) and is_kind(input, "fc") else whole("dist", input, other, p)
+    return (vector_norm(ops.subtract(input, other), p) if one_dtype_of(input, other) and is_kind(input, "fc")
+            else whole("dist", input, other, p))

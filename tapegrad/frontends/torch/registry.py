@@ -62,5 +62,6 @@ def spelled(func: Callable[..., Any]) -> str:
     if hasattr(torch.Tensor, func.__name__) and getattr(torch.Tensor, func.__name__) == func:
         return f"Tensor.{func.__name__}"
     module = str(getattr(func, "__module__", None) or "torch")
-    return f"{module}.{func.__name__}" if module.startswith("torch") and "_C" not in module else f"torch.{func.__name__}"
+    return (f"{module}.{func.__name__}" if module.startswith("torch") and "_C" not in module
+            else f"torch.{func.__name__}")
 

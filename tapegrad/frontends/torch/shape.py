@@ -96,7 +96,8 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     start, end = axis_of(input, start_dim), axis_of(input, end_dim)
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    return input if start == end else ops.reshape(input, (*shape[:start], math.prod(shape[start:end + 1]), *shape[end + 1:]))
+    return input if start == end else ops.reshape(input,
+                                                  (*shape[:start], math.prod(shape[start:end + 1]), *shape[end + 1:]))
 
 
 @torch_means("ravel", "Tensor.ravel")
@@ -161,7 +162,8 @@ def unsqueeze(input: Array, dim: Axis) -> Any:
 @torch_means("squeeze", "Tensor.squeeze")
 def squeeze(input: Array, dim: Axis = None) -> Any:
     shape = shape_of(input)
-    wanted = range(len(shape)) if dim is None else [axis_of(input, a) for a in (dim if isinstance(dim, (tuple, list)) else [dim])]
+    wanted = range(len(shape)) if dim is None else [axis_of(input, a)
+                                                    for a in (dim if isinstance(dim, (tuple, list)) else [dim])]
     axes = tuple(a for a in wanted if shape and shape[a] == 1)
     return ops.squeeze(input, axis=axes) if axes else ops.reshape(input, shape)
 
@@ -202,14 +204,16 @@ def unbind(input: Array, dim: Axis = 0) -> Any:
 
 
 @torch_means("split", "Tensor.split", "split_with_sizes", "Tensor.split_with_sizes")
-def split(tensor: Array, split_size_or_sections: Any = None, dim: Axis = 0, *, split_size: Any = None, split_sizes: Any = None) -> Any:
+def split(tensor: Array, split_size_or_sections: Any = None, dim: Axis = 0, *, split_size: Any = None,
+          split_sizes: Any = None) -> Any:
     at = axis_of(tensor, dim)
     sizes = next(part for part in (split_size_or_sections, split_size, split_sizes) if part is not None)
     length = shape_of(tensor)[at]
     if isinstance(sizes, (tuple, list)):
         sizes = [static(n) for n in sizes]
         if sum(sizes) != length:
-            raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {length}, but got split_sizes={sizes}")
+            raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {length}, but got "
+                               f"split_sizes={sizes}")
     else:
         step = static(sizes)
         sizes = [min(step, length - start) for start in range(0, length, step)] if length else [0]

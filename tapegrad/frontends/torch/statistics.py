@@ -49,7 +49,8 @@ def _updates(func: Any, flag: str = "training") -> None:
     FOREIGN[func] = call
 
 
-for _name, _flag in (("batch_norm", "training"), ("native_batch_norm", "training"), ("_native_batch_norm_legit", "training"),
+for _name, _flag in (("batch_norm", "training"), ("native_batch_norm", "training"),
+                     ("_native_batch_norm_legit", "training"),
                      ("ops.aten._batch_norm_with_update", ""), ("instance_norm", "use_input_stats")):
     for _fn in found(_name):
         _updates(_fn, _flag)

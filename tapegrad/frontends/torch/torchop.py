@@ -56,12 +56,14 @@ def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
     A user's backward may differentiate the module by the parameters that were passed beside it. Raises UnknownFunction
     where it is not clear which argument one of them is.
     """
-    objects = {i: [x for x in leaves_of(arg) if is_tensor(x)] for i, arg in enumerate(args) if not (is_tensor(arg) or type(arg) in _PLAIN)}
+    objects = {i: [x for x in leaves_of(arg) if is_tensor(x)] for i, arg in enumerate(args)
+               if not (is_tensor(arg) or type(arg) in _PLAIN)}
     objects = {i: found for i, found in objects.items() if len(found) > len(list(tensors_in(args[i])))}
     if not objects:
         return given
     if any(True for i in objects for _ in tensors_in(args[i])):
-        raise UnknownFunction("a list or a tuple holds tensors, and objects that hold some", user_location(), "pass them as arguments of their own")
+        raise UnknownFunction("a list or a tuple holds tensors, and objects that hold some", user_location(),
+                              "pass them as arguments of their own")
     pairs = list(zip(tensors_in(args), tensors_in(given)))
 
     def place(x: Any) -> Any:
@@ -69,7 +71,8 @@ def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
             return x
         found = [new for old, new in pairs if same_place(x, old)]
         if len(found) > 1:
-            raise UnknownFunction("an object holds a tensor that two of the arguments beside it may be", user_location(), "pass it once")
+            raise UnknownFunction("an object holds a tensor that two of the arguments beside it may be",
+                                  user_location(), "pass it once")
         return found[0] if found else x
     new = list(given)
     for i in objects:
@@ -81,7 +84,8 @@ def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def same_place(x: Any, y: Any) -> bool:
     """Return whether two tensors are one, or views of the same elements."""
-    return x is y or (x.numel() > 0 and (x.data_ptr(), x.dtype, x.shape, x.stride()) == (y.data_ptr(), y.dtype, y.shape, y.stride()))
+    return x is y or (x.numel() > 0
+                      and (x.data_ptr(), x.dtype, x.shape, x.stride()) == (y.data_ptr(), y.dtype, y.shape, y.stride()))
 
 
 def has_derivative(x: Any) -> bool:
@@ -118,14 +122,18 @@ class TorchOp(Op):
         count = len(args) - len(names)
         y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
         if any(x._version != version for x, version in versions):
-            raise MutationError(f"{self.__name__} has written to one of its arguments, which no tape follows", user_location(),
-                                "x.clone() as that argument; tg.primitive and tg.rrule, for a function that returns what it writes")
+            raise MutationError(f"{self.__name__} has written to one of its arguments, which no tape follows",
+                                user_location(),
+                                "x.clone() as that argument; tg.primitive and tg.rrule, for a function that returns "
+                                "what it writes")
         if any(isinstance(part, Traced) for part in tensors_in(y)):
-            raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments", user_location(),
+            raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments",
+                                  user_location(),
                                   "pass them as arguments")
         return y
 
-    def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any], create: bool = False) -> tuple[Any, list[Any]]:
+    def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any],
+              create: bool = False) -> tuple[Any, list[Any]]:
         """Call the function on torch's own tape: its value, and the tensors to differentiate by, None for one
         by which torch has no gradient.
 
@@ -184,7 +192,8 @@ def kind_of_call(args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str
     """Return what decides by which arguments torch has a gradient: shapes and dtypes, and all that is no tensor."""
     def told(x: Any) -> Any:
         x = plain(x)
-        return f"{x.dtype}{list(x.shape)}" if is_tensor(x) else tuple(map(told, x)) if isinstance(x, (tuple, list)) else repr(x)
+        return (f"{x.dtype}{list(x.shape)}" if is_tensor(x) else tuple(map(told, x)) if isinstance(x, (tuple, list))
+                else repr(x))
     return names, told(args), repr(kwargs)
 
 
@@ -274,7 +283,8 @@ class Cotangents(tuple[Any, ...]):
         found = super().__getitem__(i)
         for part in found if isinstance(found, tuple) else (found,):
             if isinstance(part, Refused):
-                raise MissingRule(f"torch has no gradient of {self.name} by one of its arguments: {part.why}", user_location(),
+                raise MissingRule(f"torch has no gradient of {self.name} by one of its arguments: {part.why}",
+                                  user_location(),
                                   "tg.stop_gradient(x) as that argument, or its value by tg.value(x)")
         return found
 
@@ -297,11 +307,13 @@ def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
 
 def vjp(y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) -> list[Any]:
     """Return what flows back to each root, None to one that is None."""
-    pairs = [(out, cast(part, out).expand(out.shape)) for out, part in flowing(y, unwrap(mapped_cotangent(dy))) if out.requires_grad]
+    pairs = [(out, cast(part, out).expand(out.shape)) for out, part in flowing(y, unwrap(mapped_cotangent(dy)))
+             if out.requires_grad]
     known = [root for root in roots if root is not None]
     if not pairs or not known:
         return [None if root is None else torch.zeros_like(root) for root in roots]
-    found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs], retain_graph=again, create_graph=create,
+    found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs], retain_graph=again,
+                                     create_graph=create,
                                      allow_unused=True, materialize_grads=True))
     return [None if root is None else next(found) for root in roots]
 

@@ -31,7 +31,8 @@ from tapegrad.tree.flatten import leaves_of
 
 # Operators in place, by the functions that they are the same as.
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__ipow__": "pow",
-              "__itruediv__": "true_divide", "__idiv__": "true_divide", "__ifloordiv__": "floor_divide", "__imod__": "remainder",
+              "__itruediv__": "true_divide", "__idiv__": "true_divide", "__ifloordiv__": "floor_divide",
+              "__imod__": "remainder",
                "__iand__": "bitwise_and", "__ior__": "bitwise_or", "__ixor__": "bitwise_xor",
                "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift"}
 _OWN = frozenset(["bernoulli_"])  # which do something else than their namesakes: `x.bernoulli_()` does not read x
@@ -69,12 +70,15 @@ def is_followed(x: Any, value: Any) -> bool:
     where that is so around it.
     """
     if x._view is not None and meets_itself(plain(x._view.storage.layout)):
-        raise MutationError("more than one element of a tensor that is written to refers to a single memory location", user_location(), views.CLONE)
+        raise MutationError("more than one element of a tensor that is written to refers to a single memory location",
+                            user_location(), views.CLONE)
     if meets_itself(views.laid(x)):
-        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single "
+                           "memory location. "
                            "Please clone() the tensor before performing the operation.")
     if attached(x) is not x and torch.is_grad_enabled() and has_flow(value):
-        raise MutationError("a value with a gradient is written by way of x.detach() or x.data, and torch's own tape would know of it there alone",
+        raise MutationError("a value with a gradient is written by way of x.detach() or x.data, and torch's own tape "
+                            "would know of it there alone",
                             user_location(), "write to x itself, or the value's v.detach()")
     return torch.is_grad_enabled() and attached(x) is x
 
@@ -100,7 +104,8 @@ def has_flow(value: Array) -> bool:
         op = stack.pop()
         if isinstance(op, Input):
             return True
-        new = [used for used in operands(op) if used not in seen] if getattr(getattr(op, "fn", None), "differentiable", True) else []
+        new = [used for used in operands(op) if used not in seen] if getattr(getattr(op, "fn", None), "differentiable",
+                                                                             True) else []
         seen.update(new)
         stack += new
     return False
@@ -136,7 +141,8 @@ def put(x: Array, y: Array) -> Any:
         if not torch.can_cast(value.dtype, target.dtype):
             raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type {target.dtype}")
         if value.shape != target.shape:
-            raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}")
+            raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast shape "
+                               f"{list(value.shape)}")
         if value.dtype != target.dtype:
             y = ops.astype(y, dtype=numpy_dtype(target.dtype))
     replace(x, y)
@@ -163,10 +169,13 @@ class _Handle:
 def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
     """Put the hook behind the tensor: what uses it from now on passes its cotangent on through that."""
     if x._view is not None and x._view.path:
-        raise refused("Tensor.register_hook of a view", "what the hook is behind is the whole tensor", "x = tg.hook(fn, x)")
+        raise refused("Tensor.register_hook of a view", "what the hook is behind is the whole tensor",
+                      "x = tg.hook(fn, x)")
     op, tracer = views.peek(x), x._tracer
-    if any(type(other) is Call and op in operands(other) and getattr(other.fn, "differentiable", True) for other in tracer.tape.ops[op.id:]):
-        raise refused("Tensor.register_hook", "the tensor has been used before, and the hook would not see that part of its gradient",
+    if any(type(other) is Call and op in operands(other) and getattr(other.fn, "differentiable", True)
+           for other in tracer.tape.ops[op.id:]):
+        raise refused("Tensor.register_hook",
+                      "the tensor has been used before, and the hook would not see that part of its gradient",
                       "the hook where the tensor is made, or x = tg.hook(fn, x)")
     if isinstance(op, Call) and op.fn is ops.hook:  # behind the first, the tape would call it before
         below, *captured = [tracer.proxy(arg, arg.val, tracer) for arg in op.args]
@@ -266,7 +275,8 @@ def zero_(x: Array) -> Any:
 @torch_means("Tensor.fill_", "fill_")
 def fill_(x: Array, value: Array) -> Any:
     if shape_of(plain(value)):
-        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {len(shape_of(plain(value)))} dimensions.")
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with "
+                           f"{len(shape_of(plain(value)))} dimensions.")
     return copy_(x, value)
 
 
@@ -292,7 +302,8 @@ for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", 
     _becomes(_name)
 torch_means("Tensor.detach_", "detach_")(lambda x: put(x, ops.stop_gradient(ops.copy(x))))
 torch_refuses("Tensor.set_", "Tensor.resize_", "Tensor.resize_as_", "resize_as_",
-              why="the tensor would stand on other memory", try_="torch.zeros of that shape, and a write into that; x.as_strided(...)")
+              why="the tensor would stand on other memory",
+              try_="torch.zeros of that shape, and a write into that; x.as_strided(...)")
 
 
 # -- attributes that are set

@@ -61,7 +61,8 @@ class _Lines:
         self.tape, self.sides = tape, Sides(tape)
         places: dict[tuple[int, int], Location] = {}
         self.where = {op: place_of(op, places) for op in tape}
-        self.level = next(level for level in _LEVELS if len({level.key(at) for at in places.values()}) <= MOST or level is _LEVELS[-1])
+        self.level = next(level for level in _LEVELS if len({level.key(at) for at in places.values()}) <= MOST
+                          or level is _LEVELS[-1])
         self.few = len({_root(x.label) for x in tape.inputs}) <= FEW
         self.triples = any(map(is_triple, tape))
         self.groups: dict[_Place, list[Operation]] = {}
@@ -85,8 +86,10 @@ class _Lines:
                     elif not place.reverse and _later(used, op):
                         loops[head] += 1
         for key, count in loops.items():
-            boxes[key] = boxes[key]._replace(detail=f"{boxes[key].detail} ↻", hover=f"{boxes[key].hover}\nloop: goes on from itself {count} times")
-        return Picture(f"{heading(self.tape)}, by {self.level.name}", boxes, [Arrow(*ends, count) for ends, count in arrows.items()])
+            boxes[key] = boxes[key]._replace(detail=f"{boxes[key].detail} ↻",
+                                             hover=f"{boxes[key].hover}\nloop: goes on from itself {count} times")
+        return Picture(f"{heading(self.tape)}, by {self.level.name}", boxes,
+                       [Arrow(*ends, count) for ends, count in arrows.items()])
 
     def _place(self, op: Operation) -> _Place:
         where, role = self.where[op], _role(op, self.sides)
@@ -99,10 +102,13 @@ class _Lines:
         role = place.role
         if role == "operation" and self.triples and not any(map(is_triple, group)):
             role = "constant"  # no gradient passes here
-        counts = {name: name if count == 1 else f"{count} × {name}" for name, count in Counter(map(_name, group)).most_common()}
+        counts = {name: name if count == 1 else f"{count} × {name}"
+                  for name, count in Counter(map(_name, group)).most_common()}
         detail = self._detail(place, group, [count for name, count in counts.items() if name not in _PLUMBING])
-        return Box(group[0].id, role, shorten(self._title(place, group[0]), WIDEST, "…"), shorten(detail, WIDEST + 8, "…"),
-                   self._hover(group, list(counts.values())), reverse=place.reverse, beside=self._beside(place) if place.reverse else None,
+        return Box(group[0].id, role, shorten(self._title(place, group[0]), WIDEST, "…"),
+                   shorten(detail, WIDEST + 8, "…"),
+                   self._hover(group, list(counts.values())), reverse=place.reverse,
+                   beside=self._beside(place) if place.reverse else None,
                    guards=sum(isinstance(op, Guard) for op in group), marked=self.sides.value in group)
 
     def _title(self, place: _Place, op: Operation) -> str:
@@ -117,12 +123,14 @@ class _Lines:
         if place.role in ("input", "gradient", "seed"):
             return value_text(group[0]) if len(group) == 1 else f"{len(group)} of them"
         detail, where = ", ".join(counts[:3]) + ", …" * (len(counts) > 3), self.where[group[0]]
-        return tidy(f"{where.short}: {detail}" if where is not None and where.source and self.level is _LEVELS[0] else detail)
+        return tidy(f"{where.short}: {detail}" if where is not None and where.source and self.level is _LEVELS[0]
+                    else detail)
 
     def _hover(self, group: list[Operation], counts: list[str]) -> str:
         costs, where = [cost_of(op) for op in group], self.where[group[0]]
         cost = [amount(sum(c.bytes or 0 for c in costs), "B"), amount(sum(c.flops or 0 for c in costs), "flop")]
-        lines = [f"{len(group)} operations" if len(group) > 1 else "1 operation", f"from {group[0].name} to {group[-1].name}",
+        lines = [f"{len(group)} operations" if len(group) > 1 else "1 operation",
+                 f"from {group[0].name} to {group[-1].name}",
                  ", ".join(counts[:12])]
         if where is not None:
             lines += [f"line: {where.short} in {where.function}", f"source: {where.source}"]

@@ -22,18 +22,23 @@ _NUMBERS = {bool: 1, int: 8, float: 8, complex: 16}
 
 # Nothing is computed here: numbers are moved, or not even that.
 MOVES = frozenset([
-    "array", "astype", "broadcast_to", "concat", "copy", "diagonal", "empty", "empty_like", "expand_dims", "flip", "full", "full_like",
-    "getfield", "getitem", "getitem_masked", "item", "ones", "ones_like", "pack", "pad", "permute_dims", "repeat", "reshape", "roll",
-    "scalar", "setitem", "squeeze", "stack", "stop_gradient", "take", "take_along_axis", "tile", "tril", "triu", "wins", "zeros",
+    "array", "astype", "broadcast_to", "concat", "copy", "diagonal", "empty", "empty_like", "expand_dims", "flip",
+    "full", "full_like",
+    "getfield", "getitem", "getitem_masked", "item", "ones", "ones_like", "pack", "pad", "permute_dims", "repeat",
+    "reshape", "roll",
+    "scalar", "setitem", "squeeze", "stack", "stop_gradient", "take", "take_along_axis", "tile", "tril", "triu", "wins",
+    "zeros",
     "zeros_like"])
 
 REDUCTIONS = frozenset([
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean", "min", "nanmax",
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean",
+    "min", "nanmax",
     "nanmin", "prod", "scatter", "sum", "vector_norm"])
 
 # Leading terms for an n × n matrix: G. Golub, C. Van Loan, Matrix Computations (4th edition); for
 # right-hand sides, 2n² each.
-CUBIC = {"cholesky": 1 / 3, "det": 2 / 3, "slogdet": 2 / 3, "lu_factor": 2 / 3, "inv": 2.0, "eigh": 9.0, "eigvalsh": 4 / 3, "eig": 25.0}
+CUBIC = {"cholesky": 1 / 3, "det": 2 / 3, "slogdet": 2 / 3, "lu_factor": 2 / 3, "inv": 2.0, "eigh": 9.0,
+         "eigvalsh": 4 / 3, "eig": 25.0}
 
 
 class Cost(NamedTuple):
@@ -61,7 +66,8 @@ def cost_of(op: Operation) -> Cost:
         return Cost(bytes_of(val), None if None in each else fn.count * sum(filter(None, each)))
     if fn is rrule:
         fn, args, val = args[0], args[1:], val[0] if isinstance(val, tuple) else UNKNOWN
-    flops = None if type(val) is Absent or not isinstance(fn, Op) else _flops(fn, [plain(value_of(arg)) for arg in args], plain(val))
+    flops = (None if type(val) is Absent or not isinstance(fn, Op)
+             else _flops(fn, [plain(value_of(arg)) for arg in args], plain(val)))
     return Cost(bytes_of(val), flops)
 
 
@@ -82,7 +88,8 @@ def elementwise(registered: int) -> frozenset[Op]:
     """Return the ops that compute each number of the output by itself: those that a ufunc means. Found anew
     when the registry has grown.
     """
-    return frozenset(op for fn, op in FOREIGN.items() if isinstance(op, Op) and isinstance(fn, np.ufunc) and fn.signature is None)
+    return frozenset(op for fn, op in FOREIGN.items() if isinstance(op, Op) and isinstance(fn, np.ufunc)
+                     and fn.signature is None)
 
 
 def _flops(fn: Op, args: list[Any], y: Any) -> int | None:

@@ -42,5 +42,6 @@ def picture(tape: Tape, group: str | None = None) -> Picture:
         return found
     if group is None:
         return by_lines(tape)
-    raise ArgumentError(f"a picture of {len(found.boxes)} operations and so many long arrows cannot be read, nor drawn in good time",
+    raise ArgumentError(f"a picture of {len(found.boxes)} operations and so many long arrows cannot be read, nor drawn "
+                        f"in good time",
                         try_='group="line", or tape.to_networkx()')

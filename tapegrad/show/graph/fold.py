@@ -100,11 +100,13 @@ class _Folding:
     # -- what is written
 
     def _box(self, home: Operation, group: list[Operation], beside: int | None) -> Box:
-        shown = next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0), home)  # type: ignore[attr-defined]
+        shown = next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0),  # type: ignore[attr-defined]
+                     home)
         guards = self.guards.get(home, [])
         title, detail = self._texts(home, shown, group)
         return Box(home.id, self._role(home, group), shorten(title, WIDEST, "…"), shorten(detail, WIDEST + 6, "…"),
-                   self._hover(group, shown, guards), reverse=self.sides.reverse(home), beside=beside, lift=home in self.partial,
+                   self._hover(group, shown, guards), reverse=self.sides.reverse(home), beside=beside,
+                   lift=home in self.partial,
                    guards=len(guards), marked=self.sides.value in group)
 
     def _role(self, home: Operation, group: list[Operation]) -> str:
@@ -122,11 +124,13 @@ class _Folding:
         value = value_text(group[-1] if self._role(home, group) == "gradient" else shown)
         if home in self.sides.gradients:
             wanted = ", ".join(derivative(x.label or x.name) for x in self.sides.gradients[home])
-            return (wanted, value) if self.triples or not isinstance(home, Call) else (f"{wanted} = {self._expression(home)}", value)
+            return ((wanted, value) if self.triples or not isinstance(home, Call)
+                    else (f"{wanted} = {self._expression(home)}", value))
         if isinstance(home, Input):
             return home.label or home.name, value
         if type(home) is Constant:
-            seed = derivative(self.name(self.sides.value)) if home.note == "seed" and self.sides.value is not None else home.name
+            seed = (derivative(self.name(self.sides.value)) if home.note == "seed" and self.sides.value is not None
+                    else home.name)
             return f"{seed} = {constant(home.val)}", home.note or value
         if isinstance(home, Call) and isinstance(home.fn, Operation):
             given = ", ".join(self.name(arg) for arg in home.args if isinstance(arg, Operation))
@@ -143,7 +147,8 @@ class _Folding:
     def _pulled(self, home: Call) -> str:
         """Return the name of the function that a pullback belongs to."""
         triple = self.sides.partner(home)
-        return tidy(getattr(triple.args[0], "__name__", "a call")) if isinstance(triple, Call) and is_triple(triple) else "a call"
+        return (tidy(getattr(triple.args[0], "__name__", "a call")) if isinstance(triple, Call) and is_triple(triple)
+                else "a call")
 
     def _expression(self, op: Call) -> str:
         fn, args = (op.args[0], op.args[1:]) if op.fn is rrule else (op.fn, op.args)
@@ -165,7 +170,8 @@ class _Folding:
 
     def _hover(self, group: list[Operation], shown: Operation, guards: list[Guard]) -> str:
         lines = [tidy(repr(op)) for op in group[:12]] + ["…"] * (len(group) > 12)
-        lines += [f"{inner.row.variable}  {inner.row.operation}" for op in group for inner in body(op, compact=True, fold=True)]
+        lines += [f"{inner.row.variable}  {inner.row.operation}" for op in group
+                  for inner in body(op, compact=True, fold=True)]
         costs = [cost_of(op) for op in group]
         where = place_of(group[0], self.places)
         size, flops = cost_of(shown).bytes, sum(cost.flops or 0 for cost in costs)
@@ -192,7 +198,8 @@ def varying(tape: Tape) -> set[Operation]:
         return set(tape)
     found: set[Operation] = set()
     for op in tape:
-        if isinstance(op, Input) or (isinstance(op, Call) and op.fn in (draw, default_rng)) or any(used in found for used in operands(op)):
+        if isinstance(op, Input) or (isinstance(op, Call)
+                                     and op.fn in (draw, default_rng)) or any(used in found for used in operands(op)):
             found.add(op)
     return found
 
@@ -208,7 +215,8 @@ def _partial_sums(tape: Tape) -> set[Operation]:
 
 def flowing(op: Operation) -> list[Operation]:
     """Return the operations whose values flow into one: `conform` only looks at its input's shape."""
-    return operands(op)[:1] if isinstance(op, Call) and op.fn is conform and isinstance(op.args[0], Operation) else operands(op)
+    return (operands(op)[:1] if isinstance(op, Call) and op.fn is conform and isinstance(op.args[0], Operation)
+            else operands(op))
 
 
 def amount(count: int | None, unit: str) -> str:

@@ -72,7 +72,8 @@ class _Router:
     def __init__(self, picture: Picture, row: dict[int, int], both: tuple[Column, Column]) -> None:
         self.picture, self.row, self.both = picture, row, both
         self.around = [a for a in picture.arrows if a not in both[0].chains and a not in both[1].chains]
-        self.lanes = {side: _lanes((a for a in self.around if self._side(a) == side), row) for side in ("left", "middle", "right")}
+        self.lanes = {side: _lanes((a for a in self.around if self._side(a) == side), row)
+                      for side in ("left", "middle", "right")}
         self.tracks = self._tracks()
         self._x()
         self._y()
@@ -121,8 +122,10 @@ class _Router:
             if not found:
                 continue
             lanes = self.lanes["left" if side == 0 else "middle"]
-            self.width += (0 if side == 0 else 2 * GAP) + TRACK * (max(lanes.values(), default=-1) + 1) + (GAP if lanes and side == 0 else 0)
-            left, right = min(at - half(node) for node, at in found.items()), max(at + half(node) for node, at in found.items())
+            self.width += ((0 if side == 0 else 2 * GAP) + TRACK * (max(lanes.values(), default=-1) + 1)
+                           + (GAP if lanes and side == 0 else 0))
+            left, right = min(at - half(node) for node, at in found.items()), max(at + half(node)
+                                                                                  for node, at in found.items())
             self.x.update((node, round(at - left + self.width, 1)) for node, at in found.items())
             self.extents[side] = self.width, self.width + right - left
             self.width += right - left
@@ -210,7 +213,8 @@ class _Router:
         there, back = self._turn(leave, arrow, start, at), self._turn(enter, arrow, end, at)
         return Route(polyline([start, *there, *reversed(back), _before(end, pointing)]), end, pointing)
 
-    def _turn(self, channel: int | None, arrow: Arrow, end: tuple[float, float], at: float) -> list[tuple[float, float]]:
+    def _turn(self, channel: int | None, arrow: Arrow, end: tuple[float, float],
+              at: float) -> list[tuple[float, float]]:
         """Return the corners between an end of an arrow and its lane."""
         if channel is None:
             return [(at, end[1])]
@@ -225,9 +229,11 @@ class _Router:
         leave, enter = self._channels(arrow)
         lane = TRACK * self.lanes[side][arrow.tail]
         if side == "left":
-            return self.extents[0][0] - GAP / 2 - lane, (tail.x - tail.width / 4, tail.bottom), (head.x + port, head.top), "down"
+            begin, end = (tail.x - tail.width / 4, tail.bottom), (head.x + port, head.top)
+            return self.extents[0][0] - GAP / 2 - lane, begin, end, "down"
         if side == "right":
-            return self.extents[1][1] + GAP / 2 + lane, (tail.x + tail.width / 4, tail.top), (head.x + port, head.bottom), "up"
+            return (self.extents[1][1] + GAP / 2 + lane, (tail.x + tail.width / 4, tail.top),
+                    (head.x + port, head.bottom), "up")
         start = (tail.x + tail.width / 2, tail.y) if leave is None else (tail.x + tail.width / 4, tail.bottom)
         end = (head.x - head.width / 2, head.y + port) if enter is None else (head.x + port, head.bottom)
         return self.extents[1][0] - GAP - lane, start, end, "right" if enter is None else "up"

@@ -54,8 +54,10 @@ def _slots(op: Operation) -> dict[int, list[str]]:
 def _attributes(op: Operation, places: dict[tuple[int, int], Location]) -> dict[str, Any]:
     where = place_of(op, places)
     found: dict[str, Any] = {
-        "op": brief(op.fn) if isinstance(op, Call) else op.kind, "kind": op.kind, "role": role_of(op), "text": tidy(op.body),
-        "type": "" if isinstance(op, Guard) else op.type, "value": "" if not has_value(op) else tidy(short(op.val)), "note": op.note,
+        "op": brief(op.fn) if isinstance(op, Call) else op.kind, "kind": op.kind, "role": role_of(op),
+        "text": tidy(op.body),
+        "type": "" if isinstance(op, Guard) else op.type, "value": "" if not has_value(op) else tidy(short(op.val)),
+        "note": op.note,
         "line": where.short if where else "", "source": where.source if where else ""}
     return found | {key: size for key, size in cost_of(op)._asdict().items() if size is not None}
 

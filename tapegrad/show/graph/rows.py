@@ -136,7 +136,8 @@ def columns(picture: Picture, row: dict[int, int]) -> tuple[Column, Column]:
         both[box.reverse].add(key, row[key])
     for arrow in picture.arrows:
         down = not picture.boxes[arrow.head].reverse
-        if arrow.again or picture.saved(arrow) or (row[arrow.tail] < row[arrow.head]) != down or row[arrow.tail] == row[arrow.head]:
+        if (arrow.again or picture.saved(arrow) or (row[arrow.tail] < row[arrow.head]) != down
+            or row[arrow.tail] == row[arrow.head]):
             continue
         column, step = both[not down], 1 if down else -1
         chain: Chain = [arrow.tail]
@@ -153,7 +154,8 @@ def columns(picture: Picture, row: dict[int, int]) -> tuple[Column, Column]:
     _order(forward)
     place = {key: i for nodes in forward.rows for i, key in enumerate(nodes)}
     for nodes in reverse.rows:
-        nodes.sort(key=lambda node: -place.get(picture.boxes[node if isinstance(node, int) else node[0]].beside, 0))  # type: ignore[index]
+        nodes.sort(key=lambda node: -place.get(picture.boxes[node if isinstance(node, int) else node[0]].beside,  # type: ignore[index]
+                                               0))
     _order(reverse)
     return forward, reverse
 
@@ -181,7 +183,8 @@ def _order(column: Column) -> None:
 
 def _by_barycentre(nodes: list[Node], neighbours: dict[Node, list[Node]], place: dict[Node, int]) -> list[Node]:
     """Sort a row; a node without neighbours keeps its place."""
-    centre = {node: sum(place[n] for n in neighbours[node]) / len(neighbours[node]) for node in nodes if neighbours[node]}
+    centre = {node: sum(place[n] for n in neighbours[node]) / len(neighbours[node]) for node in nodes
+              if neighbours[node]}
     movable = iter(sorted((node for node in nodes if node in centre), key=centre.__getitem__))
     return [next(movable) if node in centre else node for node in nodes]
 
@@ -213,11 +216,13 @@ def settle(column: Column, half: Callable[[Node], float], gap: float, rounds: in
         middle = edges[-1] / 2 if edges else 0.0
         x.update((node, at - middle) for node, at in zip(nodes, edges))
     filled = [nodes for nodes in column.rows if nodes]
-    pulls = {node: [(_weight(column, node, n), n) for n in (*column.above[node], *column.below[node])] for nodes in filled for node in nodes}
+    pulls = {node: [(_weight(column, node, n), n) for n in (*column.above[node], *column.below[node])]
+             for nodes in filled for node in nodes}
     for turn in range(rounds):
         for nodes in filled if turn % 2 == 0 else reversed(filled):
             weights = [sum(weight for weight, _ in pulls[node]) for node in nodes]
-            wants = [sum(w * x[n] for w, n in pulls[node]) / weight if weight else x[node] for node, weight in zip(nodes, weights)]
+            wants = [sum(w * x[n] for w, n in pulls[node]) / weight if weight else x[node]
+                     for node, weight in zip(nodes, weights)]
             x.update(zip(nodes, _fit(wants, [weight or 0.1 for weight in weights], _offsets(nodes, half, gap))))
     for spine in _spines(column):
         _straighten(column, spine, x, half, gap)
@@ -241,7 +246,8 @@ def _spines(column: Column) -> list[list[Node]]:
     follows: dict[Node, Node] = {}
     for nodes in column.rows:
         for node in nodes:
-            same = [n for n in column.below[node] if isinstance(n, tuple) and isinstance(node, tuple) and n[0] == node[0]]
+            same = [n for n in column.below[node] if isinstance(n, tuple) and isinstance(node, tuple)
+                    and n[0] == node[0]]
             main = same or column.main(column.below[node])
             if same or (len(main) == 1 and column.main(column.above[main[0]]) == [node]):
                 follows[node] = main[0]
@@ -255,7 +261,8 @@ def _spines(column: Column) -> list[list[Node]]:
     return sorted(spines, key=len, reverse=True)
 
 
-def _straighten(column: Column, spine: list[Node], x: dict[Node, float], half: Callable[[Node], float], gap: float) -> None:
+def _straighten(column: Column, spine: list[Node], x: dict[Node, float], half: Callable[[Node], float],
+                gap: float) -> None:
     """Give as many nodes of a spine in turn the same x as there is room for."""
     run: list[Node] = []
     low, high = -math.inf, math.inf

@@ -12,8 +12,10 @@ from tapegrad.show.styles import STYLES
 
 # The hues are those of the terminal's styles (Okabe and Ito's); a forward operation has that of a triple.
 HUES = {role: STYLES[style].split()[-1] for role, style in {
-    "operation": "triple", "seed": "seed", "pullback": "pullback", "accumulation": "accumulation", "gradient": "gradient", "guard": "guard"}.items()}
-LEGEND = {"input": "input", "operation": "operation", "constant": "no gradient passes", "seed": "seed", "pullback": "pullback",
+    "operation": "triple", "seed": "seed", "pullback": "pullback", "accumulation": "accumulation",
+    "gradient": "gradient", "guard": "guard"}.items()}
+LEGEND = {"input": "input", "operation": "operation", "constant": "no gradient passes", "seed": "seed",
+          "pullback": "pullback",
           "accumulation": "accumulation", "gradient": "gradient"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]")
 _HEADS = {"down": "-4-7h8l-4 7z", "up": "-4 7h8l-4-7z", "right": "-7-4v8l7-4z"}
@@ -72,7 +74,8 @@ def to_svg(picture: Picture) -> str:
 def _sides(picture: Picture, placed: Layout) -> list[str]:
     if not picture.reverse:
         return []
-    return [f'<text class="side" x="{x:.0f}" y="56">{name}</text>' for x, name in zip(placed.middles, ("↓ forward", "reverse ↑"))]
+    return [f'<text class="side" x="{x:.0f}" y="56">{name}</text>'
+            for x, name in zip(placed.middles, ("↓ forward", "reverse ↑"))]
 
 
 def _arrow(picture: Picture, arrow: Arrow, route: Route) -> str:
@@ -90,7 +93,8 @@ def _box(box: Box, at: Placed) -> str:
     shape = (f'x="{at.x - at.width / 2:.1f}" y="{at.top:.1f}" width="{at.width:.1f}" height="{at.height:.0f}" '
              f'rx="{round_:.0f}"')
     middle = at.y + (4.5 if not box.detail else -3)
-    guard = f'<path class="guarded" d="M{at.x + at.width / 2 - 14:.1f} {at.top:.1f}l5-5 5 5-5 5z"/>' if box.guards else ""
+    guard = (f'<path class="guarded" d="M{at.x + at.width / 2 - 14:.1f} {at.top:.1f}l5-5 5 5-5 5z"/>' if box.guards
+             else "")
     detail = f'<text class="detail" x="{at.x:.1f}" y="{at.y + 13:.1f}">{text(box.detail)}</text>' if box.detail else ""
     return (f'<g class="{classes}" data-key="{box.key}"><title>{text(box.hover)}</title>'
             f'<rect class="back" {shape}/><rect class="face" {shape}/>'

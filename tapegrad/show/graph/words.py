@@ -12,8 +12,10 @@ from tapegrad.numbers.formatting import brief, plain
 from tapegrad.show.line import short, shorten, tidy, untraced
 from tapegrad.tape.tape import Operation, has_value
 
-INFIX = {"add": "+", "accumulate": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@", "floor_divide": "//", "remainder": "%",
-         "equal": "=", "not_equal": "≠", "less": "<", "less_equal": "≤", "greater": ">", "greater_equal": "≥", "logical_and": "∧", "logical_or": "∨",
+INFIX = {"add": "+", "accumulate": "+", "subtract": "−", "multiply": "·", "divide": "/", "matmul": "@",
+         "floor_divide": "//", "remainder": "%",
+         "equal": "=", "not_equal": "≠", "less": "<", "less_equal": "≤", "greater": ">", "greater_equal": "≥",
+         "logical_and": "∧", "logical_or": "∨",
          "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 PREFIX = {"negative": "−", "positive": "+", "logical_not": "¬", "bitwise_invert": "~", "sqrt": "√"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -67,7 +69,8 @@ def constant(value: Any) -> str:
     ('1', '1:')
     """
     value = untraced(value)
-    if isinstance(value, np.ndarray) and value.dtype.kind in "fiuc" and 0 < value.size <= 1000 and (value == value.flat[0]).all():
+    if (isinstance(value, np.ndarray) and value.dtype.kind in "fiuc" and 0 < value.size <= 1000
+        and (value == value.flat[0]).all()):
         value = value.flat[0]
     return number(value) or tidy(short(value, 24))
 

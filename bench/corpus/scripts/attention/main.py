@@ -15,4 +15,5 @@ def objective(params, wte):
     return -np.mean([np.log(p[i, t]) for i, t in enumerate(TOKENS[1:])])
 
 
-START = ([0.3 * rng.normal(size=(8, 24)), 0.3 * rng.normal(size=(8, 16)), 0.3 * rng.normal(size=(16, 8))], rng.normal(size=(6, 8)))
+START = ([0.3 * rng.normal(size=(8, 24)), 0.3 * rng.normal(size=(8, 16)), 0.3 * rng.normal(size=(16, 8))],
+         rng.normal(size=(6, 8)))

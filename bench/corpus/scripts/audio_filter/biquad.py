@@ -9,7 +9,8 @@ def lowpass(f0, q, rate=8000):
     w0 = 2 * math.pi * f0 / rate
     alpha = math.sin(w0) / (2 * q)
     a0 = 1 + alpha
-    return Biquad((1 - math.cos(w0)) / 2 / a0, (1 - math.cos(w0)) / a0, (1 - math.cos(w0)) / 2 / a0, -2 * math.cos(w0) / a0, (1 - alpha) / a0)
+    return Biquad((1 - math.cos(w0)) / 2 / a0, (1 - math.cos(w0)) / a0, (1 - math.cos(w0)) / 2 / a0,
+                  -2 * math.cos(w0) / a0, (1 - alpha) / a0)
 
 
 def process(samples, c):

@@ -6,7 +6,8 @@ from .data import vocab_size
 
 def init(hidden):
     rng = np.random.RandomState(0)
-    return (rng.randn(hidden, vocab_size) * 0.1, rng.randn(hidden, hidden) * 0.1, rng.randn(vocab_size, hidden) * 0.1, np.zeros((hidden, 1)), np.zeros((vocab_size, 1)))
+    return (rng.randn(hidden, vocab_size) * 0.1, rng.randn(hidden, hidden) * 0.1, rng.randn(vocab_size, hidden) * 0.1,
+            np.zeros((hidden, 1)), np.zeros((vocab_size, 1)))
 
 
 def loss_fun(inputs, targets, hprev, Wxh, Whh, Why, bh, by):

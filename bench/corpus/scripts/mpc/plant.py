@@ -12,4 +12,5 @@ class Bicycle:
         x, y, yaw, v = state
         a, delta = control
         delta = np.clip(delta, -0.6, 0.6)
-        return np.array([x + v * np.cos(yaw) * self.dt, y + v * np.sin(yaw) * self.dt, yaw + v / self.L * np.tan(delta) * self.dt, v + a * self.dt])
+        return np.array([x + v * np.cos(yaw) * self.dt, y + v * np.sin(yaw) * self.dt,
+                         yaw + v / self.L * np.tan(delta) * self.dt, v + a * self.dt])

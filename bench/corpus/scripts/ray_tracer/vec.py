@@ -15,7 +15,8 @@ class Vec3:
         return Vec3(self.x - o.x, self.y - o.y, self.z - o.z)
 
     def __mul__(self, k):
-        return Vec3(self.x * k.x, self.y * k.y, self.z * k.z) if isinstance(k, Vec3) else Vec3(self.x * k, self.y * k, self.z * k)
+        return (Vec3(self.x * k.x, self.y * k.y, self.z * k.z) if isinstance(k, Vec3)
+                else Vec3(self.x * k, self.y * k, self.z * k))
 
     __rmul__ = __mul__
 

@@ -9,7 +9,8 @@ class Cloth:
         self.n, self.k, self.rest = n, k, rest
         self.pos = np.array([[i, 0.0, j] for i, j in itertools.product(range(n), repeat=2)], dtype=np.float64)
         self.vel = np.zeros_like(self.pos)
-        self.springs = [(i * n + j, i2 * n + j2) for i in range(n) for j in range(n) for i2, j2 in ((i + 1, j), (i, j + 1)) if i2 < n and j2 < n]
+        self.springs = [(i * n + j, i2 * n + j2) for i in range(n) for j in range(n)
+                        for i2, j2 in ((i + 1, j), (i, j + 1)) if i2 < n and j2 < n]
 
     @property
     def stretch(self):

@@ -22,7 +22,8 @@ def _one(name: str, op: Any) -> None:
     functional(f"nn.functional.{name}", *({"relu": ("relu", "Tensor.relu")}.get(name, ())))(meaning)
 
 
-for _name, _op in {"relu": ops.relu, "hardsigmoid": ops.hardsigmoid, "hardswish": ops.hardswish, "silu": ops.silu, "mish": ops.mish,
+for _name, _op in {"relu": ops.relu, "hardsigmoid": ops.hardsigmoid, "hardswish": ops.hardswish, "silu": ops.silu,
+                   "mish": ops.mish,
                    "logsigmoid": ops.log_expit, "sigmoid": ops.expit, "tanh": ops.tanh}.items():
     _one(_name, _op)
 
@@ -69,17 +70,20 @@ def selu(input: Array) -> Any:
 
 @functional("nn.functional.celu", "celu")
 def celu(input: Array, alpha: Any = 1.0) -> Any:
-    return ops.elu(input, **given(alpha=(alpha, 1.0), rate=(1 / number(alpha), 1.0))) if real(input) and number(alpha) else NotImplemented
+    return ops.elu(input, **given(alpha=(alpha, 1.0),
+                                  rate=(1 / number(alpha), 1.0))) if real(input) and number(alpha) else NotImplemented
 
 
 @functional("nn.functional.softplus")
 def softplus(input: Array, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
-    return ops.softplus(input, **given(beta=(beta, 1.0), threshold=(threshold, 20.0))) if real(input) else NotImplemented
+    return ops.softplus(input,
+                        **given(beta=(beta, 1.0), threshold=(threshold, 20.0))) if real(input) else NotImplemented
 
 
 @functional("nn.functional.gelu")
 def gelu(input: Array, *, approximate: str = "none") -> Any:
-    return ops.gelu(input, **given(approximate=(approximate, "none"))) if real(input) and approximate in ("none", "tanh") else NotImplemented
+    return (ops.gelu(input, **given(approximate=(approximate, "none"))) if real(input)
+            and approximate in ("none", "tanh") else NotImplemented)
 
 
 @functional("nn.functional.softsign")

@@ -30,7 +30,8 @@ def _fore(q: Array, k: Any, v: Array, *, causal: bool = False, scale: Any = None
     return y, y, sums  # the gradient's kernel asks for the value too
 
 
-def _back(dy: Cotangent, y: Array, sums: Any, q: Array, k: Any, v: Array, *, causal: bool = False, scale: Any = None) -> Any:
+def _back(dy: Cotangent, y: Array, sums: Any, q: Array, k: Any, v: Array, *, causal: bool = False,
+          scale: Any = None) -> Any:
     return aten._scaled_dot_product_flash_attention_for_cpu_backward(dy, q, k, v, y, sums, 0.0, causal, scale=scale)
 
 
@@ -43,10 +44,12 @@ attention_op = saved("scaled_dot_product_attention", _whole, _fore, _back, smoot
 
 
 @functional("nn.functional.scaled_dot_product_attention")
-def scaled_dot_product_attention(query: Any, key: Any, value: Array, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+def scaled_dot_product_attention(query: Any, key: Any, value: Array, attn_mask: Any = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False,
                                  scale: Any = None, enable_gqa: bool = False) -> Any:
     parts = (query, key, value)
-    if attn_mask is not None or number(dropout_p) or enable_gqa or not real(*parts) or any(ndim(x) != 4 or 0 in shape_of(x) for x in parts) \
+    if attn_mask is not None or number(dropout_p) or enable_gqa or not real(*parts) \
+            or any(ndim(x) != 4 or 0 in shape_of(x) for x in parts) \
             or len({shape_of(x)[-1] for x in parts}) > 1 or len({tuple(shape_of(x))[:2] for x in parts}) > 1 \
             or any(is_tensor(plain(x)) and plain(x).device.type != "cpu" for x in parts):
         return NotImplemented

@@ -42,7 +42,8 @@ def _fits(n: int, x: Array, w: Array, b: Array) -> bool:
 
 
 def _convolution(n: int) -> Any:
-    def meaning(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: Any = 1) -> Any:
+    def meaning(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+                groups: Any = 1) -> Any:
         if not _fits(n, input, weight, bias):
             return NotImplemented
         stride, dilation = sizes(stride, n), sizes(dilation, n)
@@ -57,7 +58,8 @@ def _convolution(n: int) -> Any:
 
 
 def _transposed(n: int) -> Any:
-    def meaning(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: Any = 1,
+    def meaning(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+                groups: Any = 1,
                 dilation: Any = 1) -> Any:
         if not _fits(n, input, weight, bias):
             return NotImplemented
@@ -65,8 +67,10 @@ def _transposed(n: int) -> Any:
         groups = number(groups)
         x, batched = _batched(n, input)
         space = tuple((m - 1) * s - 2 * p + d * (k - 1) + 1 + e
-                      for m, k, s, p, d, e in zip(shape_of(x)[2:], shape_of(weight)[2:], stride, padding, dilation, beyond))
-        if shape_of(x)[1] != shape_of(weight)[0] or any(e < 0 or e >= max(s, d) for e, s, d in zip(beyond, stride, dilation)) or min(space) < 1:
+                      for m, k, s, p, d, e in zip(shape_of(x)[2:], shape_of(weight)[2:], stride, padding, dilation,
+                                                  beyond))
+        if shape_of(x)[1] != shape_of(weight)[0] or any(e < 0 or e >= max(s, d)
+                                                        for e, s, d in zip(beyond, stride, dilation)) or min(space) < 1:
             return NotImplemented  # torch raises, or returns nothing
         shape = (shape_of(x)[0], shape_of(weight)[1] * groups, *space)
         how = _said(n, stride, padding, dilation, groups)

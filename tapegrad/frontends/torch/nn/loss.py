@@ -41,25 +41,29 @@ def _weighted(losses: Any, weight: Array, reduction: str) -> Any:
     if weight is None:
         return reduced(losses, reduction)
     total = ops.multiply(losses, weight)
-    return ops.divide(ops.sum(total), ops.sum(ops.broadcast_to(weight, shape_of(losses)))) if reduction == "mean" else reduced(total, reduction)
+    return (ops.divide(ops.sum(total), ops.sum(ops.broadcast_to(weight, shape_of(losses)))) if reduction == "mean"
+            else reduced(total, reduction))
 
 
 @functional("nn.functional.mse_loss")
-def mse_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", weight: Any = None) -> Any:
+def mse_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+             weight: Any = None) -> Any:
     if not alike(input, target):
         return NotImplemented
     return _weighted(ops.square(ops.subtract(input, target)), weight, wanted(reduction, size_average, reduce))
 
 
 @functional("nn.functional.l1_loss")
-def l1_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", weight: Any = None) -> Any:
+def l1_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+            weight: Any = None) -> Any:
     if not alike(input, target):
         return NotImplemented
     return _weighted(ops.abs(ops.subtract(input, target)), weight, wanted(reduction, size_average, reduce))
 
 
 @functional("nn.functional.smooth_l1_loss")
-def smooth_l1_loss(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+                   beta: float = 1.0) -> Any:
     beta = number(beta)
     if not alike(input, target) or beta < 0:
         return NotImplemented
@@ -78,7 +82,8 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
         return NotImplemented
     d = ops.subtract(input, target)
     far = ops.abs(d)
-    losses = ops.where(ops.less_equal(far, delta), ops.multiply(ops.square(d), 0.5), ops.multiply(ops.subtract(far, 0.5 * delta), delta))
+    losses = ops.where(ops.less_equal(far, delta), ops.multiply(ops.square(d), 0.5),
+                       ops.multiply(ops.subtract(far, 0.5 * delta), delta))
     return _weighted(losses, weight, reduction)
 
 
@@ -86,7 +91,8 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 
 
 @functional("nn.functional.nll_loss")
-def nll_loss(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
+def nll_loss(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
+             reduce: Any = None,
              reduction: str = "mean") -> Any:
     reduction = wanted(reduction, size_average, reduce)
     if not real(input, weight) or not ndim(input) or reduction not in ("none", "mean", "sum"):
@@ -120,7 +126,8 @@ def _per_class(weight: Array, x: Array) -> Any:
 
 
 @functional("nn.functional.cross_entropy")
-def cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
+def cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
+                  reduce: Any = None,
                   reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
     reduction, smoothing = wanted(reduction, size_average, reduce), number(label_smoothing)
     if not real(input, weight) or not ndim(input) or reduction not in ("none", "mean", "sum"):
@@ -145,7 +152,8 @@ def _of_probabilities(logp: Array, target: Array, weight: Array, reduction: str,
     if weight is not None:
         terms = ops.multiply(terms, _per_class(weight, logp))
     if reduction == "mean":
-        return ops.divide(ops.negative(ops.sum(terms)), float(math.prod(shape_of(logp)) / classes) if classes else math.nan)
+        return ops.divide(ops.negative(ops.sum(terms)),
+                          float(math.prod(shape_of(logp)) / classes) if classes else math.nan)
     return reduced(ops.negative(ops.sum(terms, axis=_axis(logp))), reduction)
 
 
@@ -156,7 +164,8 @@ def _evenly(logp: Array, target: Array, weight: Array, ignore_index: Any, reduct
     losses = ops.where(keep, ops.negative(ops.sum(terms, axis=_axis(logp))), 0.0)
     if reduction != "mean":
         return reduced(losses, reduction)
-    count = ops.astype(keep, dtype=dtype_of(logp)) if weight is None else ops.where(keep, ops.take(weight, at, axis=0), 0.0)
+    count = (ops.astype(keep, dtype=dtype_of(logp)) if weight is None
+             else ops.where(keep, ops.take(weight, at, axis=0), 0.0))
     return ops.divide(ops.sum(losses), ops.sum(count))
 
 
@@ -164,7 +173,8 @@ def _evenly(logp: Array, target: Array, weight: Array, ignore_index: Any, reduct
 
 
 @functional("nn.functional.binary_cross_entropy")
-def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any = None, reduce: Any = None,
+                         reduction: str = "mean") -> Any:
     if weight is None or not alike(input, target):
         return NotImplemented
     # torch has no derivative by the weight
@@ -173,7 +183,8 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
 
 
 @functional("nn.functional.binary_cross_entropy_with_logits")
-def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, size_average: Any = None, reduce: Any = None,
+def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, size_average: Any = None,
+                                     reduce: Any = None,
                                      reduction: str = "mean", pos_weight: Any = None) -> Any:
     if not alike(input, target) or not real(input, weight, pos_weight):
         return NotImplemented
@@ -187,7 +198,8 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
 
 
 @functional("nn.functional.kl_div")
-def kl_div(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+           log_target: bool = False) -> Any:
     if not alike(input, target):
         return NotImplemented
     if log_target:
@@ -200,7 +212,8 @@ def kl_div(input: Array, target: Array, size_average: Any = None, reduce: Any = 
 
 
 @functional("nn.functional.poisson_nll_loss")
-def poisson_nll_loss(input: Any, target: Any, log_input: bool = True, full: bool = False, size_average: Any = None, eps: float = 1e-8,
+def poisson_nll_loss(input: Any, target: Any, log_input: bool = True, full: bool = False, size_average: Any = None,
+                     eps: float = 1e-8,
                      reduce: Any = None, reduction: str = "mean") -> Any:
     if not alike(input, target) or full:
         return NotImplemented
@@ -210,7 +223,8 @@ def poisson_nll_loss(input: Any, target: Any, log_input: bool = True, full: bool
 
 
 @functional("nn.functional.soft_margin_loss")
-def soft_margin_loss(input: Array, target: Array, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
+def soft_margin_loss(input: Array, target: Array, size_average: Any = None, reduce: Any = None,
+                     reduction: str = "mean") -> Any:
     if not alike(input, target):
         return NotImplemented
     return reduced(ops.negative(ops.log_expit(ops.multiply(input, target))), wanted(reduction, size_average, reduce))

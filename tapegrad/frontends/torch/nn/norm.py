@@ -32,7 +32,8 @@ def _mask(*tensors: Any) -> tuple[bool, ...]:
 layer_norm_op = saved(
     "layer_norm", lambda x, w=None, b=None, *, shape, eps=1e-5: F.layer_norm(x, shape, w, b, eps),
     lambda x, w=None, b=None, *, shape, eps=1e-5: torch.native_layer_norm(x, shape, w, b, eps),
-    lambda dy, m, r, x, w=None, b=None, *, shape, eps=1e-5: aten.native_layer_norm_backward(dy, x, shape, m, r, w, b, _mask(x, w, b)))
+    lambda dy, m, r, x, w=None, b=None, *, shape, eps=1e-5: aten.native_layer_norm_backward(
+        dy, x, shape, m, r, w, b, _mask(x, w, b)))
 
 
 def _grouped(x: Array, groups: int) -> tuple[int, int, int, int]:
@@ -41,13 +42,15 @@ def _grouped(x: Array, groups: int) -> tuple[int, int, int, int]:
 
 group_norm_op = saved(
     "group_norm", lambda x, w=None, b=None, *, groups, eps=1e-5: F.group_norm(x, groups, w, b, eps),
-    lambda x, w=None, b=None, *, groups, eps=1e-5: torch.native_group_norm(x.contiguous(), w, b, *_grouped(x, groups), eps),
+    lambda x, w=None, b=None, *, groups, eps=1e-5: torch.native_group_norm(x.contiguous(), w, b, *_grouped(x, groups),
+                                                                           eps),
     lambda dy, m, r, x, w=None, b=None, *, groups, eps=1e-5: aten.native_group_norm_backward(
         dy.contiguous(), x.contiguous(), m, r, w, *_grouped(x, groups), _mask(x, w, b)))
 batch_norm_op = saved(
     "batch_norm", lambda x, w=None, b=None, *, eps=1e-5: F.batch_norm(x, None, None, w, b, True, 0.0, eps),
     lambda x, w=None, b=None, *, eps=1e-5: torch.native_batch_norm(x, w, b, None, None, True, 0.0, eps),
-    lambda dy, m, r, x, w=None, b=None, *, eps=1e-5: aten.native_batch_norm_backward(dy, x, w, None, None, m, r, True, eps, _mask(x, w, b)))
+    lambda dy, m, r, x, w=None, b=None, *, eps=1e-5: aten.native_batch_norm_backward(dy, x, w, None, None, m, r, True,
+                                                                                     eps, _mask(x, w, b)))
 
 
 def _affine(x: Array, weight: Array, bias: Array) -> tuple[Any, ...]:
@@ -55,7 +58,8 @@ def _affine(x: Array, weight: Array, bias: Array) -> tuple[Any, ...]:
 
 
 @functional("nn.functional.layer_norm", "layer_norm")
-def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: bool = True) -> Any:
+def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5,
+               cudnn_enable: bool = True) -> Any:
     shape = sizes(normalized_shape, 1)
     if not real(input, weight, bias) or tuple(shape_of(input))[-len(shape):] != shape:
         return NotImplemented
@@ -75,20 +79,23 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = N
 
 @functional("nn.functional.group_norm")
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    if not real(input, weight, bias) or ndim(input) < 2 or 0 in shape_of(input) or shape_of(input)[1] % number(num_groups):
+    if (not real(input, weight, bias) or ndim(input) < 2 or 0 in shape_of(input)
+        or shape_of(input)[1] % number(num_groups)):
         return NotImplemented
     return group_norm_op(*_affine(input, weight, bias), groups=number(num_groups), **given(eps=(eps, 1e-5)))
 
 
 @functional("nn.functional.batch_norm")
-def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False, momentum: float = 0.1,
+def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+               training: bool = False, momentum: float = 0.1,
                eps: float = 1e-5) -> Any:
     if not real(input, weight, bias) or ndim(input) < 2 or (bool(training) and 0 in shape_of(input)):
         return NotImplemented
     if not training:
         return _by_running(input, running_mean, running_var, weight, bias, number(eps))
     if math.prod(shape_of(input)) == shape_of(input)[1]:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {tuple(shape_of(input))}")
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size "
+                         f"{tuple(shape_of(input))}")
     if running_mean is not None:
         axes = (0, *range(2, ndim(input)))
         _moved_on(input, axes, (running_mean, running_var), number(momentum))
@@ -96,7 +103,8 @@ def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = No
 
 
 @functional("nn.functional.instance_norm")
-def instance_norm(input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None, use_input_stats: bool = True,
+def instance_norm(input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
+                  use_input_stats: bool = True,
                   momentum: float = 0.1, eps: float = 1e-5) -> Any:
     if not real(input, weight, bias) or ndim(input) < 3 or 0 in shape_of(input):
         return NotImplemented
@@ -148,9 +156,11 @@ def _moved_on(x: Array, axes: tuple[int, ...], buffers: tuple[Any, Any], momentu
 def _warn(buffer: Any) -> None:
     """Say once in a trace that the caller's buffers stay what they are."""
     op, tracer = views.peek(buffer), buffer._tracer
-    if isinstance(op, Input) and not any(label.endswith(("running_mean", "running_var")) for _, label in tracer.written):
+    if isinstance(op, Input) and not any(label.endswith(("running_mean", "running_var"))
+                                         for _, label in tracer.written):
         where = user_location()
         warnings.warn_explicit(
-            f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad writes to no argument. Return "
+            f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad "
+            f"writes to no argument. Return "
             "them from the function, for instance (loss, dict(module.named_buffers())), or call module.eval() first",
             UserWarning, where.file, where.line)

@@ -28,7 +28,8 @@ def _said(n: int, size: Any, stride: Any, padding: Any, dilation: Any) -> dict[s
     """Return the parameters of an op, without those that say nothing: windows stand side by side."""
     size = sizes(size, n)
     stride = size if stride is None or stride == [] else sizes(stride, n)
-    return {"size": size, **given(stride=(stride, size), padding=(sizes(padding, n), (0,) * n), dilation=(sizes(dilation, n), (1,) * n))}
+    return {"size": size, **given(stride=(stride, size), padding=(sizes(padding, n), (0,) * n),
+                                  dilation=(sizes(dilation, n), (1,) * n))}
 
 
 def _windows(n: int, how: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -42,11 +43,13 @@ def _windows(n: int, how: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 def _max(n: int) -> Op:
     whole = (None, F.max_pool1d, F.max_pool2d, F.max_pool3d)[n]
     forward = (None, aten.max_pool2d_with_indices, aten.max_pool2d_with_indices, aten.max_pool3d_with_indices)[n]
-    backward = (None, aten.max_pool2d_with_indices_backward, aten.max_pool2d_with_indices_backward, aten.max_pool3d_with_indices_backward)[n]
+    backward = (None, aten.max_pool2d_with_indices_backward, aten.max_pool2d_with_indices_backward,
+                aten.max_pool3d_with_indices_backward)[n]
 
     def wide(how: dict[str, Any]) -> tuple[Any, ...]:
         size, stride, padding, dilation = _windows(n, how)
-        front = ((1, *size), (1, *stride), (0, *padding), (1, *dilation)) if n == 1 else (size, stride, padding, dilation)
+        front = ((1, *size), (1, *stride), (0, *padding),
+                 (1, *dilation)) if n == 1 else (size, stride, padding, dilation)
         return (*front, how.get("ceil", False))
 
     def fore(x: Array, **how: Any) -> Any:
@@ -67,7 +70,8 @@ def _max(n: int) -> Op:
 def _means_max(n: int) -> None:
     op = _max(n)
 
-    def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                ceil_mode: bool = False,
                 return_indices: bool = False) -> Any:
         if return_indices or not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
@@ -84,7 +88,8 @@ def _mean(n: int) -> Op:
 
     def of(x: Array, **how: Any) -> Any:
         more = () if n == 1 else (how.get("divisor"),)
-        return whole(x, *_windows(n, how)[:3], how.get("ceil", False), how.get("count_padding", True), *more)  # type: ignore[misc]
+        return whole(x, *_windows(n, how)[:3], how.get("ceil", False), how.get("count_padding", True),
+                     *more)  # type: ignore[misc]
 
     def back(dy: Cotangent, x: Array, **how: Any) -> Any:
         flags = (how.get("ceil", False), how.get("count_padding", True), how.get("divisor"))
@@ -99,12 +104,14 @@ def _mean(n: int) -> Op:
 def _means_mean(n: int) -> None:
     op = _mean(n)
 
-    def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+                count_include_pad: bool = True,
                 divisor_override: Any = None) -> Any:
         if not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
         return op(input, **_said(n, kernel_size, stride, padding, 1),
-                  **given(ceil=(ceil_mode, False), count_padding=(count_include_pad, True), divisor=(divisor_override, None)))
+                  **given(ceil=(ceil_mode, False), count_padding=(count_include_pad, True),
+                          divisor=(divisor_override, None)))
     functional(f"nn.functional.avg_pool{n}d")(meaning)
 
 
@@ -124,7 +131,8 @@ def _adaptive(n: int) -> None:
         if n == 1:
             return (aten._adaptive_avg_pool2d_backward(_line(dy), _line(x)).squeeze(-2),)
         return (backward(dy, x),)  # type: ignore[misc]
-    op = saved(f"adaptive_avg_pool{n}d", lambda x, size: whole(x, size), lambda x, size: (whole(x, size),), back)  # type: ignore[misc]
+    op = saved(f"adaptive_avg_pool{n}d", lambda x, size: whole(x, size), lambda x, size: (whole(x, size),),  # type: ignore[misc]
+               back)
 
     def meaning(input: Array, output_size: Any) -> Any:
         if not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):

@@ -24,7 +24,8 @@ def _fits(count: int, input: Array, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_
         return False
     (*batch, width), (*others, size) = shape_of(input), shape_of(hx)
     biases = b_ih is None or shape_of(b_ih) == shape_of(b_hh) == (count * size,)
-    return batch == others and biases and shape_of(w_ih) == (count * size, width) and shape_of(w_hh) == (count * size, size)
+    return (batch == others and biases and shape_of(w_ih) == (count * size, width)
+            and shape_of(w_hh) == (count * size, size))
 
 
 @functional("lstm_cell")
