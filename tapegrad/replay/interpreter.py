@@ -55,7 +55,8 @@ from tapegrad.tree.flatten import ValueAndGradients
 
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
-    "float": float, "complex": complex, "content": lambda x: x.tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
+    "float": float, "complex": complex, "content": lambda x: x.tobytes(), "data": lambda x: x.tobytes(),
+    "side": lambda x: np.asarray(x).tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
     "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
     "decimal precision": lambda x: PRECISION["decimal precision"](),
     "mpmath precision": lambda x: PRECISION["mpmath precision"](),
@@ -438,7 +439,7 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
         return FACTS[fact](x)
-    return x.detach().cpu().numpy().tobytes() if fact == "content" else FACTS[fact](x.item())
+    return x.detach().cpu().numpy().tobytes() if fact in ("content", "data", "side") else FACTS[fact](x.item())
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -14,8 +14,8 @@ from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
 from tapegrad.tree.flatten import is_generator
 
-GIVEN_AWAY = frozenset(["float", "complex", "hash", "content"])
-"""Facts by which a program has taken a number itself, of what was not differentiated when it ran."""
+GIVEN_AWAY = frozenset(["float", "complex", "hash", "data"])
+"""Facts by which a program has taken numbers themselves, of what was not differentiated when it ran."""
 
 
 def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_writable
+from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, loses
@@ -105,12 +106,14 @@ def content(x: Any, frame: FrameType) -> Any:
 
 def guard_content(x: Any) -> Any:
     """Return the numbers of a traced array, which steer the program: a tape holds for these alone, and so do those of
-    the traces around it.
+    the traces around it. Where they have a gradient that nobody wants, the tape has none by them.
     """
     val = behind(x)
     while isinstance(x, Traced):
-        for fact, value in (("shape", val.shape), ("dtype", val.dtype), ("content", val.tobytes())):
-            x._tracer.guard(views.peek(x), fact, value)
+        op = views.peek(x)
+        content = "content" if is_inert(op) else "data"
+        for fact, value in (("shape", val.shape), ("dtype", val.dtype), (content, val.tobytes())):
+            x._tracer.guard(op, fact, value)
         x = x._val
     return val.copy()
 

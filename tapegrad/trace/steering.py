@@ -150,4 +150,4 @@ def _guard_side(tracer: Any, op: Call) -> None:
         if np.ndim(val) == 0 and np.asarray(val).dtype == bool:
             tracer.guard(known, "bool", bool(val))
         else:
-            tracer.guard(known, *(("content", val.tobytes()) if hasattr(val, "tobytes") else ("float", float(val))))
+            tracer.guard(known, "side", np.asarray(val).tobytes())

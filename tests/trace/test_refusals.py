@@ -354,5 +354,8 @@ def test_a_tape_that_went_on_by_a_plain_number_has_no_tangent_by_it() -> None:
         tape.play(3.0, 4.0)
     with pytest.raises(tg.ConcretizationError, match="goes on by the plain number of %3"):
         tg.forwardtape(tape)
+    near = tg.gradtape(lambda x, a: x * cKDTree(a).query([[0.8]])[0].sum() * a[0, 0], 2.0, POINTS, argnums=0)
+    with pytest.raises(tg.ConcretizationError, match="goes on by the plain number of %3"):
+        tg.forwardtape(near)
     counted = tg.gradtape(lambda x, a: x * float(np.sum(a > 1.5)) * np.sum(a), 2.0, np.array([1.0, 2.0]), argnums=0)
     assert tg.forwardtape(counted).play(2.0, np.array([1.0, 2.0]), 1.0, np.ones(2))[1] == (7.0, 2.0)
