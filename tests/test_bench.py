@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -392,8 +393,8 @@ def test_what_comes_of_a_model() -> None:
     assert all(found[key] > 0 for key in ("one_shot", "compiled", "one_shot_memory", "compiled_memory"))
     row = {"name": "own", "package": "own", **found}
     assert "own" in torch_models.line(row) and torch_models.table([row, {"name": "x", "package": "x", "status": "left out"}]).row_count == 2
-    refused = torch_models.outcome(lambda: linear_model(lambda m, x: float(m(x).sum()) * m(x).sum()), rounds=1)
-    assert refused["status"] == "refused" and "float" in refused["words"]
+    refused = torch_models.outcome(lambda: linear_model(lambda m, x: m(x).sum() * len(pickle.dumps(m(x)))), rounds=1)
+    assert refused["status"] == "refused" and "__reduce_ex__" in refused["words"]
     assert torch_models.rounded({"error": 0.123456, "words": "at /a/site-packages/b.py:3 in f"}) == {"error": 0.123, "words": "at b.py:3 in f"}
 
 

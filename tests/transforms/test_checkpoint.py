@@ -378,3 +378,24 @@ def test_views_of_arguments_are_known_in_traces_in_traces() -> None:
                 lambda: tg.vmap(lambda x: tg.gradient(f, x)[0])(np.stack([X, X])), lambda: tg.jvp(lambda x: tg.gradient(f, x)[0], (X,), (X,))):
         with pytest.raises(tg.MutationError, match="share memory"):
             run()
+
+
+@pytest.mark.parametrize("seeded", ["around", "inside"])
+def test_a_seed_that_the_program_sets_is_a_checkpoints_too(seeded: str) -> None:
+    def noisy(v: Any) -> Any:
+        if seeded == "inside":
+            torch.manual_seed(3)
+        return nn.functional.dropout(torch.sin(v), 0.5)
+
+    def f(x: Any, wrap: Any = tg.checkpoint) -> Any:
+        if seeded == "around":
+            torch.manual_seed(3)
+        y = wrap(noisy)(x)
+        return (y * y).sum()
+    x = torch.linspace(0.1, 2.0, 8, requires_grad=True)
+    f(x, lambda fn: fn).backward()
+    step = tg.value_and_grad(f, argnums=0, backend="torch", warmup=1)
+    for _ in range(4):
+        torch.randn(3)
+        torch.testing.assert_close(step(x.detach())[1], x.grad)
+        torch.testing.assert_close(tg.grad(f, x.detach(), argnums=0)[1], x.grad)

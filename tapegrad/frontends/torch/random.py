@@ -47,12 +47,14 @@ class Source:
         return state(self.device) if self.begin is None else self.begin  # type: ignore[no-any-return]
 
     def rewind(self, value: torch.Tensor) -> None:
-        """Set the generator back to a state that it had."""
+        """Set the generator back to a state that it had; no trace takes that for the program's doing."""
         generator = self.generator
         if generator is not None:
             generator.set_state(value)
         elif self.begin is None:
             set_state(self.device, value)
+            for tracer in running.tracers:
+                FOLLOWED[tracer.level].ended(self.device)
 
     @property
     def unclear(self) -> bool:
