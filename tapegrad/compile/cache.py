@@ -81,7 +81,9 @@ class Compiled(ByName):
 
     def kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a tape that fits a call makes of it, NONE where there is no such tape."""
-        key = _key_of(args, kwargs)
+        key: Any = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
+        if SURROUNDINGS:
+            key = _surrounded(key)
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
@@ -123,7 +125,7 @@ class Compiled(ByName):
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace a call that no tape fits, and return its result; the tape is kept, or compiled and run."""
-        key = _key_of(args, kwargs)
+        key = _surrounded((len(args), *kwargs) if kwargs else len(args))
         leaves = leaves_of((args, kwargs))
         if not (type(self.__wrapped__) is FunctionType and self.__wrapped__.__closure__ is None):
             leaves += leaves_of(self.__wrapped__)
@@ -326,11 +328,8 @@ class Compiled(ByName):
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
 
 
-def _key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return by what the tapes for a call are kept: how many arguments it has, the names of others, in the order that
-    `**kwargs` has, and what libraries compute by.
-    """
-    key: Any = (len(args), *kwargs) if kwargs else len(args)
+def _surrounded(key: Any) -> Any:
+    """Return by what the tapes for a call are kept, with what libraries compute by."""
     for around in SURROUNDINGS:
         key = key if (found := around()) is None else (key, found)
     return key

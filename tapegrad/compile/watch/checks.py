@@ -139,8 +139,11 @@ class Within:
         self.dicts = ([check.value for check in tables], [len(check.keys) for check in tables],
                       [key for check in tables for key in check.keys],
                       [part for check in tables for part in check.then])
-        self.lists = [check.value for check in others], [len(check.then) for check in others], [part for check in others
-                                                                                                for part in check.then]
+        self.lists = ([check.value for check in others], [len(check.then) for check in others],
+                      [part for check in others for part in check.then])
+
+    def __bool__(self) -> bool:
+        return bool(self.checks or self.parts)
 
     def __call__(self) -> bool:
         dicts, sizes, keys, values = self.dicts

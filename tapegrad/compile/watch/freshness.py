@@ -54,115 +54,42 @@ def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool
 class Freshness:
     """Says whether everything that a run read besides its arguments is what it was: `fresh()`.
 
-    It is asked at every call, so what is asked most is sorted by how it is told soonest: by identity, many at once, in
-    C; what is not the same thing is looked at one by one.
+    It is asked at every call, so what there is to ask is sorted by how it is told soonest, and what there is nothing of
+    takes no time.
     """
 
-    __slots__ = ("classes", "contents", "exact", "functions", "held", "names", "objects", "places", "plain", "quick",
-                 "shapes", "sizes", "slow",
-                 "some", "various")
+    __slots__ = ("checks", "names", "places", "shapes")
 
     def __init__(self, places: Iterable[Place], shapes: Iterable[Shape], names: set[str]) -> None:
         self.places, self.shapes, self.names = list(places), list(shapes), names
-        self.various: list[tuple[Any, Any, Any, Check]] = []
-        self.slow: list[tuple[Any, Any, Check]] = []
-        self.plain = _without_defaults(self.places)
-        held: dict[str, list[tuple[Any, Any, Check]]] = {name: [] for name in _NAMED}
-        bound: dict[int, list[tuple[Any, Any, Any, Check]]] = {}  # names of dicts, by namespace
-        absent: dict[int, tuple[Any, set[Any]]] = {}
-        objects: list[tuple[Any, type]] = []
-        classes: list[tuple[type, Any]] = []
-        self.contents = Within(place.same for place in self.places)
+        plain = _without_defaults(self.places)
+        kinds: dict[str, list[Place]] = {kind: [] for kind in _ASKED}
         for place in self.places:
-            self._sort(*place[:4], held, bound, absent, objects, classes)
-        # what fetches all of a namespace's names, that namespace, what stood there, and how each is looked at
-        self.quick = [(_fetching([name for _, name, _, _ in parts]), parts[0][0],
-                       tuple(value for _, _, value, _ in parts), parts)
-                      for parts in bound.values()]
-        self.held = [(_NAMED[name], [fn for fn, _, _ in parts], [value for _, value, _ in parts], parts)
-                     for name, parts in held.items() if parts]
-        self.functions = [*self.plain], [*self.plain.values()]
-        self.objects = [x for x, _ in objects], [cls for _, cls in objects]
-        self.classes = [cls for cls, _ in classes], [order for _, order in classes]
-        exact = [(shape.namespace, shape.keys) for shape in self.shapes if shape.keys is not None]
-        self.exact = [namespace for namespace, _ in exact], [keys for _, keys in exact]
+            kinds[_kind_of(place, plain)].append(place)
+        absent: dict[int, tuple[Any, set[Any]]] = {}
+        for place in kinds["absent"]:
+            absent.setdefault(id(place.namespace), (place.namespace, set()))[1].add(place.name)
+        exact = [shape for shape in self.shapes if shape.keys is not None]
         counted = [shape for shape in self.shapes if shape.keys is None]
-        sizes = [(shape.namespace, shape.size) for shape in counted if shape.size >= 0]
-        self.sizes = [namespace for namespace, _ in sizes], [size for _, size in sizes]
+        sized = [shape for shape in counted if shape.size >= 0]
         # none of the known ones is gone: where all of a namespace's are known, none has come if there are as many
-        self.some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted
-                     if shape.size != shape.known]
-        self.some += [(namespace.keys(), frozenset(lacking)) for namespace, lacking in absent.values()]
-
-    def _sort(self, namespace: Any, name: Any, value: Any, same: Check, held: dict[str, list[tuple[Any, Any, Check]]],
-              bound: dict[int, list[tuple[Any, Any, Any, Check]]], absent: dict[int, tuple[Any, set[Any]]],
-              objects: list[tuple[Any, type]],
-              classes: list[tuple[type, Any]]) -> None:
-        kind = type(namespace)
-        if type(same) is not Plain and not is_container(same):
-            self.slow.append((namespace, name, same))
-        elif kind in (dict, MappingProxyType) and value is not Missing:
-            bound.setdefault(id(namespace), []).append((namespace, name, value, same))
-        elif kind in (dict, MappingProxyType):
-            absent.setdefault(id(namespace), (namespace, set()))[1].add(name)
-        elif kind is Held and namespace.owner in self.plain and name in _PARTS:
-            pass
-        elif kind is Held and name in _NAMED:
-            held[name].append((namespace.owner, value, same))
-        elif kind is Typed and name == "__mro__":
-            classes.append((namespace.owner, value))
-        elif kind is Attributes and name == "__class__":
-            objects.append((namespace.owner, value))
-        else:
-            self.various.append((namespace, name, value, same))
+        some = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in counted
+                if shape.size != shape.known]
+        some += [(namespace.keys(), frozenset(lacking)) for namespace, lacking in absent.values()]
+        within = Within(place.same for place in self.places)
+        self.checks: list[Callable[[], bool]] = [
+            *(ask(kinds[kind]) for kind, ask in _ASKED.items() if ask is not None and kinds[kind]),
+            *([_functions(plain)] if plain else []),
+            *([_equal(len, sized, [shape.size for shape in sized])] if sized else []),
+            *([_lacking(some)] if some else []),
+            *([_equal(list, exact, [shape.keys for shape in exact])] if exact else []),
+            *([within] if within else []),
+            *([_content(kinds["content"])] if kinds["content"] else []),
+        ]
 
     def __call__(self) -> bool:
-        try:
-            for fetch, namespace, then, parts in self.quick:
-                if not all(map(is_, fetch(namespace), then)):
-                    for _, name, value, same in parts:
-                        found = namespace[name]
-                        if found is not value and not same(found):
-                            return False
-        except KeyError:
-            return False
-        functions, codes = self.functions
-        if not all(map(is_, map(_CODE, functions), codes)):
-            for fn, code in self.plain.items():
-                if fn.__code__ is not code and not Plain(code)(code_of(fn)):
-                    return False
-        if any(map(_DEFAULTS, functions)) or any(map(_KWDEFAULTS, functions)):
-            return False
-        known, orders = self.classes
-        if not all(map(is_, map(_MRO, known), orders)):
-            return False
-        objects, classes = self.objects
-        if not all(map(is_, map(type, objects), classes)):
-            for x, cls in zip(objects, classes):
-                if type(x) is not cls and class_of(x) is not cls:
-                    return False
-        for fetch, owners, values, owned in self.held:
-            # of a function that is replaced while a trace runs, the code is another
-            if not all(map(is_, map(fetch, owners), values)):
-                for fn, value, same in owned:
-                    found = code_of(fn) if fetch is _CODE else fetch(fn)
-                    if found is not value and not same(found):
-                        return False
-        for namespace, name, value, same in self.various:
-            found = namespace.get(name, Missing)
-            if found is not value and not same(found):
-                return False
-        namespaces, sizes = self.sizes
-        if list(map(len, namespaces)) != sizes:
-            return False
-        for keys, lacking in self.some:  # goes through the fewer
-            if not keys.isdisjoint(lacking):
-                return False
-        namespaces, exact = self.exact
-        if list(map(list, namespaces)) != exact or not self.contents():
-            return False
-        for namespace, name, check in self.slow:  # noqa: SIM110  (no generator: asked at every call)
-            if not check(namespace.get(name, Missing)):
+        for check in self.checks:  # noqa: SIM110  (no generator: asked at every call)
+            if not check():
                 return False
         return True
 
@@ -191,25 +118,142 @@ class Freshness:
 
 
 _NAMED = {name: attrgetter(name) for name in ("__code__", "__name__", "__qualname__")}  # what every function has
-_CODE = _NAMED["__code__"]
-_DEFAULTS, _KWDEFAULTS, _MRO = attrgetter("__defaults__"), attrgetter("__kwdefaults__"), attrgetter("__mro__")
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
-
-
-def _fetching(names: list[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what fetches all of these names of a namespace."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    name = names[0]
-    return lambda namespace: (namespace[name],)
+MANY = 8  # from so many on it pays to compare all at once, in C
 
 
 def _without_defaults(places: list[Place]) -> dict[FunctionType, CodeType]:
     """Return the functions of which code and defaults are looked at, and that have no defaults."""
-    held = {(place.namespace.owner, place.name): place.value for place in places if type(place.namespace) is Held
-            and place.name in _PARTS}
-    return {fn: code for (fn, part), code in held.items() if part == "__code__"
-            and [held.get((fn, name), 0) for name in _PARTS[1:]] == [None, None]}
+    held = {(place.namespace.owner, place.name): place.value for place in places
+            if type(place.namespace) is Held and place.name in _PARTS}
+    return {fn: code for (fn, part), code in held.items()
+            if part == "__code__" and [held.get((fn, name), 0) for name in _PARTS[1:]] == [None, None]}
+
+
+def _kind_of(place: Place, plain: dict[FunctionType, CodeType]) -> str:
+    """Return how a place is asked, a key of `_ASKED`."""
+    namespace: Any = place.namespace
+    _, name, value, same, _ = place
+    kind: Any = type(namespace)
+    if type(same) is not Plain and not is_container(same):
+        return "content"
+    if kind in (dict, MappingProxyType):
+        return "absent" if value is Missing else "bound"
+    if kind is Held and namespace.owner in plain and name in _PARTS:
+        return "plain"
+    if kind is Held and name in _NAMED:
+        return name  # type: ignore[no-any-return]
+    if kind is Typed and name == "__mro__":
+        return "order"
+    return "class" if kind is Attributes and name == "__class__" else "other"
+
+
+# -- one kind of places: whether all of them hold what they held
+
+
+def _bound(places: list[Place]) -> Callable[[], bool]:
+    """Ask for names of dicts, for many of one dict at once."""
+    spaces: dict[int, list[Place]] = {}
+    for place in places:
+        spaces.setdefault(id(place.namespace), []).append(place)
+    one_by_one = [place for parts in spaces.values() if len(parts) < MANY for place in parts]
+    at_once = [(itemgetter(*[place.name for place in parts]), parts[0].namespace,
+                [place.value for place in parts], parts) for parts in spaces.values() if len(parts) >= MANY]
+
+    def ask() -> bool:
+        try:
+            for namespace, name, value, same, _ in one_by_one:
+                found = namespace[name]
+                if found is not value and not same(found):
+                    return False
+            for fetch, namespace, values, parts in at_once:
+                if not all(map(is_, fetch(namespace), values)) and not all(
+                        same(namespace[name]) for _, name, _, same, _ in parts):
+                    return False
+        except KeyError:
+            return False
+        return True
+    return ask
+
+
+def _functions(plain: dict[FunctionType, CodeType]) -> Callable[[], bool]:
+    """Ask for the code of functions that have no defaults, and for defaults."""
+    functions, codes = list(plain), list(plain.values())
+    code, defaults, named = map(attrgetter, _PARTS)
+
+    def one_by_one() -> bool:
+        for fn, own in plain.items():
+            if (fn.__code__ is not own and not Plain(own)(code_of(fn))) or fn.__defaults__ is not None \
+                    or fn.__kwdefaults__ is not None:
+                return False
+        return True
+
+    def ask() -> bool:
+        if all(map(is_, map(code, functions), codes)) and not any(map(defaults, functions)) \
+                and not any(map(named, functions)):
+            return True
+        return one_by_one()
+    return one_by_one if len(plain) < MANY else ask
+
+
+def _identical(fetch: Callable[[Any], Any],
+               otherwise: Callable[[Any], Any]) -> Callable[[list[Place]], Callable[[], bool]]:
+    """Ask the owners of places; where what they say is another thing, for what there is while a trace replaces it."""
+    def of(places: list[Place]) -> Callable[[], bool]:
+        owners: list[Any] = [place.namespace.owner for place in places]  # type: ignore[attr-defined]
+        values = [place.value for place in places]
+
+        def ask() -> bool:
+            return all(map(is_, map(fetch, owners), values)) or all(
+                (found := otherwise(owner)) is place.value or place.same(found) for owner, place in zip(owners, places))
+        return ask
+    return of
+
+
+def _each(places: list[Place]) -> Callable[[], bool]:
+    """Ask for places one by one."""
+    def ask() -> bool:
+        for namespace, name, value, same, _ in places:
+            found = namespace.get(name, Missing)
+            if found is not value and not same(found):
+                return False
+        return True
+    return ask
+
+
+def _content(places: list[Place]) -> Callable[[], bool]:
+    """Ask what is in what stands in places, though it be the same thing."""
+    def ask() -> bool:
+        for namespace, name, _, same, _ in places:  # noqa: SIM110  (no generator: asked at every call)
+            if not same(namespace.get(name, Missing)):
+                return False
+        return True
+    return ask
+
+
+def _equal(of: Callable[[Any], Any], shapes: list[Shape], then: list[Any]) -> Callable[[], bool]:
+    """Ask for what namespaces are together."""
+    namespaces = [shape.namespace for shape in shapes]
+    return lambda: list(map(of, namespaces)) == then
+
+
+def _lacking(some: list[tuple[Any, frozenset[Any]]]) -> Callable[[], bool]:
+    """Ask whether names are bound that were not."""
+    def ask() -> bool:
+        for keys, lacking in some:  # noqa: SIM110  (goes through the fewer)
+            if not keys.isdisjoint(lacking):
+                return False
+        return True
+    return ask
+
+
+_ASKED: dict[str, Callable[[list[Place]], Callable[[], bool]] | None] = {
+    "bound": _bound, "plain": None, "absent": None,
+    "order": _identical(attrgetter("__mro__"), attrgetter("__mro__")), "class": _identical(type, class_of),
+    **{name: _identical(fetch, code_of if name == "__code__" else fetch) for name, fetch in _NAMED.items()},
+    "other": _each, "content": None,
+}
+"""How the places of each kind are asked, and in which order; None of those that are asked with others, or last."""
 
 
 def _told(x: Any) -> str:
