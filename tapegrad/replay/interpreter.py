@@ -53,9 +53,14 @@ from tapegrad.trace.tracer import apart, flatten_call
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import ValueAndGradients
 
+
+def _content(x: Any) -> bytes:
+    return x.tobytes()  # type: ignore[no-any-return]
+
+
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
-    "float": float, "complex": complex, "content": lambda x: x.tobytes(), "data": lambda x: x.tobytes(),
+    "float": float, "complex": complex, "content": _content, "data": _content,
     "side": lambda x: np.asarray(x).tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
     "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
     "decimal precision": lambda x: PRECISION["decimal precision"](),

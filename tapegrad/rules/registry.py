@@ -126,12 +126,16 @@ def leave(*functions: Any, why: str) -> None:
     PLAIN.update(dict.fromkeys(functions, why))
 
 
-def constructs(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what constructors mean that have no traced argument: `(tracer, fn, *args, **kwargs) -> value`."""
+def constructs(*functions: Any, interposed: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what constructors mean that have no traced argument: `(tracer, fn, *args, **kwargs) -> value`. Python
+    functions that no module of NumPy's has are to be `interposed`.
+    """
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         for fn in functions:
             _claim(("constructor", fn), f"the constructor {fn.__name__}")
             CONSTRUCTORS[fn] = make
+            if interposed:
+                PYTHON.append(fn)
         return make
     return decorate
 

@@ -13,6 +13,7 @@ from operator import attrgetter, is_
 from types import CellType, FunctionType
 from typing import Any
 
+from tapegrad.trace.holders import attributes
 from tapegrad.tree.flatten import is_empty
 
 KEPT = 16  # worlds
@@ -67,18 +68,9 @@ def _holders(x: Any) -> Iterator[Any]:
             yield x.__kwdefaults__
         return
     yield x
-    own = own_dict(x)
-    if own is not None:
+    own = attributes(x)
+    if type(own) is dict:
         yield own
-
-
-def own_dict(x: Any) -> dict[str, Any] | None:
-    """Return the attributes that an object keeps in a dict of its own."""
-    try:
-        found = object.__getattribute__(x, "__dict__")
-    except AttributeError:
-        return None
-    return found if type(found) is dict else None
 
 
 def _contents(holder: Any) -> Sequence[Any]:

@@ -25,7 +25,8 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from tapegrad.trace.closed_world import ClosedWorld, closed_world, own_dict
+from tapegrad.trace.closed_world import ClosedWorld, closed_world
+from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES

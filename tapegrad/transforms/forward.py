@@ -82,7 +82,8 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
     (20.0, 5.0)
     """
     tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, found=Found(f, args, kwargs))
-    activity(tape, range(1, len(tape.inputs)))  # which raises where a tangent would be lost
+    if isinstance(f, Tape):
+        activity(tape, range(1, len(tape.inputs)))  # which raises where a tangent would be lost
     try:
         return _forward(fill(tape) if any(map(is_loop, tape.ops)) else tape)
     except NoLoop:

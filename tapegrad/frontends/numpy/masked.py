@@ -19,7 +19,7 @@ import numpy as np
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import CONSTRUCTORS, PYTHON, constructs, register
+from tapegrad.rules.registry import CONSTRUCTORS, constructs, register
 from tapegrad.trace.conversions import to_type
 from tapegrad.trace.interposition import standing_for, with_names
 from tapegrad.trace.viewed import AS_THEY_ARE, BESIDES, Viewed, bare, is_viewed
@@ -112,12 +112,9 @@ def _of_object(tracer: Any, fn: Any, self: Any, *args: Any, **kwargs: Any) -> An
 
 for _fn, _make in ((ma.zeros, np.zeros), (ma.ones, np.ones), (ma.empty, np.empty), (extras.masked_all, np.empty)):
     if isinstance(_fn, FunctionType):
-        constructs(_fn)(functools.partial(_filled, make=_make))
-        PYTHON.append(_fn)
+        constructs(_fn, interposed=True)(functools.partial(_filled, make=_make))
 if not isinstance(ma.zeros, FunctionType):  # before NumPy 2.4 they are objects that are called
-    _fn = vars(type(ma.zeros))["__call__"]
-    constructs(_fn)(_of_object)
-    PYTHON.append(_fn)
+    constructs(vars(type(ma.zeros))["__call__"], interposed=True)(_of_object)
 
 
 # -- functions, of what is not masked

@@ -21,7 +21,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced, holds_traced
-from tapegrad.rules.registry import PYTHON, constructs, means, refused, register
+from tapegrad.rules.registry import constructs, means, refused, register
 from tapegrad.trace.interposition import with_names
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import own_attributes
@@ -33,8 +33,7 @@ def _method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def called(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
             return (meaning if holds_traced([*own_attributes(self).values(), *args, *kwargs.values()])
                     else own)(self, *args, **kwargs)
-        constructs(fn)(called)
-        PYTHON.append(fn)
+        constructs(fn, interposed=True)(called)
         return meaning
     return decorate
 

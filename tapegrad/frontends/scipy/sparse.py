@@ -35,7 +35,7 @@ from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import AS_WRITTEN, PYTHON, constructs, leave, means, refuse, refused, register
+from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused, register
 from tapegrad.trace.call_arguments import guard_content
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
@@ -274,8 +274,7 @@ def of_rows(self: Any) -> None:
     vars(self).update(found, _tapegrad_made=made, _tapegrad_lists=True)
 
 
-constructs(_lil_base.__init__)(_made_here)
-PYTHON.append(_lil_base.__init__)
+constructs(_lil_base.__init__, interposed=True)(_made_here)
 
 
 def _setting(fn: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ _MOVING = frozenset(f"{_HERE}.{name}"
 _COMPUTING = frozenset(f"{_HERE}.{name}"
                        for name in ("common", "elementwise", "linalg", "mixed", "reduce", "statistics"))
 AROUND: dict[int, bool] = {}  # by the level of a tracer, while it runs: whether its trace began inside of autocast
+_AS_IT_IS = nullcontext()
 State = tuple[tuple[str, torch.dtype], ...]
 
 
@@ -38,8 +39,10 @@ def state() -> State | None:
                   if torch.is_autocast_enabled(device)])
 
 
-def off() -> ExitStack:
+def off() -> AbstractContextManager[Any]:
     """Return a context in which no device has autocast on."""
+    if not ENABLED():
+        return _AS_IT_IS
     stack = ExitStack()
     for device, dtype in state() or ():
         stack.enter_context(torch.autocast(device, dtype, enabled=False))
