@@ -108,8 +108,7 @@ class Result:
 
 
 def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], repeats: int, limit: float,
-            progress: Progress,
-            by: str = "median") -> Result:
+            progress: Progress, by: str = "median") -> Result:
     """Measure a problem by the named peers; `arguments` tell a worker which data to load. Raise Ended
     if no peer gave a gradient.
 
@@ -145,8 +144,7 @@ def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], re
         take_turns(workers, rows, repeats, limit, progress)
     native = problem.native if problem.size == problem.default else None
     return Result(problem.name, problem.size, problem.source, problem.tolerance, native, by, float(reference[0]),
-                  norm(reference[1:]),
-                  list(rows.values()), problem.behind)
+                  norm(reference[1:]), list(rows.values()), problem.behind)
 
 
 def gradient_of(worker: Worker) -> list[Any]:

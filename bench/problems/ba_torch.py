@@ -6,8 +6,7 @@ import torch
 
 
 def objective(cameras: torch.Tensor, points: torch.Tensor, weights: torch.Tensor, camera: torch.Tensor,
-              point: torch.Tensor,
-              features: torch.Tensor) -> torch.Tensor:
+              point: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
     """Compute what `ba.objective` does."""
     errors = weights[:, None] * (project(cameras[camera], points[point]) - features)
     return 0.5 * (torch.sum(errors ** 2) + torch.sum((1.0 - weights ** 2) ** 2))

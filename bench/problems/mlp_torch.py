@@ -7,8 +7,7 @@ from torch.nn.functional import cross_entropy, relu
 
 
 def objective(w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor, w3: torch.Tensor,
-              b3: torch.Tensor,
-              x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+              b3: torch.Tensor, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Compute what `mlp.objective` does."""
     h = relu(torch.addmm(b1, x, w1))
     h = relu(torch.addmm(b2, h, w2))

@@ -29,8 +29,7 @@ def make(batch: int, length: int, width: int, heads: int, vocabulary: int, seed:
     rng = np.random.default_rng(seed)
     w, v = width, vocabulary
     shapes = dict(zip(WEIGHTS, [(v, w), (w,), (w,), (3 * w, w), (3 * w,), (w, w), (w,), (w,), (w,), (4 * w, w),
-                                (4 * w,), (w, 4 * w), (w,),
-                                (v, w), (v,)]))
+                                (4 * w,), (w, 4 * w), (w,), (v, w), (v,)]))
     data: Data = {name: (rng.standard_normal(shape) * (np.sqrt(2 / sum(shape)) if len(shape) > 1 else 0.1)
                          + (name in NORMS[::2])).astype(dtype)
                   for name, shape in shapes.items()}

@@ -123,7 +123,7 @@ def literal(text: str, name: str) -> Any:
         return _arrays(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise Failure(f"{name}: {text.strip()!r} is no value: give a Python literal, such as 2.0, [1, 2], (1.0, [2.0]) "
-                      f"or \"'text'\", "
+                      "or \"'text'\", "
                       "or pkg.mod:name") from None
 
 

@@ -51,8 +51,7 @@ class Unpacked:
         except _Intricate:
             if standalone:
                 raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have "
-                                    f"no source", None,
-                                    "pass tuples, lists and dicts") from None
+                                    "no source", None, "pass tuples, lists and dicts") from None
             self.lines.clear()
             self.parameters = "*args, **kwargs"
             text = f"[_, {', '.join(leaves)}]" if leaves else "[_]"

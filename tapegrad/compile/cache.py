@@ -206,8 +206,7 @@ class Compiled(ByName):
             return None
         drop_large(tape)
         entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size),
-                      visit.choice,
-                      set() if visit.observer is None else visit.observer.ran)
+                      visit.choice, set() if visit.observer is None else visit.observer.ran)
         entry.loses = visit.loses
         with self._lock:
             path.entry, path.account.patience = entry, 1.0
@@ -263,7 +262,7 @@ class Compiled(ByName):
         """Compile nothing more: every call takes a path of its own."""
         self._entries, self._paths = {}, {}
         self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were looked at took another path "
-                           f"than those before, by its "
+                           "than those before, by its "
                    "arguments or its branches: from now on it is not compiled. Pass numbers that change as floats or "
                    "arrays, or use tg.grad")
 
@@ -348,8 +347,7 @@ def _is_made(generator: Any) -> bool:
 
 
 def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto",
-            passes: Sequence[Pass] = PASSES,
-            max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
+            passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
     those it was recorded with.
 
@@ -380,7 +378,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     if isinstance(f, Tape):
         if systems_of(f.ops):
             raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which "
-                                f"there is no faster code", None,
+                                "there is no faster code", None,
                                 "tape.play, or compile the function, which then traces at each call")
         return chosen.compile(f)
 
@@ -419,8 +417,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
 def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool = False, *, captured: bool = True,
                    seed: Any = 1,
                    backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
-                   max_tapes: int = 16,
-                   warmup: int | None = None) -> Callable[..., Any]:
+                   max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
@@ -454,8 +451,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
         with collector:
             found = visit.find(fn, args, kwargs)
             tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical or not visit.looks else None,
-                          observer=visit.observer,
-                          found=found, wanted=asked, replays=visit.looks)
+                          observer=visit.observer, found=found, wanted=asked, replays=visit.looks)
             if not visit.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))

@@ -242,8 +242,7 @@ class Sweeps:
     """One evaluation of a function, and the sweeps of its tape, forwards or backwards."""
 
     def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str,
-                 chunk: int | None,
-                 by_complex: bool = False) -> None:
+                 chunk: int | None, by_complex: bool = False) -> None:
         self.tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
         self.layout, self.mode = Layout(self.tape, mode, by_complex), mode
         self.largest = max([op.spec.nbytes for op in self.tape.ops], default=1)
@@ -275,8 +274,7 @@ class Sweeps:
         return self.of_rows(sweep, math.prod(shape_of(x)), rows, lambda: ((factor * unit,) for unit in units(x)))
 
     def of_rows(self, sweep: Callable[..., list[Any]], count: int, rows: Given,
-                each: Callable[[], Iterable[Sequence[Any]]],
-                room: int = ROOM) -> list[Any]:
+                each: Callable[[], Iterable[Sequence[Any]]], room: int = ROOM) -> list[Any]:
         """Return what a sweep makes of `count` rows of arguments, stacked: `rows(start, stop)` are some of them, and
         `each()` yields them all.
 

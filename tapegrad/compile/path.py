@@ -186,8 +186,7 @@ class Entry:
                  "ran", "reached", "run", "tape")
 
     def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace,
-                 expected: float,
-                 choice: Choice | None, ran: set[CodeType]) -> None:
+                 expected: float, choice: Choice | None, ran: set[CodeType]) -> None:
         self.choice, self.ran, self.loses = choice, ran, False  # it loses what NumPy may warn of
         self.tape, self.flat, self.backend = tape, flat, backend
         self.fresh, self.pace, self.expected = fresh, pace, expected

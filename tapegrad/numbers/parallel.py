@@ -23,8 +23,7 @@ LONG = 1 << 20  # elements of an array, from which on a function of it is comput
 PART = 1 << 17
 
 _OPERATORS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply,
-                                   operator.truediv: np.divide,
-                                   operator.neg: np.negative, operator.abs: np.absolute}
+                                   operator.truediv: np.divide, operator.neg: np.negative, operator.abs: np.absolute}
 _empty, _errstate = np.empty, np.errstate  # a trace replaces both in NumPy
 
 

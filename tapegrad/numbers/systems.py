@@ -151,9 +151,9 @@ def refuse_unknown(x: Array, name: str) -> System | None:
     kind: Any = type(x)
     if _is_unknown(kind):
         raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a kind of number that tapegrad does "
-                              f"not know", user_location(),
+                              "not know", user_location(),
                               f"float(x), or tapegrad.numbers.register({kind.__name__}), to have it differentiated in "
-                              f"its own arithmetic")
+                              "its own arithmetic")
     return system_of(kind)
 
 

@@ -37,8 +37,7 @@ Formula = Callable[..., Any]
 
 
 def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | None, on_torch: Formula,
-               backward: Formula,
-               by_value: bool = False) -> Op:
+               backward: Formula, by_value: bool = False) -> Op:
     """Define an activation, and the op of its rule: `slope` and `curvature` are formulas of (x, **parameters),
     `backward` is torch's kernel.
 
@@ -91,8 +90,7 @@ threshold = activation("threshold", lambda x, at, value: where(less_equal(x, at)
 # 0 at both ends of what is between
 hardtanh = activation("hardtanh", lambda x, low=-1.0, high=1.0: _between(x, low, high),
                       lambda x, low=-1.0, high=1.0: where(logical_and(greater(x, low), greater(high, x)), 1.0, 0.0),
-                      None,
-                      lambda x, low=-1.0, high=1.0: torch.nn.functional.hardtanh(x, low, high),
+                      None, lambda x, low=-1.0, high=1.0: torch.nn.functional.hardtanh(x, low, high),
                       lambda dy, x, low=-1.0, high=1.0: _aten("hardtanh_backward")(dy, x, low, high))
 hardsigmoid = activation("hardsigmoid", lambda x: _between(x + 3, 0.0, 6.0) / 6,
                          lambda x: where(logical_and(greater(x, -3), greater(3, x)), 1 / 6, 0.0), None,

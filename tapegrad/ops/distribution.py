@@ -130,11 +130,9 @@ betainc_by_b = _slopes("betainc_by_b", _betainc_by(False), "a", "b",
 # -- gamma, chi-square and Poisson distributions
 
 gammainc = special("gammainc", lambda _y, a, x: gammainc_by_a(a, x), lambda _y, a, x: _gamma_density(a, x),
-                   on_torch="special.gammainc",
-                   strong=True)
+                   on_torch="special.gammainc", strong=True)
 gammaincc = special("gammaincc", lambda _y, a, x: -gammainc_by_a(a, x), lambda _y, a, x: -_gamma_density(a, x),
-                    on_torch="special.gammaincc",
-                    strong=True)
+                    on_torch="special.gammaincc", strong=True)
 gammaincinv = special("gammaincinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x),
                       lambda x, a, _y: 1 / _gamma_density(a, x))
 gammainccinv = special("gammainccinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x),
@@ -142,8 +140,7 @@ gammainccinv = special("gammainccinv", lambda x, a, _y: -gammainc_by_a(a, x) / _
 gdtr = special("gdtr", lambda _y, a, b, x: x * _gamma_density(b, a * x), lambda _y, a, b, x: gammainc_by_a(b, a * x),
                lambda _y, a, b, x: a * _gamma_density(b, a * x))
 gdtrc = special("gdtrc", lambda _y, a, b, x: -x * _gamma_density(b, a * x),
-                lambda _y, a, b, x: -gammainc_by_a(b, a * x),
-                lambda _y, a, b, x: -a * _gamma_density(b, a * x))
+                lambda _y, a, b, x: -gammainc_by_a(b, a * x), lambda _y, a, b, x: -a * _gamma_density(b, a * x))
 gdtrix = special("gdtrix", lambda x, a, _b, _p: -x / a,
                  lambda x, a, b, _p: -gammainc_by_a(b, a * x) / (a * _gamma_density(b, a * x)),
                  lambda x, a, b, _p: 1 / (a * _gamma_density(b, a * x)))
@@ -268,11 +265,9 @@ def _of_f(slopes: tuple[Any, Any, Any], i: int, solved: int) -> Any:
 
 
 fdtri = special("fdtri", lambda x, m, n, _p: _of_f(_f_slopes(m, n, x), 0, 2),
-                lambda x, m, n, _p: _of_f(_f_slopes(m, n, x), 1, 2),
-                lambda x, m, n, _p: 1 / _f_slopes(m, n, x)[2])
+                lambda x, m, n, _p: _of_f(_f_slopes(m, n, x), 1, 2), lambda x, m, n, _p: 1 / _f_slopes(m, n, x)[2])
 fdtridfd = special("fdtridfd", lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 0, 1),
-                   lambda n, m, _p, x: 1 / _f_slopes(m, n, x)[1],
-                   lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 2, 1))
+                   lambda n, m, _p, x: 1 / _f_slopes(m, n, x)[1], lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 2, 1))
 
 
 def _t_by_df(df: Any, t: Array) -> Any:
@@ -297,8 +292,7 @@ def _normal(z: Array) -> Any:
 
 nrdtrimn = special("nrdtrimn", lambda _y, p, s, _x: -s / _normal(ndtri(p)), lambda _y, p, _s, _x: -ndtri(p), 1)
 nrdtrisd = special("nrdtrisd", lambda _y, _mean, p, _x: -1 / ndtri(p),
-                   lambda y, _mean, p, _x: -y / (ndtri(p) * _normal(ndtri(p))),
-                   lambda _y, _mean, p, _x: 1 / ndtri(p))
+                   lambda y, _mean, p, _x: -y / (ndtri(p) * _normal(ndtri(p))), lambda _y, _mean, p, _x: 1 / ndtri(p))
 owens_t = special("owens_t", lambda _y, h, a: -_normal(h) * erf(a * h / math.sqrt(2)) / 2,
                   lambda _y, h, a: exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a)))
 

@@ -85,13 +85,11 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
                 push: Partial | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
     return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
-                  push=push,
-                  torch=of_tensors(name, impl, means, on_torch))
+                  push=push, torch=of_tensors(name, impl, means, on_torch))
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False,
-             on_torch: Callable[..., Any] | str | None = None,
-             **kind: Any) -> Op:
+             on_torch: Callable[..., Any] | str | None = None, **kind: Any) -> Op:
     """Define an op whose output is locally constant or not a number one can differentiate."""
     return define(name, impl, means=means, differentiable=False, raises=raises,
                   torch=of_tensors(name, impl, means, on_torch), **kind)
@@ -135,8 +133,7 @@ def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, operator.floordiv,
-                        on_torch=_of_integers(operator.floordiv),
-                        batch=batching.elementwise)
+                        on_torch=_of_integers(operator.floordiv), batch=batching.elementwise)
 
 
 def _quotient(a: Array, b: Array) -> Any:
@@ -147,8 +144,7 @@ def _quotient(a: Array, b: Array) -> Any:
 
 
 remainder = elementwise("remainder", operator.mod, 1, lambda _y, a, b: -_quotient(a, b),
-                        means=(np.remainder, operator.mod),
-                        on_torch=_of_integers(operator.mod))
+                        means=(np.remainder, operator.mod), on_torch=_of_integers(operator.mod))
 fmod = elementwise("fmod", np.fmod, 1, lambda _y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
 square = elementwise("square", np.square, lambda _y, x: 2 * x, means=(np.square,))
 
@@ -237,8 +233,7 @@ tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), s
 asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1),
                     means=(np.asinh,), scalar=math.asinh)
 acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)),
-                    means=(np.acosh,),
-                    scalar=math.acosh)
+                    means=(np.acosh,), scalar=math.acosh)
 atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
 
 
@@ -248,11 +243,9 @@ def _square_length(a: Array, b: Array) -> Any:
 
 
 atan2 = elementwise("atan2", np.atan2, lambda _y, a, b: b / _square_length(a, b),
-                    lambda _y, a, b: -a / _square_length(a, b),
-                    means=(np.atan2,), scalar=math.atan2)
+                    lambda _y, a, b: -a / _square_length(a, b), means=(np.atan2,), scalar=math.atan2)
 hypot = elementwise("hypot", np.hypot, lambda y, a, _b: a / where(equal(y, 0), 1, y),
-                    lambda y, _a, b: b / where(equal(y, 0), 1, y),
-                    means=(np.hypot,), scalar=math.hypot)
+                    lambda y, _a, b: b / where(equal(y, 0), 1, y), means=(np.hypot,), scalar=math.hypot)
 
 
 @functools.cache
@@ -314,8 +307,7 @@ def _sign(x: Array) -> Any:
 
 
 abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs),
-             pointwise=True,
-             torch=of_tensors("abs", operator.abs, (np.abs,)))
+             pointwise=True, torch=of_tensors("abs", operator.abs, (np.abs,)))
 sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)
 copysign = define("copysign", np.copysign, (lambda dy, _y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
@@ -366,8 +358,7 @@ modf = define("modf", np.modf, (lambda dy, _y, _x: dy[0],), means=(np.modf,), sc
 nextafter = define("nextafter", np.nextafter, (lambda dy, _y, _a, _b: dy, None), means=(np.nextafter,), pointwise=True,
                    torch=of_tensors("nextafter", np.nextafter))
 heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)),
-                   means=(np.heaviside,), pointwise=True,
-                   torch=of_tensors("heaviside", np.heaviside,
+                   means=(np.heaviside,), pointwise=True, torch=of_tensors("heaviside", np.heaviside,
                                     on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
@@ -452,8 +443,7 @@ def _share_nan(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
 
 def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
     return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)),
-                  means=(ufunc,), pointwise=True,
-                  torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
+                  means=(ufunc,), pointwise=True, torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
 maximum = _extremum("maximum", np.maximum, _share)

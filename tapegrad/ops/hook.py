@@ -46,8 +46,7 @@ def _rule(x: Any, *captured: Any, fn: Any, tensors: bool = False) -> tuple[Any, 
         if not is_leaf(unwrap(dx)) or shape_of(dx) != shape_of(dy):
             got = f"one of shape {shape_of(dx)}" if is_leaf(unwrap(dx)) else brief(dx)
             raise ArgumentError(f"the function of a hook returned {got} for a cotangent of shape {shape_of(dy)}",
-                                user_location(),
-                                "return a cotangent of that shape, or None to leave it as it is")
+                                user_location(), "return a cotangent of that shape, or None to leave it as it is")
         return (*apart((dx,), dy), *[ZERO] * len(captured))
     return _value(x, fn=fn), hook_pullback
 

@@ -53,8 +53,7 @@ def _wide(pieces: Any, dtype: DType) -> Any:
 
 
 def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None,
-             through: tuple[Path, ...] = (),
-             order: Any = "C") -> Any:
+             through: tuple[Path, ...] = (), order: Any = "C") -> Any:
     y = np.zeros(shape, _wide((piece for piece, _ in pieced(parts, ranks)), dtype), order)
     places: Any = None
     for (piece, index), path in zip(pieced(parts, ranks), through or ((),) * len(ranks)):
@@ -96,8 +95,7 @@ def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
 
 
 def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None,
-                     through: tuple[Path, ...] = (),
-                     order: Any = "C") -> Any:
+                     through: tuple[Path, ...] = (), order: Any = "C") -> Any:
     pieces = [piece for piece, _ in pieced(parts, ranks)]
     device = tensors.device_of(parts)
     wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
@@ -229,12 +227,10 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
 
 
 getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,),
-                 torch=_getitem_tensor,
-                 batch=read_members)
+                 torch=_getitem_tensor, batch=read_members)
 # by a traced mask: its values decide the shape
 getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True,
-                        torch=getitem.lower["torch"],
-                        batch=read_members)
+                        torch=getitem.lower["torch"], batch=read_members)
 
 
 def is_mask(part: Any) -> bool:
@@ -269,8 +265,7 @@ def positions_along(shape: tuple[int, ...], indices: Array, axis: int) -> tuple[
 
 
 take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True,
-              linear=(0,), moves=True,
-              batch=take_members,
+              linear=(0,), moves=True, batch=take_members,
               torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)),
                                                                  (slice(None),) * (axis % x.ndim) + (indices,)))
 

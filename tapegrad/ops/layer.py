@@ -121,5 +121,4 @@ nll_loss = define("nll_loss", _nll_loss,
                   direct=True, torch=_nll_loss_tensor, linear=(0,), batch=nll_loss_members)
 nll_loss_backward = define("nll_loss_backward", _nll_backward,
                            (lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None),
-                           direct=True,
-                           torch=_nll_backward_tensor, linear=(0,), batch=nll_loss_backward_members)
+                           direct=True, torch=_nll_backward_tensor, linear=(0,), batch=nll_loss_backward_members)

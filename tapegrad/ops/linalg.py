@@ -72,8 +72,7 @@ def _matmul_right(dy: Cotangent, _y: Array, a: Array, _b: Array) -> Any:
 
 
 matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul),
-                direct=True, linear=EACH,
-                torch=product("matmul"), spec=by_matmul, batch=matmul_members)
+                direct=True, linear=EACH, torch=product("matmul"), spec=by_matmul, batch=matmul_members)
 vecdot = define("vecdot", np.vecdot, (
     lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a),
                 means=(np.vecdot,), linear=EACH,

@@ -173,8 +173,7 @@ round_number = constant("round_number", builtins.round, batch=False,
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
 item = define("item", lambda x, *index: np.asarray(x).item(*index),
-              (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None),
-              linear=(0,), moves=True,
+              (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None), linear=(0,), moves=True,
               batch=item_members, torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1
                                                            else x[tuple(map(int, index))]).item())
 

@@ -139,8 +139,7 @@ sum = reduction("sum", np.sum, lambda dy, _y, _x, _axis: stretched(dy, shape_of(
                 over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))
 prod = reduction("prod", np.prod, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)), over_axes(_prod))
 mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)),
-                 over_axes(_mean), direct=True,
-                 linear=(0,))
+                 over_axes(_mean), direct=True, linear=(0,))
 max = reduction("max", np.max, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))

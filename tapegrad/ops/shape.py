@@ -66,8 +66,7 @@ permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), vi
                       torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None
                                                            else numbers_of(axes)))
 expand_dims = define("expand_dims", np.expand_dims, (lambda dy, _y, _x, axis: squeeze(dy, axis=axis),), view=True,
-                     direct=True, linear=(0,),
-                     torch=_expand_dims, batch=batching.same_shape)
+                     direct=True, linear=(0,), torch=_expand_dims, batch=batching.same_shape)
 squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), view=True, direct=True, linear=(0,), torch=_squeeze,
                  batch=batching.same_shape)
 flip = define("flip", np.flip, (lambda dy, _y, _x, **kw: flip(dy, **kw),), view=True, direct=True, linear=(0,),
@@ -171,8 +170,6 @@ def _stack_vjp(y: Array, *xs: Any, axis: int = 0) -> Any:
 
 
 concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True, moves=True,
-                batch=batching.joined,
-                torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
+                batch=batching.joined, torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis))
 stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True, moves=True,
-               batch=batching.joined,
-               torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))
+               batch=batching.joined, torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis))

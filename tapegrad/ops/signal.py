@@ -105,8 +105,7 @@ def _by_image(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = N
 
 
 def _by_weights(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None = None, mode: Any = "reflect",
-                origin: Any = 0, cval: float = 0.0,
-                **kwargs: Any) -> Any:
+                origin: Any = 0, cval: float = 0.0, **kwargs: Any) -> Any:
     wide = x
     for i, how, before, behind in _places(x, w, axis, mode, origin):
         if how:

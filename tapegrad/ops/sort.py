@@ -46,8 +46,7 @@ argsort = constant("argsort",
                    lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
                    batch=batching.along(), on_torch=tensors.of_reals(_argsort, np.argsort))
 argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis),
-                        batch=batching.along(),
-                        on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis),
+                        batch=batching.along(), on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis),
                                                   lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
 
 
@@ -72,6 +71,5 @@ def _argrank_batch(_members: Any, x: Array, ranks: tuple[int, ...]) -> Any:
 
 argrank = constant("argrank", _argrank, batch=_argrank_batch, on_torch=tensors.of_reals(_argrank_tensor, _argrank))
 searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
-                        batch=batching.of_second,
-                        on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
+                        batch=batching.of_second, on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
 digitize = constant("digitize", np.digitize, raises=True, batch=batching.of_first, on_torch=_digitize)

@@ -102,8 +102,7 @@ sampled_matmul = define("sampled_matmul", _sampled, (
 
 
 def _product(a: Array, a_indices: Any, a_indptr: Any, b: Array, b_indices: Any, b_indptr: Any, indices: Array,
-             indptr: Any, *,
-             shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
+             indptr: Any, *, shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     m, k, n = shapes
     left = matrix(a, a_indices, a_indptr, (m, k), transposed[0])
     right = matrix(b, b_indices, b_indptr, (k, n), transposed[1])
@@ -114,24 +113,21 @@ def _product(a: Array, a_indices: Any, a_indptr: Any, b: Array, b_indices: Any, 
 
 
 def _by_left(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any,
-             indices: Any, indptr: Any, *,
-             shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
+             indices: Any, indptr: Any, *, shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     (m, k, n), (ta, tb, ty) = shapes, transposed
     return sparse_product(dy, indices, indptr, conj(b), b_indices, b_indptr, a_indices, a_indptr, shapes=(m, n, k),
                           transposed=(ty, not tb, ta))
 
 
 def _by_right(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: Any, b_indices: Any, b_indptr: Any,
-              indices: Any, indptr: Any, *,
-              shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
+              indices: Any, indptr: Any, *, shapes: tuple[int, int, int], transposed: tuple[bool, bool, bool]) -> Any:
     (m, k, n), (ta, tb, ty) = shapes, transposed
     return sparse_product(conj(a), a_indices, a_indptr, dy, indices, indptr, b_indices, b_indptr, shapes=(k, m, n),
                           transposed=(not ta, ty, tb))
 
 
 sparse_product = define("sparse_product", _product, (_by_left, None, None, _by_right, None, None, None, None),
-                        linear=EACH,
-                        torch=on_host(_product), batch=False)
+                        linear=EACH, torch=on_host(_product), batch=False)
 
 
 # -- a sparse system of equations

@@ -65,8 +65,7 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
     row = table.rows.get(key)
     if row is None:
         raise GuardError(f"no trace was taken this way: {', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}",
-                         None,
-                         "compile the function, which traces again, or trace it with these arguments")
+                         None, "compile the function, which traces again, or trace it with these arguments")
     # what comes out of a call is the tape's to write to
     return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])
 

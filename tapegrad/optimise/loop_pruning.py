@@ -145,8 +145,7 @@ class _Pruned:
         results = [self.loop.results[n] for n in self.numbers]
         put_results(body, [at[part] if isinstance(part, Operation) else part for part in results])
         loop = Loop(dce(body), self.loop.count, [values for _, values in self.steps], len(self.given) + len(leaving),
-                    len(self.listed),
-                    len(self.carried), self.loop.reverse)
+                    len(self.listed), len(self.carried), self.loop.reverse)
         args = [*(outside[x] for x in self.given), *(outside[op] for op in leaving),
                 *(walk.bind(self.arg[x]) for x in [*self.listed, *self.carried])]
         val = self.op.val

@@ -101,8 +101,7 @@ def check_tensors(tape: Tape, given: list[tuple[Operation, Any]]) -> None:
     fixed = {numpy_dtype(op.val.dtype) for op in tape.ops if type(op) is Constant and is_tensor(op.val)}
     if any(old != now and old in fixed for old, now in known.items()):
         raise GuardError(f"{tape.name} computes with tensors of its own, of the precision that it was recorded with",
-                         None,
-                         "trace the function again with these arguments")
+                         None, "trace the function again with these arguments")
 
 
 def letter(x: Any) -> str:

@@ -48,7 +48,7 @@ def _check_kept(tape: Tape, guard: Guard, wrt: Collection[int]) -> None:
     x = guard.args[0]
     if not _is_whole(x.val) and not is_inert(x, wrt):
         raise ConcretizationError(f"{tape.name} goes on by the plain number of {x.name}, by which nobody "
-                                  f"differentiated when it was recorded",
+                                  "differentiated when it was recorded",
                                   guard.where, "a tape of the function itself, differentiated by that")
 
 

@@ -107,12 +107,10 @@ class Op:
                  partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, view: bool = False, owns: bool = False,
-                 accumulates: bool = False,
-                 direct: bool = False, opaque: bool = False, raises: bool = False,
+                 accumulates: bool = False, direct: bool = False, opaque: bool = False, raises: bool = False,
                  torch: Callable[..., Any] | str | None = None,
                  spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False,
-                 push: Partial | None = None,
-                 batch: Any = None) -> None:
+                 push: Partial | None = None, batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         # what a backend has for it, by the backend's name: see `lowering`
         self.lower: dict[str, Any] = {} if torch is None else {"torch": named(torch) if isinstance(torch, str)

@@ -27,6 +27,5 @@ def check_returned(op: Any, dxs: Any, args: Sequence[Any]) -> None:
                                                                               or shape_of(dx) != shape_of(x)):
             got = f"one of shape {shape_of(dx)}" if is_leaf(dx) else brief(dx)
             raise ArgumentError(f"the pullback of {op.__name__} returned {got} as the cotangent of argument {i}, whose "
-                                f"shape is {shape_of(x)}",
-                                op.rr_where,
+                                f"shape is {shape_of(x)}", op.rr_where,
                                 "return a cotangent of the argument's shape, ZeroTangent() where nothing flows")

@@ -49,8 +49,7 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
 
 
 def _part(ops: list[Operation], rows: dict[Operation, list[Line]], size: dict[str, int], group: str | None,
-          options: ConsoleOptions,
-          show_header: bool = True) -> Iterator[Any]:
+          options: ConsoleOptions, show_header: bool = True) -> Iterator[Any]:
     """Yield the table of some operations, or one below each heading of a group."""
     if group is None:
         yield from _table([row for op in ops for row in rows[op]], size, options.ascii_only, show_header)

@@ -39,8 +39,7 @@ class View(NamedTuple):
 
 
 def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None,
-         file: IO[str] | None = None,
-         console: Console | None = None) -> None:
+         file: IO[str] | None = None, console: Console | None = None) -> None:
     """Print a tape on a console, in colours where this is a terminal and NO_COLOR is not set."""
     if format not in (*FORMATS, SOURCE):
         raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, (*FORMATS, SOURCE)))}")

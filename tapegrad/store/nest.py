@@ -64,7 +64,7 @@ class Nest:
                     size[number] = min(size[number] + size[part], MAX_PARTS + 1)
         if max(depth, default=0) > MAX_DEPTH or max(size, default=0) > MAX_PARTS:
             raise TapeFormatError(f"an argument is nested more than {MAX_DEPTH} deep, or has more than {MAX_PARTS} "
-                                  f"parts")
+                                  "parts")
 
     def structure(self, number: Any, start: int) -> Structure:
         """Return a structure whose leaves are counted from `start`."""

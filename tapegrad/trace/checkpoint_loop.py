@@ -82,8 +82,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     for x, y in zip(carried, values):
         if (was := _kind(x.spec)) != (now := _kind(spec_of(y))):
             raise ArgumentError(f"checkpoint_loop of {name}: a step makes {now} of {x.label or 'its state'}, which is "
-                                f"{was}", user_location(),
-                                "a first state of the type that a step returns")
+                                f"{was}", user_location(), "a first state of the type that a step returns")
     failed: Exception | None = None
     if n > 1:  # what is no state may change from step to step
         try:

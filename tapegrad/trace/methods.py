@@ -66,7 +66,7 @@ def shown(x: Any, known: System, name: str) -> Any:
         return Method(x, _alone(OPS[known.methods[name]], f"{kind}.{name}"), f"{kind}.{name}")
     raise refused(f"{kind}.{name} of a traced number", "it carries the number on, without its gradient",
                   f"arithmetic with the number itself, which is a {kind} already; tg.value(x) drops the gradient on "
-                  f"purpose")
+                  "purpose")
 
 
 def _alone(op: Callable[[Any], Any], name: str) -> Callable[..., Any]:

@@ -50,8 +50,7 @@ def check_precision(guard: Guard) -> None:
     """
     if guard.fact in PRECISION and PRECISION[guard.fact]() != guard.expected:
         raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is "
-                         f"{PRECISION[guard.fact]()}", guard.where,
-                         "that precision around the call, or trace again")
+                         f"{PRECISION[guard.fact]()}", guard.where, "that precision around the call, or trace again")
 
 
 @functools.cache
@@ -69,9 +68,7 @@ def plain_array(x: Any, name: str = "the program's constant") -> None:
     refuse_unknown(x, name)
     if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
         raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's",
-                              user_location(),
-                              "float(x), for the plain number")
+                              user_location(), "float(x), for the plain number")
     if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
         raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's",
-                              user_location(),
-                              "np.asarray(x), for the plain numbers")
+                              user_location(), "np.asarray(x), for the plain numbers")

@@ -208,7 +208,7 @@ def check(tracer: Any, op: Any = None) -> None:
     for kept in tracer.lasting:
         if not _unchanged(kept):
             raise MutationError(f"an array that {kept.name} returned was written to, by another name than that of the "
-                                f"result", user_location(), COPY)
+                                "result", user_location(), COPY)
 
 
 def renew(tracer: Any) -> None:

@@ -193,7 +193,7 @@ class Rerouting:
         for new, then, x in self.began:
             if _differs(new, then) and self.routes is not None and self.routes.leads(op, x):
                 raise MutationError(f"{op.__name__}, which is one operation, reads by name a {type(x).__name__} that "
-                                    f"the program was passed and has "
+                                    "the program was passed and has "
                                     "written to: it would see the original", user_location(),
                                     "pass it to the function as an argument")
 
@@ -205,7 +205,7 @@ class Rerouting:
             if _differs(x, then):
                 _restore(x, then)
                 raise MutationError(f"{label or 'what the function captured'}, a {type(x).__name__}, was changed while "
-                                    f"it was differentiated "
+                                    "it was differentiated "
                                     "or traced, by another name than the argument's", None,
                                     "change it through the argument, or pass a copy")
 
@@ -339,8 +339,7 @@ def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kw
         return copy(*args, **kwargs)
     if mentioned(code).assigns:
         raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was "
-                            f"captured", user_location(),
-                            "read it through the argument")
+                            "captured", user_location(), "read it through the argument")
     new = FunctionType(traced, _namespace(fn.__globals__), fn.__name__, _all(fn.__defaults__), _all(fn.__closure__))
     named = fn.__kwdefaults__
     new.__kwdefaults__ = named and {name: current(value) for name, value in named.items()}  # type: ignore[assignment]

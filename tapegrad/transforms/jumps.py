@@ -100,7 +100,7 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
             for i, op in enumerate(moving(before.tape)):
                 if not same_side(before.sides[i], after.sides.get(i)):
                     raise refused(name, f"it jumps at {op!r}, and where that is depends on a number that the gradient "
-                                        f"is asked for", try_)
+                                        "is asked for", try_)
 
 
 def jumps(at: Callable[[float], Evaluation], begin: Evaluation,

@@ -55,8 +55,7 @@ def _taken(tape: Tape, results: Sequence[Any]) -> dict[Operation, set[int]]:
 
 
 def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[..., Any],
-                results: Sequence[Any] | None = None,
-                then: Callable[[Operation], None] | None = None) -> Tape:
+                results: Sequence[Any] | None = None, then: Callable[[Operation], None] | None = None) -> Tape:
     """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
 
     `trace_loop` puts a loop on it, of which the sweep comes to the results that `results` depend on, those of the tape

@@ -57,7 +57,7 @@ def _check(dy: Cotangent, t: Any, y: Any, t2: Any, y2: Any, fun: Any, args: Any,
         if op is not None:
             raise UnknownFunction(
                 f"solve_ivp cannot be differentiated: its slope jumps at {op!r}, of {op.where}, which depends on the "
-                f"state, or on a "
+                "state, or on a "
                 "number that the gradient is asked for, as the sizes of the steps do: the steps do not see how that "
                 "moves",
                 op.where,

@@ -237,9 +237,7 @@ class Expansion:
         if self.recorded > LONGER or self.bytes > self.room:
             raise MissingRule(
                 f"{what} has no power series of its own, and its tangents of tangents are too many for order "
-                f"{self.order}",
-                None,
-                "a lower order, or a program in other functions",
+                f"{self.order}", None, "a lower order, or a program in other functions",
             )
 
     def _of_call(self, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> Any:

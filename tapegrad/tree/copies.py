@@ -77,8 +77,7 @@ def check_apart(x: Any) -> None:
             if id(x) in tracer.copies or (tracer.rerouting is not None
                                           and any(fn is x for fn in tracer.rerouting.functions)):
                 raise MutationError(f"{whose} reads by another name what is an argument too, or was captured",
-                                    user_location(),
-                                    "read it through the argument, or pass it on in args=")
+                                    user_location(), "read it through the argument, or pass it on in args=")
 
 
 def class_of(x: Any) -> type:

@@ -270,8 +270,7 @@ class _Writer:
             self.call(op, [fused.tape.ops[number - 1] for number in dead[op.id] if number != op.id])
         sliced = [self.text[x] for x in arrays] + list(self.outs.values())
         parameters = [*(self.text[x] for x in arrays), *(f"n{i}" for i in range(len(self.numbers))),
-                      *self.outs.values(),
-                      *(f"t{i}" for i in range(len(self.temporaries)))]
+                      *self.outs.values(), *(f"t{i}" for i in range(len(self.temporaries)))]
         reductions = [self.text[y] for y in fused.results if not y.spec.has_axes]
         text = "\n    ".join([f"def block(lo, hi, {', '.join(parameters)}):",
                               *(f"{name} = {name}[lo:hi]" for name in sliced), *self.lines,

@@ -38,7 +38,7 @@ class Miss(GuardError):
         if guard is not None:
             where = guard.where
             what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; "
-                    f"now it is not, and the "
+                    "now it is not, and the "
                     "program might take another path")
         super().__init__(what, where, "compile the function, which traces again, or trace it with these arguments")
 

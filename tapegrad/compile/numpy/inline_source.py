@@ -127,7 +127,7 @@ class Vendor:
         self.imports.add("import numpy as np")
         if value.dtype.kind not in "biufc":
             raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a "
-                                f"module")
+                                "module")
         finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
         if isinstance(value, np.generic):
             number = value.item() if finite and value.dtype.kind != "c" else str(value.item())

@@ -46,8 +46,7 @@ class Entered(Unpacked):
                 self.check(f"{name} != {x!r}" if x == x else f"{name} == {name}")
             return
         wrong = [f"type({name}) not in {self.name(PLAIN, 'tensors')}", f"{name}.shape != {tuple(x.shape)!r}",
-                 f"{name}.dtype is not {x.dtype}",
-                 f"{name}.device != {self.name(self.device, 'device')}",
+                 f"{name}.dtype is not {x.dtype}", f"{name}.device != {self.name(self.device, 'device')}",
                  *([f"not {name}.is_contiguous()"] if x.ndim else []),
                  *([f"{name}.is_conj()"] if x.is_complex() else [])]
         enter = self.name(entering(x.shape, x.dtype, self.device, self.tape.inputs[number + 1].val), f"enter_{name}")

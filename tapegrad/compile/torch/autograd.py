@@ -133,8 +133,7 @@ def _kept(found: Any, create_graph: bool) -> Any:
 
 @means(functional.jacobian)
 def jacobian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False,
-                vectorize: bool = False,
-                strategy: str = "reverse-mode") -> Any:
+                vectorize: bool = False, strategy: str = "reverse-mode") -> Any:
     found = jacobian(func, _argnums(inputs),
                      mode="forward" if strategy == "forward-mode" else "auto")(*_several(inputs))
     return _kept(found, create_graph)
@@ -142,8 +141,7 @@ def jacobian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = Fals
 
 @means(functional.hessian)
 def hessian_at(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False,
-               vectorize: bool = False,
-               outer_jacobian_strategy: str = "reverse-mode") -> Any:
+               vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode") -> Any:
     return _kept(hessian(func, _argnums(inputs))(*_several(inputs)), create_graph)
 
 
@@ -182,8 +180,7 @@ means(functional.vhp)(hvp_at)  # of a real function the Hessian is symmetric
 
 @torch_means("autograd.grad")
 def grad_of(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None, create_graph: bool = False,
-            only_inputs: bool = True,
-            allow_unused: Any = None, is_grads_batched: bool = False,
+            only_inputs: bool = True, allow_unused: Any = None, is_grads_batched: bool = False,
             materialize_grads: bool = False) -> tuple[Any, ...]:
     if is_grads_batched:
         raise refused("torch.autograd.grad(is_grads_batched=True)", "it has no rule",
@@ -294,5 +291,4 @@ def _reaches(y: Any, x: Any) -> bool:
 
 def _lost(what: str, try_: str = "the tensor as an argument of the function that is traced") -> UnknownFunction:
     return UnknownFunction(f"torch.autograd.grad cannot be recorded: it is asked about {what}, on whose way the "
-                           f"gradient is lost",
-                           user_location(), try_)
+                           "gradient is lost", user_location(), try_)

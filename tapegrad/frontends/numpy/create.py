@@ -225,8 +225,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 @means(np.linspace)
 def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-             axis: int = 0, *,
-             device: Any = None) -> Any:
+             axis: int = 0, *, device: Any = None) -> Any:
     a, b, n = as_array(start), as_array(stop), operator.index(num)
     if n < 0:
         raise ValueError(f"Number of samples, {n}, must be non-negative.")

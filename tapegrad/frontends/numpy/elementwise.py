@@ -95,8 +95,7 @@ def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: 
 
 
 def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K",
-          subok: bool = True,
-          where: Array | bool = True, signature: Any = None, **other: Any) -> Any:
+          subok: bool = True, where: Array | bool = True, signature: Any = None, **other: Any) -> Any:
     meaning = FOREIGN.get(ufunc)
     types = signature.partition("->")[0] if type(signature) is str else ""
     if ufunc is np.vecdot and "axis" in other:

@@ -186,7 +186,7 @@ def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> 
         pieces.append(ops.logical_not(ops.any(ops.stack(*pieces, axis=0), axis=0)))
     elif len(pieces) != len(funclist):
         raise ValueError(f"with {len(pieces)} condition(s), either {len(pieces)} or {len(pieces) + 1} functions are "
-                         f"expected")
+                         "expected")
     x = x if isinstance(x, np.ndarray) else ops.reshape(x, ())
     y: Any = np.zeros(shape_of(x), numpy_dtype(x))
     for piece, value in zip(pieces, funclist):

@@ -44,8 +44,7 @@ def nanmedian(a: Array, axis: Axis = None, out: Array | None = None, overwrite_i
 
 @means(np.nanquantile)
 def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
-                method: str = "linear",
-                keepdims: Any = False, *, weights: Any = None) -> Any:
+                method: str = "linear", keepdims: Any = False, *, weights: Any = None) -> Any:
     if kind_of(as_array(a)) not in "fc":
         return quantile(a, q, axis, method=method, keepdims=keepdims, weights=weights)
     if method != "linear" or weights is not None:
@@ -71,8 +70,7 @@ def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, o
 
 @means(np.nanpercentile)
 def nanpercentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
-                  method: str = "linear",
-                  keepdims: Any = False, *, weights: Any = None) -> Any:
+                  method: str = "linear", keepdims: Any = False, *, weights: Any = None) -> Any:
     return nanquantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 

@@ -171,8 +171,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 
 @means(np.cov)
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
-        aweights: Any = None, *,
-        dtype: Any = None) -> Any:
+        aweights: Any = None, *, dtype: Any = None) -> Any:
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     given = [as_array(part) for part in (m, y) if part is not None]

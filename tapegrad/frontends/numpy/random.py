@@ -88,8 +88,7 @@ def _shuffled(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
     op = getattr(source, "_op", None)
     if isinstance(op, Call):
         raise UnknownFunction("shuffle of a list, by a generator that the program made, cannot be recorded",
-                              user_location(),
-                              "np.array(x), or [x[i] for i in rng.permutation(len(x))]")
+                              user_location(), "np.array(x), or [x[i] for i in rng.permutation(len(x))]")
     plain(source).shuffle(*args, **kwargs)
 
 

@@ -92,8 +92,7 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 @means(np.logaddexp.reduce)
 def logaddexp_reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False,
-                     initial: Any = None,
-                     where: Array | bool = True) -> Any:
+                     initial: Any = None, where: Array | bool = True) -> Any:
     x = masked(array, where, -np.inf)[0]
     y = ops.logsumexp(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), **how(axis, keepdims))
     return y if initial is None else ops.logaddexp(y, _fitting(initial, y))
@@ -234,8 +233,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 @means(np.var, np.ndarray.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-        where: Any = True,
-        mean: Any = None, correction: Any = None) -> Any:
+        where: Any = True, mean: Any = None, correction: Any = None) -> Any:
     if correction is not None and ddof:
         raise ValueError("ddof and correction can't be provided simultaneously.")
     x, mask = masked(a, where, 0)
@@ -248,8 +246,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
 
 @means(np.std, np.ndarray.std)
 def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-        where: Any = True,
-        mean: Any = None, correction: Any = None) -> Any:
+        where: Any = True, mean: Any = None, correction: Any = None) -> Any:
     y = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     zero = ops.equal(y, 0)
     return ops.sqrt(y + zero) - zero  # the root, with the derivative 0 at 0, as that of abs
@@ -263,15 +260,13 @@ def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 
 @means(np.nanvar)
 def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-           where: Any = True,
-           mean: Any = None, correction: Any = None) -> Any:
+           where: Any = True, mean: Any = None, correction: Any = None) -> Any:
     return var(a, axis, dtype, out, ddof, keepdims, where=present(a, where), mean=mean, correction=correction)
 
 
 @means(np.nanstd)
 def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-           where: Any = True,
-           mean: Any = None, correction: Any = None) -> Any:
+           where: Any = True, mean: Any = None, correction: Any = None) -> Any:
     return std(a, axis, dtype, out, ddof, keepdims, where=present(a, where), mean=mean, correction=correction)
 
 

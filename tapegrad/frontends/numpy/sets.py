@@ -20,8 +20,7 @@ from tapegrad.rules.registry import means, refused
 
 @means(np.unique)
 def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-           axis: Any = None, *,
-           equal_nan: bool = True, sorted: bool = True) -> Any:
+           axis: Any = None, *, equal_nan: bool = True, sorted: bool = True) -> Any:
     if not sorted:
         raise refused("np.unique(x, sorted=False)", "the values then stand in the order of a hash table",
                       "np.unique(x), in ascending order")

@@ -100,8 +100,7 @@ def median(a: Array, axis: Axis = None, out: Array | None = None, overwrite_inpu
 
 @means(np.quantile)
 def quantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
-             method: str = "linear",
-             keepdims: Any = False, *, weights: Any = None) -> Any:
+             method: str = "linear", keepdims: Any = False, *, weights: Any = None) -> Any:
     if method != "linear" or weights is not None:
         raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
     x, kept = joined_axes(a, axis)
@@ -116,8 +115,7 @@ def quantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, over
 
 @means(np.percentile)
 def percentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
-               method: str = "linear",
-               keepdims: Any = False, *, weights: Any = None) -> Any:
+               method: str = "linear", keepdims: Any = False, *, weights: Any = None) -> Any:
     return quantile(a, percent(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 

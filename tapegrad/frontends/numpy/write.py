@@ -46,8 +46,7 @@ def array(x: Array) -> Any:
     """
     if isinstance(plain(owned(x)), (int, float, complex, np.generic)):
         raise MutationError(f"a number, of type {type(plain(x)).__name__}, is written to by a function for arrays",
-                            user_location(),
-                            "an array: np.array(x)")
+                            user_location(), "an array: np.array(x)")
     return x
 
 
@@ -92,8 +91,7 @@ def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
             views.check_apart(out, *leaves_of(given[0]))
         if not whole and not _fills(holder, found, written):
             raise refused(f"{fn.__name__} into an array of shape {holder.shape}",
-                          f"the result, of shape {found.shape}, fills a part of it",
-                          "out[...] = for that part")
+                          f"the result, of shape {found.shape}, fills a part of it", "out[...] = for that part")
     views.replace(out, result)
     return out
 

@@ -38,8 +38,7 @@ def _as_numpy(name: str, several: bool, axes: Axis = None) -> Callable[..., Any]
         return value_by(function, meaning(x, n, axis, norm), x, **keywords(n=n, axis=axis, norm=norm))
 
     def of_several(x: Array, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
-                   workers: Any = None, *,
-                   plan: Any = None) -> Any:
+                   workers: Any = None, *, plan: Any = None) -> Any:
         return value_by(function, meaning(x, s, axes, norm), x, **keywords(s=s, axes=axes, norm=norm))
     return of_several if several else of_one
 
@@ -57,8 +56,7 @@ def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: An
     """Transform along one axis: the inverse is the transpose, scaled the other way round."""
     if orthogonalize is not None and orthogonalize is not (norm == "ortho"):
         raise UnknownFunction(f"tapegrad knows no {op.__name__} with norm={norm!r}, orthogonalize={orthogonalize}",
-                              user_location(),
-                              "orthogonalize=None")
+                              user_location(), "orthogonalize=None")
     x, type, axis = as_array(x), static(type), static(axis)
     if norm not in INVERSE or type not in TRANSPOSED:
         getattr(real, op.__name__)(np.ones(4), type, norm=norm)  # ValueError, in SciPy's words
@@ -81,13 +79,11 @@ def _each(op: Op, inverse: bool, x: Any, type: Any, s: Any, axes: Any, norm: Any
 
 def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def one(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False,
-            workers: Any = None,
-            orthogonalize: Any = None) -> Any:
+            workers: Any = None, orthogonalize: Any = None) -> Any:
         return _along(op, inverse, x, type, n, axis, norm, orthogonalize)
 
     def many(x: Array, type: int = 2, s: Any = None, axes: Axis = None, norm: Any = None, overwrite_x: bool = False,
-             workers: Any = None, *,
-             orthogonalize: Any = None) -> Any:
+             workers: Any = None, *, orthogonalize: Any = None) -> Any:
         return _each(op, inverse, x, type, s, axes, norm, orthogonalize)
     return one, many
 

@@ -122,7 +122,7 @@ def quad(*args: Any, **kwargs: Any) -> Any:
         if given.get(name):
             raise refused(f"quad with {name}", "of it only the integral of a real function and its error are on a tape",
                           f"a call without {name}, with the weight, or the real and the imaginary part, in the "
-                          f"integrand")
+                          "integrand")
     return _QUAD(given)
 
 

@@ -210,8 +210,7 @@ def make_lsq_spline(x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int
 
 @means(si.splrep)
 def splrep(x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int = 3, task: int = 0, s: Any = None,
-           t: Any = None,
-           full_output: int = 0, per: int = 0, quiet: int = 1) -> Any:
+           t: Any = None, full_output: int = 0, per: int = 0, quiet: int = 1) -> Any:
     x = as_array(x)
     simple = task in (0, -1) and not full_output and not per and k % 2 and xb in (None, x[0]) and xe in (None, x[-1])
     if not simple or (t is None and (s is not None or w is not None) and s != 0):
@@ -238,8 +237,7 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
 
 @means(si.UnivariateSpline.__init__)
 def smoothing(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, s: Any = None,
-              ext: Any = 0,
-              check_finite: bool = False) -> None:
+              ext: Any = 0, check_finite: bool = False) -> None:
     if s != 0:
         raise refused(f"{type(self).__name__} that smooths", "FITPACK chooses the knots by values",
                       "UnivariateSpline(x, y, s=0), make_smoothing_spline(x, y, lam=...)")

@@ -53,8 +53,7 @@ def assumed(a: Array, structure: str | None, lower: bool) -> Any:
 
 @means(sl.solve)
 def solve(a: Any, b: Array, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
-          check_finite: bool = True,
-          assume_a: str | None = None, transposed: bool = False) -> Any:
+          check_finite: bool = True, assume_a: str | None = None, transposed: bool = False) -> Any:
     matrix = assumed(as_array(a), assume_a, static(lower))
     return np.linalg.solve(np.swapaxes(matrix, -1, -2) if transposed else matrix, as_array(b))
 
@@ -67,8 +66,7 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_
 
 @means(sl.solve_triangular)
 def solve_triangular(a: Array, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
-                     overwrite_b: bool = False,
-                     check_finite: bool = True) -> Any:
+                     overwrite_b: bool = False, check_finite: bool = True) -> Any:
     trans = {"N": 0, "T": 1, "C": 2}.get(trans, trans) or None
     return ops.solve_triangular(as_array(a), as_array(b),
                                 **keywords(trans=trans, lower=bool(lower), unit_diagonal=bool(unit_diagonal)))
@@ -174,8 +172,7 @@ _riccati_solver(sl.solve_discrete_are, discrete=True)
 # -- functions of a matrix that SciPy makes of Schur's form: its value, with the derivative of what they are
 
 _POWER = Solver("fractional_matrix_power", lambda a, t: sl.fractional_matrix_power(a, t),
-                lambda a, t: ops.expm(t * ops.logm(a)), "composite",
-                draws=True)
+                lambda a, t: ops.expm(t * ops.logm(a)), "composite", draws=True)
 _SIGN = Solver("signm", lambda a: sl.signm(a), lambda a: ops.matmul(a, ops.inv(ops.sqrtm(ops.matmul(a, a)))),
                "composite")
 
@@ -218,8 +215,7 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
 
 @means(sl.svd)
 def svd(a: Array, full_matrices: Any = True, compute_uv: Any = True, overwrite_a: bool = False,
-        check_finite: bool = True,
-        lapack_driver: str = "gesdd") -> Any:
+        check_finite: bool = True, lapack_driver: str = "gesdd") -> Any:
     return tuple(np.linalg.svd(as_array(a), full_matrices)) if compute_uv else svdvals(a)
 
 
@@ -247,8 +243,7 @@ def eigvalsh(a: Any, b: Any = None, **how: Any) -> Any:
 
 @means(sl.eig)
 def eig(a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False,
-        overwrite_b: bool = False,
-        check_finite: bool = True, homogeneous_eigvals: bool = False) -> Any:
+        overwrite_b: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False) -> Any:
     if b is not None or left or homogeneous_eigvals:
         raise unknown("generalized eigenvalues, or eigenvectors from the left,", "those of inv(b) @ a, or of a.T")
     if not right:
@@ -288,8 +283,7 @@ def pinv(a: Array, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fa
 
 @means(sl.lstsq)
 def lstsq(a: Array, b: Array, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False,
-          check_finite: bool = True,
-          lapack_driver: Any = None) -> Any:
+          check_finite: bool = True, lapack_driver: Any = None) -> Any:
     return tuple(np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond))
 
 

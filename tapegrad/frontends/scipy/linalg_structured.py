@@ -91,8 +91,7 @@ _EIGVALS_BANDED = sl.eigvals_banded
 
 @means(sl.eigvals_banded)
 def eigvals_banded(a_band: Any, lower: bool = False, overwrite_a_band: bool = False, select: str = "a",
-                   select_range: Any = None,
-                   check_finite: bool = True) -> Any:
+                   select_range: Any = None, check_finite: bool = True) -> Any:
     if select != "a":
         raise UnknownFunction("tapegrad knows no subset of the eigenvalues of a banded matrix", user_location(),
                               "all of them, and an index")
@@ -104,8 +103,7 @@ def eigvals_banded(a_band: Any, lower: bool = False, overwrite_a_band: bool = Fa
 
 @means(sl.eigvalsh_tridiagonal)
 def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = None, check_finite: bool = True,
-                         tol: float = 0.0,
-                         lapack_driver: str = "auto") -> Any:
+                         tol: float = 0.0, lapack_driver: str = "auto") -> Any:
     diagonal, beside = as_array(d), as_array(e)
     return eigvals_banded(ops.stack(diagonal, ops.concat(beside, np.zeros(1), axis=0), axis=0), True, select=select)
 
@@ -118,16 +116,14 @@ def _eigenvectors(only: bool, call: str) -> None:
 
 @means(sl.eig_banded)
 def eig_banded(a_band: Any, lower: bool = False, eigvals_only: bool = False, overwrite_a_band: bool = False,
-               select: str = "a",
-               select_range: Any = None, max_ev: int = 0, check_finite: bool = True) -> Any:
+               select: str = "a", select_range: Any = None, max_ev: int = 0, check_finite: bool = True) -> Any:
     _eigenvectors(eigvals_only, "eigvals_only=True")
     return eigvals_banded(a_band, lower, select=select)
 
 
 @means(sl.eigh_tridiagonal)
 def eigh_tridiagonal(d: Any, e: Any, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
-                     check_finite: bool = True,
-                     tol: float = 0.0, lapack_driver: str = "auto") -> Any:
+                     check_finite: bool = True, tol: float = 0.0, lapack_driver: str = "auto") -> Any:
     _eigenvectors(eigvals_only, "eigvals_only=True")
     return eigvalsh_tridiagonal(d, e, select)
 

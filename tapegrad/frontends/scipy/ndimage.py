@@ -111,16 +111,14 @@ def gaussian(sigma: Array, order: int, radius: int) -> Any:
 
 @means(sn.gaussian_filter1d)
 def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
-                      cval: Any = 0.0,
-                      truncate: float = 4.0, *, radius: Any = None) -> Any:
+                      cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None) -> Any:
     order, reach = operator.index(order), int(truncate * sigma + 0.5) if radius is None else static(radius)
     return correlate1d(input, gaussian(sigma, order, reach)[::-1], axis, output, mode, cval, 0)
 
 
 @means(sn.gaussian_filter)
 def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
-                    truncate: float = 4.0, *,
-                    radius: Any = None, axes: Axis = None) -> Any:
+                    truncate: float = 4.0, *, radius: Any = None, axes: Axis = None) -> Any:
     x = as_array(input)
     chosen = _axes(axes, len(shape_of(x)))
     y, dtype = x, _dtype(output, x)
@@ -140,8 +138,7 @@ def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, 
 
 @means(sn.uniform_filter)
 def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
-                   origin: Any = 0, *,
-                   axes: Axis = None) -> Any:
+                   origin: Any = 0, *, axes: Axis = None) -> Any:
     x = as_array(input)
     chosen = _axes(axes, len(shape_of(x)))
     y, dtype = x, _dtype(output, x)
@@ -190,8 +187,7 @@ def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "re
 
 @means(sn.gaussian_gradient_magnitude)
 def gaussian_gradient_magnitude(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
-                                axes: Any = None,
-                                **kwargs: Any) -> Any:
+                                axes: Any = None, **kwargs: Any) -> Any:
     chosen = _axes(axes, len(shape_of(as_array(input))))
     parts = [gaussian_filter(input, sigma, [int(other == axis) for other in chosen], output, mode, cval, axes=chosen,
                              **kwargs) for axis in chosen]

@@ -39,8 +39,7 @@ def of_matrices(in1: Array, in2: Array, boundary: str, fillvalue: Any) -> tuple[
     """Return two matrices, surrounded by zeros; refuse another boundary."""
     if boundary != "fill" or fillvalue != 0:
         raise UnknownFunction(f"tapegrad knows no convolution with boundary={boundary!r}, fillvalue={fillvalue!r}",
-                              user_location(),
-                              "np.pad(in1, ..., mode='wrap' or 'symmetric'), and mode='valid'")
+                              user_location(), "np.pad(in1, ..., mode='wrap' or 'symmetric'), and mode='valid'")
     a, b = as_array(in1), as_array(in2)
     if not len(shape_of(a)) == len(shape_of(b)) == 2:
         raise ValueError("convolve2d inputs must both be 2-D arrays")
@@ -164,7 +163,7 @@ def _extended(x: Array, axis: int, padtype: Any, padlen: Any, taps: int) -> tupl
     edge = 0 if padtype is None else taps * 3 if padlen is None else static(padlen)
     if padtype not in ("odd", "even", "constant", None):
         raise ValueError(f"Unknown value {padtype!r} given to padtype. padtype must be 'even', 'odd', 'constant', or "
-                         f"None.")
+                         "None.")
     if n <= edge:
         raise ValueError(f"The length of the input vector x must be greater than padlen, which is {edge}.")
     if not edge:

@@ -294,8 +294,7 @@ def _symmetric(name: str, A: Any, others: Any = None) -> Any:
 
 @means(ssl.eigsh)
 def eigsh(A: Any, k: int = 6, M: Any = None, sigma: Any = None, which: str = "LM", v0: Any = None, ncv: Any = None,
-          maxiter: Any = None,
-          tol: float = 0, return_eigenvectors: bool = True, **further: Any) -> Any:
+          maxiter: Any = None, tol: float = 0, return_eigenvectors: bool = True, **further: Any) -> Any:
     how = {"k": k, "sigma": sigma, "which": which, "v0": v0, "ncv": ncv, "maxiter": maxiter, "tol": tol, **further}
     found = _EIGSH(_symmetric("eigsh", A, M), how)
     return (found[-1], found[:-1]) if return_eigenvectors else found[-1]

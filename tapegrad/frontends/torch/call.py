@@ -155,7 +155,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
             return y
         if is_in_place(func, kwargs):
             raise MutationError(f"{func.__name__} draws random numbers into a tensor that the trace does not own, "
-                                f"which no replay would do",
+                                "which no replay would do",
                                 user_location(), "make the tensor inside the function (torch.zeros, torch.empty), or "
                                                  "pass it as an argument")
         drawn.rewind()

@@ -78,8 +78,7 @@ def _number(name: str, kind: Callable[[Any], Any]) -> None:
         if not loses(x):
             return steered(kind.__name__, kind)(x)
         raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of "
-                                  f"{views.peek(x).name}",
-                                  user_location(),
+                                  f"{views.peek(x).name}", user_location(),
                                   "x.item() for a number that the tape knows, with no gradient as in torch; "
                                   "tg.value(x) for a plain one")
     torch_means(f"Tensor.{name}")(to_number)

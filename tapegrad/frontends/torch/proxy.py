@@ -88,7 +88,7 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
         """Refuse an attribute that the program has given the tensor: hasattr would deny it."""
         if name != "_is_param" and name in getattr(self.__dict__.get("_val"), "__dict__", ()):
             raise UnknownFunction(f"x.{name} of a traced tensor: an attribute that the program has given the tensor "
-                                  f"itself is no part of a tape",
+                                  "itself is no part of a tape",
                                   user_location(), "keep it in the module, or in an argument of its own")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -35,7 +35,7 @@ def axes_of(x: Array, dim: Axis, empty: bool = False) -> Any:
     axes = tuple(axis_of(x, a) for a in dim)
     if len(set(axes)) < len(axes):
         raise RuntimeError(f"dim {next(a for a in axes if axes.count(a) > 1)} appears multiple times in the list of "
-                           f"dims")
+                           "dims")
     return axes
 
 

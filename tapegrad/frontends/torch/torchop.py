@@ -128,8 +128,7 @@ class TorchOp(Op):
                                 "what it writes")
         if any(isinstance(part, Traced) for part in tensors_in(y)):
             raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments",
-                                  user_location(),
-                                  "pass them as arguments")
+                                  user_location(), "pass them as arguments")
         return y
 
     def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any],
@@ -284,8 +283,7 @@ class Cotangents(tuple[Any, ...]):
         for part in found if isinstance(found, tuple) else (found,):
             if isinstance(part, Refused):
                 raise MissingRule(f"torch has no gradient of {self.name} by one of its arguments: {part.why}",
-                                  user_location(),
-                                  "tg.stop_gradient(x) as that argument, or its value by tg.value(x)")
+                                  user_location(), "tg.stop_gradient(x) as that argument, or its value by tg.value(x)")
         return found
 
 
@@ -313,8 +311,7 @@ def vjp(y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) ->
     if not pairs or not known:
         return [None if root is None else torch.zeros_like(root) for root in roots]
     found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs], retain_graph=again,
-                                     create_graph=create,
-                                     allow_unused=True, materialize_grads=True))
+                                     create_graph=create, allow_unused=True, materialize_grads=True))
     return [None if root is None else next(found) for root in roots]
 
 

@@ -106,8 +106,7 @@ class _Lines:
                   for name, count in Counter(map(_name, group)).most_common()}
         detail = self._detail(place, group, [count for name, count in counts.items() if name not in _PLUMBING])
         return Box(group[0].id, role, shorten(self._title(place, group[0]), WIDEST, "…"),
-                   shorten(detail, WIDEST + 8, "…"),
-                   self._hover(group, list(counts.values())), reverse=place.reverse,
+                   shorten(detail, WIDEST + 8, "…"), self._hover(group, list(counts.values())), reverse=place.reverse,
                    beside=self._beside(place) if place.reverse else None,
                    guards=sum(isinstance(op, Guard) for op in group), marked=self.sides.value in group)
 
@@ -130,8 +129,7 @@ class _Lines:
         costs, where = [cost_of(op) for op in group], self.where[group[0]]
         cost = [amount(sum(c.bytes or 0 for c in costs), "B"), amount(sum(c.flops or 0 for c in costs), "flop")]
         lines = [f"{len(group)} operations" if len(group) > 1 else "1 operation",
-                 f"from {group[0].name} to {group[-1].name}",
-                 ", ".join(counts[:12])]
+                 f"from {group[0].name} to {group[-1].name}", ", ".join(counts[:12])]
         if where is not None:
             lines += [f"line: {where.short} in {where.function}", f"source: {where.source}"]
         return "\n".join([*lines, *([f"cost: {', '.join(filter(None, cost))}"] if any(cost) else [])])

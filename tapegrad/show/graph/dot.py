@@ -13,7 +13,7 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\
 def to_dot(picture: Picture) -> str:
     """Return DOT source: `dot -Tsvg` draws the reverse sweep upwards beside the forward one."""
     lines = ["digraph tape {", f"  graph [label={quote(picture.title)} labelloc=t labeljust=l fontname=monospace "
-                               f"fontsize=12 newrank=true]",
+                               "fontsize=12 newrank=true]",
              '  node [shape=box style="rounded,filled" fillcolor=white fontname=monospace fontsize=11]',
              '  edge [color="#8a93a3" arrowsize=0.7]']
     lines += [_node(box) for box in picture.boxes.values()]

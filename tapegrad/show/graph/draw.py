@@ -43,5 +43,4 @@ def picture(tape: Tape, group: str | None = None) -> Picture:
     if group is None:
         return by_lines(tape)
     raise ArgumentError(f"a picture of {len(found.boxes)} operations and so many long arrows cannot be read, nor drawn "
-                        f"in good time",
-                        try_='group="line", or tape.to_networkx()')
+                        "in good time", try_='group="line", or tape.to_networkx()')

@@ -106,8 +106,7 @@ class _Folding:
         title, detail = self._texts(home, shown, group)
         return Box(home.id, self._role(home, group), shorten(title, WIDEST, "…"), shorten(detail, WIDEST + 6, "…"),
                    self._hover(group, shown, guards), reverse=self.sides.reverse(home), beside=beside,
-                   lift=home in self.partial,
-                   guards=len(guards), marked=self.sides.value in group)
+                   lift=home in self.partial, guards=len(guards), marked=self.sides.value in group)
 
     def _role(self, home: Operation, group: list[Operation]) -> str:
         role = role_of(home)

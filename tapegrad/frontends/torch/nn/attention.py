@@ -45,8 +45,7 @@ attention_op = saved("scaled_dot_product_attention", _whole, _fore, _back, smoot
 
 @functional("nn.functional.scaled_dot_product_attention")
 def scaled_dot_product_attention(query: Any, key: Any, value: Array, attn_mask: Any = None, dropout_p: float = 0.0,
-                                 is_causal: bool = False,
-                                 scale: Any = None, enable_gqa: bool = False) -> Any:
+                                 is_causal: bool = False, scale: Any = None, enable_gqa: bool = False) -> Any:
     parts = (query, key, value)
     if attn_mask is not None or number(dropout_p) or enable_gqa or not real(*parts) \
             or any(ndim(x) != 4 or 0 in shape_of(x) for x in parts) \

@@ -59,8 +59,7 @@ def _convolution(n: int) -> Any:
 
 def _transposed(n: int) -> Any:
     def meaning(input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-                groups: Any = 1,
-                dilation: Any = 1) -> Any:
+                groups: Any = 1, dilation: Any = 1) -> Any:
         if not _fits(n, input, weight, bias):
             return NotImplemented
         stride, padding, dilation, beyond = (sizes(part, n) for part in (stride, padding, dilation, output_padding))

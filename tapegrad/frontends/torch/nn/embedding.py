@@ -28,8 +28,7 @@ embedding_op = saved("embedding", _of, lambda w, at, **how: (_of(w, at, **how),)
 
 @functional("nn.functional.embedding")
 def embedding(input: Array, weight: Array, padding_idx: Any = None, max_norm: Any = None, norm_type: float = 2.0,
-              scale_grad_by_freq: bool = False,
-              sparse: bool = False) -> Any:
+              scale_grad_by_freq: bool = False, sparse: bool = False) -> Any:
     if max_norm is not None:
         raise UnknownFunction("embedding with max_norm cannot be recorded: it writes the norm of its weights while it "
                               "reads them", user_location(),

@@ -92,8 +92,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 
 @functional("nn.functional.nll_loss")
 def nll_loss(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
-             reduce: Any = None,
-             reduction: str = "mean") -> Any:
+             reduce: Any = None, reduction: str = "mean") -> Any:
     reduction = wanted(reduction, size_average, reduce)
     if not real(input, weight) or not ndim(input) or reduction not in ("none", "mean", "sum"):
         return NotImplemented
@@ -127,8 +126,7 @@ def _per_class(weight: Array, x: Array) -> Any:
 
 @functional("nn.functional.cross_entropy")
 def cross_entropy(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
-                  reduce: Any = None,
-                  reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
+                  reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
     reduction, smoothing = wanted(reduction, size_average, reduce), number(label_smoothing)
     if not real(input, weight) or not ndim(input) or reduction not in ("none", "mean", "sum"):
         return NotImplemented
@@ -184,8 +182,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
 
 @functional("nn.functional.binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, size_average: Any = None,
-                                     reduce: Any = None,
-                                     reduction: str = "mean", pos_weight: Any = None) -> Any:
+                                     reduce: Any = None, reduction: str = "mean", pos_weight: Any = None) -> Any:
     if not alike(input, target) or not real(input, weight, pos_weight):
         return NotImplemented
     losses = ops.multiply(ops.subtract(1, target), input)
@@ -213,8 +210,7 @@ def kl_div(input: Array, target: Array, size_average: Any = None, reduce: Any = 
 
 @functional("nn.functional.poisson_nll_loss")
 def poisson_nll_loss(input: Any, target: Any, log_input: bool = True, full: bool = False, size_average: Any = None,
-                     eps: float = 1e-8,
-                     reduce: Any = None, reduction: str = "mean") -> Any:
+                     eps: float = 1e-8, reduce: Any = None, reduction: str = "mean") -> Any:
     if not alike(input, target) or full:
         return NotImplemented
     losses = (ops.subtract(ops.exp(input), ops.multiply(target, input)) if log_input

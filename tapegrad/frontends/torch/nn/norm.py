@@ -87,8 +87,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
 
 @functional("nn.functional.batch_norm")
 def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
-               training: bool = False, momentum: float = 0.1,
-               eps: float = 1e-5) -> Any:
+               training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Any:
     if not real(input, weight, bias) or ndim(input) < 2 or (bool(training) and 0 in shape_of(input)):
         return NotImplemented
     if not training:
@@ -104,8 +103,7 @@ def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = No
 
 @functional("nn.functional.instance_norm")
 def instance_norm(input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
-                  use_input_stats: bool = True,
-                  momentum: float = 0.1, eps: float = 1e-5) -> Any:
+                  use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:
     if not real(input, weight, bias) or ndim(input) < 3 or 0 in shape_of(input):
         return NotImplemented
     if not use_input_stats:
@@ -161,6 +159,6 @@ def _warn(buffer: Any) -> None:
         where = user_location()
         warnings.warn_explicit(
             f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad "
-            f"writes to no argument. Return "
+            "writes to no argument. Return "
             "them from the function, for instance (loss, dict(module.named_buffers())), or call module.eval() first",
             UserWarning, where.file, where.line)

@@ -71,8 +71,7 @@ def _means_max(n: int) -> None:
     op = _max(n)
 
     def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-                ceil_mode: bool = False,
-                return_indices: bool = False) -> Any:
+                ceil_mode: bool = False, return_indices: bool = False) -> Any:
         if return_indices or not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
         return op(input, **_said(n, kernel_size, stride, padding, dilation), **given(ceil=(ceil_mode, False)))
@@ -105,8 +104,7 @@ def _means_mean(n: int) -> None:
     op = _mean(n)
 
     def meaning(input: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-                count_include_pad: bool = True,
-                divisor_override: Any = None) -> Any:
+                count_include_pad: bool = True, divisor_override: Any = None) -> Any:
         if not real(input) or ndim(input) not in (n + 1, n + 2) or 0 in shape_of(input):
             return NotImplemented
         return op(input, **_said(n, kernel_size, stride, padding, 1),
