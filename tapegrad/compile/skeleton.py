@@ -24,7 +24,8 @@ from tapegrad.ops.structure import STEERING
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.unroll import inline
-from tapegrad.tree.flatten import Signature, Structure, is_empty, is_generator
+from tapegrad.tree.copies import is_empty
+from tapegrad.tree.flatten import Signature, Structure, is_generator
 
 _NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])
 _EXACT = frozenset([int, bool])

@@ -14,7 +14,7 @@ from types import CellType, FunctionType
 from typing import Any
 
 from tapegrad.trace.holders import attributes
-from tapegrad.tree.flatten import is_empty
+from tapegrad.tree.copies import is_empty
 
 KEPT = 16  # worlds
 FEW = 256  # things in one that may have changed

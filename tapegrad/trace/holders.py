@@ -23,7 +23,7 @@ import numpy as np
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.registry import CONSTRUCTORS
 from tapegrad.trace.interposition import GENERATORS, is_compiled, numpy_module, original, stand_in, uncompiled
-from tapegrad.tree.flatten import is_empty
+from tapegrad.tree.copies import is_empty
 
 NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
 FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are

@@ -22,8 +22,7 @@ from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
 from tapegrad.trace.interposition import is_compiled, original, stand_ins
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import code_of
-from tapegrad.tree.flatten import is_empty
+from tapegrad.tree.copies import code_of, is_empty
 
 MOST = 4000  # functions, classes and what holds them that are followed from one
 KEPT = 4096

@@ -21,7 +21,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import duplicate, is_memory, overlap
 from tapegrad.rules.op import Traced
 from tapegrad.trace.views import Storage, place
-from tapegrad.tree.flatten import is_empty
+from tapegrad.tree.copies import is_empty
 
 COPY = "return a copy of it"
 

@@ -25,7 +25,8 @@ from tapegrad.tape.tape import Call, Guard, Tape, value_of
 from tapegrad.trace.holders import replaced
 from tapegrad.trace.interposition import GlobalGenerator, stand_in
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.flatten import Signature, is_empty
+from tapegrad.tree.copies import is_empty
+from tapegrad.tree.flatten import Signature
 from tapegrad.tree.installed import library_of
 
 SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)

@@ -25,8 +25,8 @@ from tapegrad.trace.outside_arrays import stand_for
 from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
-from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, running
-from tapegrad.tree.flatten import Reached, Walk, is_empty
+from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, is_empty, running
+from tapegrad.tree.flatten import Reached, Walk
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance
 

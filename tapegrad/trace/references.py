@@ -30,8 +30,7 @@ from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
-from tapegrad.tree.copies import Attribute, Refused, class_of, code_of
-from tapegrad.tree.flatten import is_empty
+from tapegrad.tree.copies import Attribute, Refused, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module
 
 _OWN = "an attribute"  # of a function's

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from tapegrad.errors import MutationError, user_location
@@ -90,6 +90,15 @@ def class_of(x: Any) -> type:
 def code_of(fn: FunctionType) -> CodeType:
     """Return a function's own code, also while it redirects."""
     return CODE.get(fn) or fn.__code__
+
+
+def is_empty(cell: CellType) -> bool:
+    """True for the cell of a captured variable that has not been assigned."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
 
 
 class Attribute:

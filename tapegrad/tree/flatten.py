@@ -23,7 +23,7 @@ from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.attributes import attributes_of, holds_proxies
-from tapegrad.tree.copies import NoInput, code_of, current, dict_of
+from tapegrad.tree.copies import NoInput, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
 from tapegrad.tree.nodes import (
     NUMBERS,
@@ -490,11 +490,3 @@ def _is_count(x: Any) -> bool:
 
 def _join(label: str, name: str) -> str:
     return f"{label}.{name}" if label else name
-
-
-def is_empty(cell: CellType) -> bool:
-    """True for the cell of a captured variable that has not been assigned."""
-    try:
-        return cell.cell_contents is _NOTHING  # never
-    except ValueError:
-        return True

@@ -11,8 +11,8 @@ from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from tapegrad.numbers.tensors import is_memory, is_tensor
-from tapegrad.tree.copies import class_of, slots_of
-from tapegrad.tree.flatten import Walk, is_empty
+from tapegrad.tree.copies import class_of, is_empty, slots_of
+from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import forward_of, hooks_of_all, is_module
 from tapegrad.tree.sparse import is_sparse
 

@@ -12,8 +12,7 @@ from typing import Any
 from tapegrad.compile.watch.code_names import global_names, names_of
 from tapegrad.trace.random_state import Found
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import code_of
-from tapegrad.tree.flatten import is_empty
+from tapegrad.tree.copies import code_of, is_empty
 
 _WRITES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE")
 # a cotangent's own number is on no tape

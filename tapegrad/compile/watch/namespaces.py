@@ -11,8 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tapegrad.tree.copies import class_of, code_of
-from tapegrad.tree.flatten import is_empty
+from tapegrad.tree.copies import class_of, code_of, is_empty
 
 
 class Namespace(Mapping[Any, Any]):

@@ -71,8 +71,8 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import class_of, code_of, slots_of
-from tapegrad.tree.flatten import Signature, is_empty, is_generator
+from tapegrad.tree.copies import class_of, code_of, is_empty, slots_of
+from tapegrad.tree.flatten import Signature, is_generator
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Record, Static
