@@ -16,7 +16,7 @@ from tapegrad.replay import interpreter
 from tapegrad.tape.check import check
 from tapegrad.tape.facade import does
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 
 does("check")(check)
 

@@ -19,7 +19,7 @@ import numpy as np
 from tapegrad.compile.earlier_call import LeavesOfCalls
 from tapegrad.errors import ArgumentError
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.tracer import argument_names
+from tapegrad.trace.inputs import argument_names
 from tapegrad.tree.flatten import Signature, Structure, flatten
 from tapegrad.tree.nodes import Bound, Closure, Container, Function, Instance, Leaf, Static
 

@@ -27,9 +27,11 @@ from tapegrad.optimise.roll import roll
 from tapegrad.replay.warning_errors import strict
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Tape
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import SURROUNDINGS
-from tapegrad.trace.tracer import collector, flatten_call, record
+from tapegrad.trace.inputs import flatten_call
+from tapegrad.trace.tracer import record
 from tapegrad.trace.value_retention import Economy
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.flat_gradient import flatgrad

@@ -11,7 +11,7 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.lazy import torch
 from tapegrad.replay.interpreter import bind
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.tracer import flatten_call
+from tapegrad.trace.inputs import flatten_call
 from tapegrad.tree.flatten import Signature, Walk
 from tapegrad.tree.nodes import Leaf
 from tapegrad.tree.unchanged import Intricate, Unchanged

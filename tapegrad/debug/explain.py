@@ -20,8 +20,9 @@ from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
 from tapegrad.numbers.formatting import type_name
 from tapegrad.show.line import short, tidy
 from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.tracer import collector, record
+from tapegrad.trace.tracer import record
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import placed, rewrite
 

@@ -19,7 +19,7 @@ from tapegrad.ops import pack
 from tapegrad.rules.activity import has_gradient
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, has_value, operands
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import placed, rewrite
 from tapegrad.transforms.unroll import unroll

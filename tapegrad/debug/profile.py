@@ -19,7 +19,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.op import Cotangents
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 from tapegrad.transforms.unroll import unroll
 
 ROWS = 12  # of each table; the others are added up

@@ -16,7 +16,7 @@ from tapegrad.optimise.simplify import simplify
 from tapegrad.optimise.specialise import specialise
 from tapegrad.optimise.store_forwarding import forwarding
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 
 Pass = Callable[[Tape], Tape]
 DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, factors, forwarding, cse, dce)

@@ -49,7 +49,8 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import FIXED, KINDS, SURROUNDINGS, are_apart, check_surroundings
 from tapegrad.trace.number_systems import check_precision
-from tapegrad.trace.tracer import apart, flatten_call
+from tapegrad.trace.inputs import flatten_call
+from tapegrad.trace.tracer import apart
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import ValueAndGradients
 

@@ -14,7 +14,7 @@ from tapegrad.show.line import Line, count_of, lines, shorten
 from tapegrad.show.match import Matching
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions

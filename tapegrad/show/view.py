@@ -14,7 +14,7 @@ from tapegrad.show import FORMATS, GROUPS, SOURCE, mirror, summary, table, tree
 from tapegrad.show.line import heading
 from tapegrad.show.styles import STYLES
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 
 THEME = "ansi_dark"  # the terminal's own sixteen colours
 

@@ -47,7 +47,7 @@ from tapegrad.tape.check import check
 from tapegrad.tape.spec import Absent, absent, parsed
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 from tapegrad.tree.argnums import wanted
 from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, flatten
 

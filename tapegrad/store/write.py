@@ -51,7 +51,7 @@ from tapegrad.store.format import (
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 from tapegrad.transforms.primitivize import singly
 from tapegrad.tree.argnums import ALL
 from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, is_generator

@@ -83,7 +83,7 @@ class Operation(Variable):
 
     @property
     def path(self) -> tuple[Location, ...]:
-        """The calls that led to the user's line, outermost first; the line alone unless the trace's context has `paths`."""
+        """The calls that led to the user's line, outermost first; the line alone unless the context has `paths`."""
         from tapegrad.tape.call_stack import path
         return () if self.code is None else path(self.code, self.lasti)
 
@@ -182,8 +182,8 @@ class Guard(Operation):
 class Raised(NamedTuple):
     """What a guard expects of a call that raised: the program may have caught it.
 
-    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error: tensors that stand for
-    arrays are computed with as such.
+    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error:
+    tensors that stand for arrays are computed with as such.
     """
 
     fn: Callable[..., Any]
@@ -306,7 +306,8 @@ class Tape(Methods):
         self._renumber(at)
         return ops
 
-    def replace(self, old: int | Variable, new: Operation | Iterable[Operation], rebind_to: int = -1) -> tuple[Operation, ...]:
+    def replace(self, old: int | Variable, new: Operation | Iterable[Operation],
+                rebind_to: int = -1) -> tuple[Operation, ...]:
         """Put one or several operations in place of one; what used it uses `new[rebind_to]` instead."""
         target = self[old]
         ops = (new,) if isinstance(new, Operation) else tuple(new)
@@ -354,7 +355,8 @@ class Tape(Methods):
     def _adopt(self, op: Operation, at: int) -> None:
         """Bind free variables, refuse foreign ones, and compute a call's value where that is possible."""
         if op in self:
-            raise MalformedTape(f"`{op!r}` stands on this tape already", op.where, "make a new operation: call(fn, ...)")
+            raise MalformedTape(f"`{op!r}` stands on this tape already", op.where,
+                                "make a new operation: call(fn, ...)")
         op.args = tuple(self._bind(arg, op, at) if isinstance(arg, Variable) else arg for arg in op.args)
         if isinstance(op, Call):
             if isinstance(op.fn, Variable):
@@ -419,4 +421,5 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
 _new = object.__new__
 OPERATIONS.update((Operation, Input, Constant, Call, Guard))
 _SLOTS: dict[type, list[str]] = {
-    kind: [slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())] for kind in (Input, Constant, Call, Guard)}
+    kind: [slot for cls in kind.__mro__ for slot in getattr(cls, "__slots__", ())]
+    for kind in (Input, Constant, Call, Guard)}

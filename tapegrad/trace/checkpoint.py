@@ -16,8 +16,9 @@ from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import are_apart
+from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.proxy import plain as within
-from tapegrad.trace.tracer import flatten_call, record
+from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Signature, Structure, changed, is_generator

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import gc
-import threading
-from collections import Counter
 from collections.abc import Callable
-from types import CellType, FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
-from tapegrad.errors import CallError, MutationError, TapeError, fold, user_location
+from tapegrad.errors import CallError, TapeError, fold, user_location
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import nest_result, pack
-from tapegrad.rules.op import PROXIES, Op, Traced
+from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Context, Tracer
 from tapegrad.trace.imported_names import holders
+from tapegrad.trace.inputs import call_method, check_shared, check_written, flatten_call, print_of
 from tapegrad.trace.interposition import original, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.number_systems import follow, plain_array
@@ -31,9 +30,7 @@ from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.tree.argnums import ALL, Wanted
-from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten, is_leaf
-
-SMALL = 4096  # bytes of an array of which all is looked at
+from tapegrad.tree.flatten import Walk, flatten, is_leaf
 
 
 def trace(f: Callable[..., Any], /, *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
@@ -65,33 +62,19 @@ def apart(value: Any, constants: list[Any]) -> Any:
     return value
 
 
-def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walks: list[Walk] | None = None) -> tuple[Signature, list[Any], list[str]]:
-    """Return how a call's inputs are nested, the inputs in order, and their labels; add to `walks` what was met on the way."""
-    leaves: list[Any] = []
-    labels: list[str] = []
-    if type(f) is Recorded:
-        function = f.structure
-        leaves += f.leaves
-        labels += [""] * len(leaves)
-    else:
-        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels, walks=walks)
-    names = argument_names(f, len(args))
-    positional = tuple(flatten(arg, name, leaves, labels, walks=walks) for arg, name in zip(args, names))
-    keyword = {key: flatten(arg, key, leaves, labels, walks=walks) for key, arg in kwargs.items()}
-    return Signature(f, function, positional, keyword), leaves, labels
-
-
-def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False, copy: bool = False,
-           once: Economy | None = None, observer: Any = None, found: Found | None = None, wanted: Wanted = ALL, replays: bool = True,
-           done: Callable[..., None] | None = None) -> Tape:
+def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False,
+           copy: bool = False, once: Economy | None = None, observer: Any = None, found: Found | None = None,
+           wanted: Wanted = ALL, replays: bool = True, done: Callable[..., None] | None = None) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
-    One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the function runs. Of a tape
-    that is to be replayed, random generators must have been `found`: what is drawn of others it cannot draw again, and a guard says so. One that
-    never `replays` has no guards. What the program has `done` to its arguments is told: how they are nested, what was built of them, their leaves.
+    One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the
+    function runs. Of a tape that is to be replayed, random generators must have been `found`: what is drawn of others
+    it cannot draw again, and a guard says so. One that never `replays` has no guards. What the program has `done` to
+    its arguments is told: how they are nested, what was built of them, their leaves.
     """
     if not callable(f):
-        raise CallError(f"{brief(f)} is no function", user_location(), "the function first, then its arguments: tg.grad(f, x)")
+        raise CallError(f"{brief(f)} is no function", user_location(),
+                        "the function first, then its arguments: tg.grad(f, x)")
     tables = outside_arrays.known(f)
 
     def run(witness: Any, tables: bool | str) -> Tape:
@@ -114,7 +97,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
             once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool | str,
             done: Callable[..., None] | None) -> Tape:
-    """Run the program once; with `tables`, the arrays that it reads by name are traced, a package's of that name too."""
+    """Run the program once; with `tables`, the arrays that it reads by name are traced, a package's too."""
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
@@ -150,7 +133,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     names = [] if found is None else found.apart_from(signature)
     rerouting = Rerouting() if tables or any(memos) else None
     leave = interposition.enter(tracer, [_globals(fn), *names, *holders(fn, given)],
-                                 [*(g for g in ctx.primitives if isinstance(g, FunctionType)), *(INTERPOSED if exact else ())])
+                                 [*(g for g in ctx.primitives if isinstance(g, FunctionType)),
+                                  *(INTERPOSED if exact else ())])
     with collector:
         said = numpy_warnings.begin()
         try:
@@ -158,9 +142,10 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
                 rerouting.begin(tracer, walks, memos, tables)
             if observer is not None:
                 observer.start(signature)
-            out = stand_in(fn)(*[x if type(x) in PROXIES else stand_in(x) for x in given], **dict(zip(kwargs, built[1 + len(args):])))
-            _check_shared(nested, memos, proxies)
-            _check_written(leaves, labels, before)
+            out = stand_in(fn)(*[x if type(x) in PROXIES else stand_in(x) for x in given],
+                               **dict(zip(kwargs, built[1 + len(args):])))
+            check_shared(nested, memos, proxies)
+            check_written(leaves, labels, before)
             ownership.check(tracer)
             if done is not None:
                 done(nested, memos, proxies)
@@ -181,9 +166,11 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
                 raise tracer.refusal from tracer.refusal.__cause__
             if (refusal := in_our_words(err)) is not None:
                 raise refusal from err
-            if isinstance(err, TypeError) and not given and err.__traceback__ is not None and err.__traceback__.tb_next is None:  # the call itself
-                raise CallError(f"there are no arguments: {err}", user_location(), "the function and its arguments in one call, "
-                                    "tg.grad(f, x); tg.value_and_grad(f) returns a function, to be called with them") from err
+            of_the_call = err.__traceback__ is not None and err.__traceback__.tb_next is None
+            if isinstance(err, TypeError) and not given and of_the_call:
+                raise CallError(f"there are no arguments: {err}", user_location(),
+                                "the function and its arguments in one call, tg.grad(f, x); "
+                                "tg.value_and_grad(f) returns a function, to be called with them") from err
             raise
         finally:
             if observer is not None:
@@ -199,42 +186,6 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         del out
         tracer.economy.release(last=True)
     return tape
-
-
-def _check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
-    """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
-    if sum(bool(structure.seen) for structure in nested) < 2:
-        return
-    counts = Counter(key for structure in nested for key, part in structure.seen.items() if getattr(part, "volatile", False))
-    shared = {key for key, count in counts.items() if count > 1}
-    for structure, memo in zip(nested, memos) if shared else ():
-        for key in shared & structure.seen.keys():
-            part = structure.seen[key]
-            if id(part) in memo and changed(part, memo[id(part)], proxies, memo):
-                raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and the function, was changed",
-                                    None, "pass it once")
-    held = [(key, structure, memo) for structure, memo in zip(nested, memos) for key in structure.seen if type(memo.get(key)) is CellType]
-    cells = Counter(key for key, _, _ in held)
-    for key, structure, memo in held:
-        if cells[key] > 1 and memo[key].cell_contents is not structure.seen[key].build(proxies, memo):
-            raise MutationError("a variable that two arguments captured, or an argument and the function, was assigned", None,
-                                "pass one function that captured it")
-
-
-def print_of(x: np.ndarray[Any, Any]) -> bytes:
-    """Return what tells of most writes to an array that they happened: all of a small one, every so many of a large one's rows and columns."""
-    if x.nbytes > SMALL:
-        most = int(512 ** (1 / x.ndim))
-        x = x[tuple(slice(None, None, -(-n // most)) for n in x.shape)]
-    return x.tobytes()
-
-
-def _check_written(leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
-    """Refuse an input that is not what it was: the trace writes to copies, so it was written to by another name, which no tape knows of."""
-    for leaf, label, then in zip(leaves, labels, before):
-        if then is not None and print_of(leaf) != then:
-            raise MutationError(f"{label} was written to while it was differentiated or traced, by another name than the argument's", None,
-                                "write to it through the argument, or pass a copy")
 
 
 def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
@@ -253,49 +204,8 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     nest_result(tape, list(map(tracer.lift, leaves)), structure)
 
 
-def argument_names(f: Any, count: int) -> list[str]:
-    """Name positional arguments as the function does, without the cost of inspect.signature."""
-    fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
-    code = getattr(fn, "__code__", None)
-    if code is None and not isinstance(fn, (type, Op)):
-        code, skip = getattr(_call_method(fn), "__code__", None), 1
-    names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
-    return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
-
-
 def _globals(fn: Callable[..., Any]) -> dict[str, Any]:
     fn = getattr(fn, "__func__", fn)
     if not isinstance(fn, FunctionType):
-        fn = _call_method(fn)
+        fn = call_method(fn)
     return getattr(fn, "__globals__", {})
-
-
-def _call_method(fn: Callable[..., Any]) -> Any:
-    return vars(type(fn)).get("__call__")
-
-
-class _Collector:
-    """Pauses Python's cyclic garbage collector while any trace runs.
-
-    A trace allocates and frees nothing; full collections walk the growing tape again and again, which
-    more than doubled the time of an operation at 10^5 operations.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.depth, self.was_enabled = threading.Lock(), 0, False
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.depth == 0:
-                self.was_enabled = gc.isenabled()
-                gc.disable()
-            self.depth += 1
-
-    def __exit__(self, *exc: object) -> None:
-        with self.lock:
-            self.depth -= 1
-            if self.depth == 0 and self.was_enabled:
-                gc.enable()
-
-
-collector = _Collector()

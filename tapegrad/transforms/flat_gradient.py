@@ -13,16 +13,17 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 from tapegrad.trace import proxy
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.replacement import interposition
-from tapegrad.trace.tracer import collector
 from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import trace_loop
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
-from tapegrad.transforms.reverse import record_sweep, start
+from tapegrad.transforms.reverse import record_sweep
+from tapegrad.transforms.seed import start
 from tapegrad.transforms.steps import keeping
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import ValueAndGradients

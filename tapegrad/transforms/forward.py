@@ -20,10 +20,12 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.replacement import interposition
-from tapegrad.trace.tracer import collector, flatten_call, put_result, record
+from tapegrad.trace.tracer import put_result, record
 from tapegrad.transforms.loop_tangent import beside
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.primal_copy import Scalars

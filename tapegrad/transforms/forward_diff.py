@@ -22,10 +22,11 @@ from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.trace import proxy, views
 from tapegrad.trace.checkpoint import as_subtape, bare, place
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Tracer
 from tapegrad.trace.guards import FIXED, are_apart
 from tapegrad.trace.replacement import interposition
-from tapegrad.trace.tracer import collector, record
+from tapegrad.trace.tracer import record
 from tapegrad.transforms import batch
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.tangent_pass import Pass

@@ -9,16 +9,19 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import name_of
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Call, Tape
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import Found
-from tapegrad.trace.tracer import collector, record
+from tapegrad.trace.tracer import record
 from tapegrad.trace.value_retention import Economy
-from tapegrad.transforms.reverse import back, start, sweep, taken
+from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
+from tapegrad.transforms.seed import start
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 
 
-def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> tuple[Any, Any]:
+def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
+         **kwargs: Any) -> tuple[Any, Any]:
     """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient by what `f`
     captured and by each argument.
 
@@ -37,7 +40,8 @@ def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums =
     """
     economy = Economy()
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=wanted(argnums, captured), replays=False)
+        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=wanted(argnums, captured),
+                      replays=False)
         value = tape.result.val  # type: ignore[union-attr]
         return value, gradients_of(tape, seed, economy=economy)
 
@@ -83,7 +87,8 @@ def gradient_of(f: Callable[..., Any], asked: Wanted) -> Callable[..., Any]:
     return gradient
 
 
-def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True, **kwargs: Any) -> Tape:
+def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
+             **kwargs: Any) -> Tape:
     """Return the tape that computes the value and gradient: the primal calls as triples, then the reverse sweep.
 
     `f` may be a tape, as traced or edited by hand, or a gradient tape: that is made flat first. Playing the result
@@ -96,13 +101,16 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
     from tapegrad.transforms.primitivize import flattened
     asked = wanted(argnums, captured)
     if isinstance(f, Tape) and asked != ALL:
-        raise ArgumentError("a tape has its gradient by all its arguments", None, "tg.gradtape(f, *args, argnums=...) of the function itself")
+        raise ArgumentError("a tape has its gradient by all its arguments", None,
+                            "tg.gradtape(f, *args, argnums=...) of the function itself")
     with collector:
-        tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, grad=True, found=Found(f, args, kwargs), wanted=asked)
+        tape = (flattened(f) if isinstance(f, Tape)
+                else record(f, args, kwargs, DEFAULT, grad=True, found=Found(f, args, kwargs), wanted=asked))
         return back(rewrite(tape.check()), seed)
 
 
-def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None, left: Callable[[Call], Any] | None = None) -> Any:
+def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None, left: Callable[[Call],
+                 Any] | None = None) -> Any:
     """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep:
     with an `economy` the last one, which leaves in place of each call's value what `left` makes of it.
     """
@@ -111,7 +119,8 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None, left: Ca
     wrt = differentiated(tape)
     active = activity(tape, wrt)
     begun = start(result.val, seed)
-    cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun, passed=left)
+    cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun,
+                passed=left)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k, x in enumerate(inputs):

@@ -28,7 +28,8 @@ from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.reverse import start, sweep, taken
+from tapegrad.transforms.reverse import sweep, taken
+from tapegrad.transforms.seed import start
 from tapegrad.transforms.vmap import vmap
 from tapegrad.tree.flatten import is_leaf
 

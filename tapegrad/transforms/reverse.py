@@ -1,4 +1,4 @@
-"""reverse: the seed, the reverse sweep, accumulation."""
+"""reverse: the reverse sweep, accumulation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ import numpy as np
 from numpy import ndarray
 
 from tapegrad.errors import ArgumentError, ReplayError, TapeError
-from tapegrad.numbers.cotangents import ZERO, Accumulator, Scatter, ZeroTangent, accumulate, conform, dense, dtype_of, project, shape_of
-from tapegrad.numbers.formatting import brief, plain, type_name
+from tapegrad.numbers.cotangents import (
+    ZERO,
+    Accumulator,
+    Scatter,
+    ZeroTangent,
+    accumulate,
+    conform,
+    dense,
+    project,
+    shape_of,
+)
+from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.kinds import Cotangent
-from tapegrad.numbers.systems import as_kind, is_complex_number, system, systems_of
-from tapegrad.numbers.tensor_array import unwrap, wrap
-from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_tensor_type, to_tensor
+from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.tensors import ORDINARY, is_tensor_type
 from tapegrad.ops import add, getfield, nest_result
 from tapegrad.rules.activity import activity, differentiated, has_gradient, nothing_flows
 from tapegrad.rules.op import Op, as_numpy
@@ -27,7 +36,8 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, 
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
 from tapegrad.transforms.rewrite import placed, pullback_of
-from tapegrad.tree.flatten import ValueAndGradients, flatten, is_leaf
+from tapegrad.transforms.seed import start
+from tapegrad.tree.flatten import ValueAndGradients
 
 _FLOATS = frozenset([float, np.float64])
 _OPERATIONS = frozenset([Call, Input, Constant])
@@ -39,8 +49,8 @@ _OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not
 def back(tape: Tape, seed: Any = 1) -> Tape:
     """Return the tape of triples with its reverse sweep appended; it returns (value, (df, *dargs)).
 
-    Each appended operation's note says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises ArgumentError for a tape on
-    which a call that the gradient must pass is no triple.
+    Each appended operation's note says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises
+    ArgumentError for a tape on which a call that the gradient must pass is no triple.
     """
     _check_triples(tape)
     new = tape.blank()
@@ -49,7 +59,8 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
         at[op] = new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
     assert tape.result is not None
     y = new.result = at[tape.result]
-    pullbacks = {op.args[0]: op for op in new.ops if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
+    pullbacks = {op.args[0]: op for op in new.ops
+                 if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
     triples = {new[rr.id + 1]: (rr, pb) for rr, pb in pullbacks.items()}  # a triple's value stands right after it
     places = differentiated(tape)
     wrt = {x for k, x in enumerate(new.inputs) if k in places}
@@ -68,9 +79,10 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
 def _check_triples(tape: Tape) -> None:
     active, needed = activity(tape), leading(tape.ops, [tape.result])
     for op in tape.ops:
-        if type(op) is Call and active[op.id] and needed[op.id] and not is_triple(op) and not (op.fn is getfield and is_triple(op.args[0])):
-            raise ArgumentError(f"the gradient must pass {op.name}, a call of {brief(op.fn)}, which has no pullback on this tape", op.where,
-                                "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
+        if (type(op) is Call and active[op.id] and needed[op.id] and not is_triple(op)
+            and not (op.fn is getfield and is_triple(op.args[0]))):
+            raise ArgumentError(f"the gradient must pass {op.name}, a call of {brief(op.fn)}, which has no pullback on "
+                                "this tape", op.where, "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
 
 
 def is_triple(op: Operation) -> bool:
@@ -79,14 +91,14 @@ def is_triple(op: Operation) -> bool:
 
 
 def _primal(tape: Tape, y: Operation, rr: Call, pb: Operation) -> Call:
-    """Return the call that a triple stands for, in the place of its value; its pullback appends what it does to the tape."""
+    """Return the call that a triple stands for, in the place of its value; its pullback appends to the tape."""
     call: Any = Call(rr.args[0], rr.args[1:], rr.kwargs, y.val)
     call.at(y).id, call.pb = y.id, lambda dy: _append(tape, pb, (dy.op,), f"pullback of {y.name}", rr)
     return call  # type: ignore[no-any-return]
 
 
 class _Appended:
-    """What stands for a value where the sweep is written down: an operation at the end of the tape, and the triple that it is for."""
+    """What stands for a value where the sweep is written down: an operation, and the triple that it is for."""
 
     __slots__ = ("op", "rr", "tape")
 
@@ -112,18 +124,20 @@ def _append(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, rr: Call) -> 
 
 
 def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: list[Any]) -> None:
-    """Give every input that is differentiated by its gradient, zeros where nothing flowed, and nest them as the inputs were."""
+    """Give every differentiated input its gradient, zeros where nothing flowed, nested as the inputs were."""
     parts: list[Any] = []
     for x in placed(tape):
         if x not in wrt:
             parts.append(None)
             continue
         dx = ZERO if cot[x.id] is None else cot[x.id].op
-        parts.append(tape.push(Call(conform, (dx, x), None, conform(value_of(dx), x.val), f"gradient of {x.label or x.name}")))
+        note = f"gradient of {x.label or x.name}"
+        parts.append(tape.push(Call(conform, (dx, x), None, conform(value_of(dx), x.val), note)))
     if tape.structure is not None:
         nest_result(tape, (y, *parts), ValueAndGradients(tape.structure, y.val))
     else:
-        tape.result = tape.push(Call(_flat_result, (y, *parts), None, _flat_result(y.val, *map(value_of, parts)), "result"))
+        val = _flat_result(y.val, *map(value_of, parts))
+        tape.result = tape.push(Call(_flat_result, (y, *parts), None, val, "result"))
 
 
 def _flat_result(y: Any, *dxs: Any) -> Any:
@@ -131,61 +145,16 @@ def _flat_result(y: Any, *dxs: Any) -> Any:
     return y, (None, *dxs)
 
 
-def start(y: Any, seed: Any) -> Any:
-    """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit."""
-    if type(y) in _FLOATS and type(seed) is int:
-        return float(seed)
-    if not is_leaf(y):
-        leaves: list[Any] = []
-        structure = flatten(y, "", leaves, [], shared=False)
-        if not leaves:
-            raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
-        if type(seed) is int and seed == 1 and not structure.is_array:
-            raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
-                                try_="seed= with one cotangent per number of the output, nested like it (None: nothing flows)")
-        return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in zip(leaves, structure.unmirror(seed, whole=True))])
-    shape = shape_of(y)
-    if not has_gradient(y):
-        raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient", try_="return a real number")
-    if type(seed) is int and seed == 1 and shape and set(shape) == {1} and getattr(dtype_of(y), "kind", "f") != "c":
-        seed = np.ones(shape)  # of one number
-    if type(seed) is int and seed == 1 and (shape != () or is_complex_number(plain(y)) or getattr(dtype_of(y), "kind", "f") == "c"):
-        raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
-                            try_="seed= an array of that shape, or sum the output")
-    if isinstance(seed, (list, tuple)):
-        seed = _array(seed, y)
-    if type(seed) is np.ndarray:
-        seed = seed.copy()  # the caller may write to it
-    if not is_leaf(seed):
-        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}", try_="a seed of the output's shape")
-    if shape_of(seed) != shape:
-        raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}", try_="a seed of the output's shape")
-    if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
-        return to_tensor(float(seed), plain(y).device, plain(y).dtype)  # a tensor at once, so that no rule makes an array of a number
-    if system(y) is not None and not shape_of(seed):
-        return as_kind(seed, type(plain(y)))
-    seed = float(seed) if type(seed) is int else seed
-    return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
-
-
-def _array(seed: Any, y: Any) -> Any:
-    """Return a seed that is a list as an array."""
-    try:
-        return np.asarray(seed, complex if getattr(dtype_of(y), "kind", "f") == "c" else float)
-    except (TypeError, ValueError) as err:
-        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}", try_="a seed of the output's shape") from err
-
-
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty: bool = False,
           passed: Callable[[Call], Any] | None = None) -> list[Any]:
     """Make the reverse sweep over a primal tape, and return the cotangents by position.
 
-    What a step does follows from what the tape holds. Of values it is computed at once, as `grad` does; of proxies it is recorded, see
-    `record_sweep`; and the pullbacks of triples append their calls to the tape that `back` writes.
+    What a step does follows from what the tape holds. Of values it is computed at once, as `grad` does; of proxies it
+    is recorded, see `record_sweep`; and the pullbacks of triples append their calls to the tape that `back` writes.
 
-    Each cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call before it needs,
-    and its memory is there for what comes next: in its place is what `passed` makes of the call. A `thrifty` sweep makes no large arrays that
-    it need not make.
+    Each cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call
+    before it needs, and its memory is there for what comes next: in its place is what `passed` makes of the call. A
+    `thrifty` sweep makes no large arrays that it need not make.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     op: Any = tape.result
@@ -209,7 +178,8 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
                     _pass_by_partials(op, dy, active, cot, thrifty)
                 else:
                     _pass_by_pullback(op, dy, active, cot)
-                held = op.val if thrifty and not is_mapped(op.val) else None  # noqa: F841  (past the next: memory freed at once comes and goes)
+                # held past the next call: memory freed at once comes and goes
+                held = op.val if thrifty and not is_mapped(op.val) else None  # noqa: F841
             if last:
                 op.val, op.pb = None if passed is None else passed(op), None
     except ReplayError:  # it names an operation of the tape that the rule played
@@ -226,8 +196,9 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
 numpy_warnings.PLACES[sweep.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
 
 
-def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape, then: Callable[[Call, list[Operation]], None]) -> list[Any]:
-    """Record the sweep over a primal tape of proxies on the `new` tape that they are of; return the cotangents by position.
+def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape,
+                 then: Callable[[Call, list[Operation]], None]) -> list[Any]:
+    """Record the sweep over a primal tape of proxies on their `new` tape; return the cotangents by position.
 
     What is recorded has the line of the call that it is for; `then` is told of both.
     """
@@ -252,7 +223,7 @@ def _pass_by_pullback(op: Call, dy: Cotangent, active: bytearray, cot: list[Any]
 
 
 def _pass_by_partials(op: Call, dy: Cotangent, active: bytearray, cot: list[Any], thrifty: bool) -> None:
-    """Pass a cotangent through a call by its partials; a thrifty sweep makes no arrays of one number, and adds in place."""
+    """Pass a cotangent through a call by its partials; thrifty: in place, with no arrays of one number."""
     y, args, kwargs = op.val, op.args, op.kwargs
     values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
     one = unstretched(dy, op.fn, y, values) if thrifty else dy
@@ -287,7 +258,7 @@ def _added_in_place(cot: list[Any], i: int, dx: Cotangent) -> bool:
 
 
 def taken(cot: list[Any], i: int, x: Any) -> Any:
-    """Return the cotangent at position `i` as the gradient of the input `x`: itself if it is an array that nobody else holds, else a copy."""
+    """Return the cotangent at position `i` as the gradient of the input `x`, a copy where others hold it."""
     cot[i] = dense(cot[i])
     if type(cot[i]) is np.ndarray and cot[i].base is None and getrefcount(cot[i]) == 2 and _alike(cot[i], x):
         return cot[i]
@@ -295,4 +266,5 @@ def taken(cot: list[Any], i: int, x: Any) -> Any:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    return type(b) is np.ndarray and bool(a.shape == b.shape and a.dtype == b.dtype and a.dtype != object and a.flags.writeable)
+    return (type(b) is np.ndarray
+            and bool(a.shape == b.shape and a.dtype == b.dtype and a.dtype != object and a.flags.writeable))

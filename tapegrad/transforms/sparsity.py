@@ -29,8 +29,9 @@ from tapegrad.rules.op import EACH, OPS, Op, Traced
 from tapegrad.rules.user import op_of
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands, value_of
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.tracer import collector, record
+from tapegrad.trace.tracer import record
 from tapegrad.transforms.axis_labels import Labels, is_product, labels_of
 from tapegrad.transforms.batch import content, told
 from tapegrad.transforms.grad import gradient_of

@@ -21,8 +21,9 @@ from tapegrad.rules.activity import has_gradient, nothing_flows
 from tapegrad.rules.op import EACH, Op, Traced
 from tapegrad.rules.user import op_of
 from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.tracer import collector, record
+from tapegrad.trace.tracer import record
 from tapegrad.transforms.forward import given, nested
 from tapegrad.transforms.tangents import carries, settled, tangent
 from tapegrad.transforms.unroll import unroll

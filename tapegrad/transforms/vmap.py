@@ -15,9 +15,11 @@ from tapegrad.numbers.tensors import is_tensor, overlap
 from tapegrad.ops import array, concat, draw, expand_dims, permute_dims, take
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Tape
+from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.random_state import SOURCES, Found, state_of
-from tapegrad.trace.tracer import collector, flatten_call, record, trace
+from tapegrad.trace.tracer import record, trace
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.copies import running

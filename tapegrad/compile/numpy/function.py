@@ -22,7 +22,7 @@ from tapegrad.ops.fused import Fused
 from tapegrad.replay.random_state import hold, stops_after_drawing
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.tape import Call, Guard, Tape
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 
 _numbers = count(1)
 _freed: list[str] = []  # files of functions that are gone: a debugger may be going through the cache when that happens

@@ -36,7 +36,7 @@ from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, drop, has_value, operands
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 from tapegrad.transforms.walk import pure
 from tapegrad.tree.flatten import ValueAndGradients, flatten
 

@@ -18,8 +18,8 @@ from tapegrad.compile.watch.wrappers import kept_in
 from tapegrad.numbers.equality import alike, parts_of, values_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.tape.tape import Constant, Tape
+from tapegrad.trace.inputs import print_of
 from tapegrad.trace.interposition import original
-from tapegrad.trace.tracer import print_of
 
 FEW = 1 << 12  # bytes that are compared in less time than a call takes
 PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType,

@@ -9,7 +9,7 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.line import role_of, short, tidy
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, has_value
-from tapegrad.trace.tracer import collector
+from tapegrad.trace.collector import collector
 
 if TYPE_CHECKING:
     import networkx

@@ -1,0 +1,85 @@
+"""inputs: how what a program is called with is nested and named, and whether it is at the end what it was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import MutationError
+from tapegrad.rules.op import Op
+from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten
+
+SMALL = 4096  # bytes of an array of which all is looked at
+
+
+def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 walks: list[Walk] | None = None) -> tuple[Signature, list[Any], list[str]]:
+    """Return how a call's inputs are nested, the inputs in order, and their labels; add what was met to `walks`."""
+    leaves: list[Any] = []
+    labels: list[str] = []
+    if type(f) is Recorded:
+        function = f.structure
+        leaves += f.leaves
+        labels += [""] * len(leaves)
+    else:
+        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels, walks=walks)
+    names = argument_names(f, len(args))
+    positional = tuple(flatten(arg, name, leaves, labels, walks=walks) for arg, name in zip(args, names))
+    keyword = {key: flatten(arg, key, leaves, labels, walks=walks) for key, arg in kwargs.items()}
+    return Signature(f, function, positional, keyword), leaves, labels
+
+
+def argument_names(f: Any, count: int) -> list[str]:
+    """Name positional arguments as the function does, without the cost of inspect.signature."""
+    fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
+    code = getattr(fn, "__code__", None)
+    if code is None and not isinstance(fn, (type, Op)):
+        code, skip = getattr(call_method(fn), "__code__", None), 1
+    names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
+    return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
+
+
+def call_method(fn: Callable[..., Any]) -> Any:
+    return vars(type(fn)).get("__call__")
+
+
+def check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
+    """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
+    if sum(bool(structure.seen) for structure in nested) < 2:
+        return
+    counts = Counter(key for structure in nested for key, part in structure.seen.items()
+                     if getattr(part, "volatile", False))
+    shared = {key for key, count in counts.items() if count > 1}
+    for structure, memo in zip(nested, memos) if shared else ():
+        for key in shared & structure.seen.keys():
+            part = structure.seen[key]
+            if id(part) in memo and changed(part, memo[id(part)], proxies, memo):
+                raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and "
+                                    "the function, was changed", None, "pass it once")
+    held = [(key, structure, memo) for structure, memo in zip(nested, memos) for key in structure.seen
+            if type(memo.get(key)) is CellType]
+    cells = Counter(key for key, _, _ in held)
+    for key, structure, memo in held:
+        if cells[key] > 1 and memo[key].cell_contents is not structure.seen[key].build(proxies, memo):
+            raise MutationError("a variable that two arguments captured, or an argument and the function, was "
+                                "assigned", None, "pass one function that captured it")
+
+
+def print_of(x: np.ndarray[Any, Any]) -> bytes:
+    """Return what tells of most writes to an array that they happened: of a large one every so many rows."""
+    if x.nbytes > SMALL:
+        most = int(512 ** (1 / x.ndim))
+        x = x[tuple(slice(None, None, -(-n // most)) for n in x.shape)]
+    return x.tobytes()
+
+
+def check_written(leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
+    """Refuse an input that was written to by another name, which no tape knows of: the trace writes to copies."""
+    for leaf, label, then in zip(leaves, labels, before):
+        if then is not None and print_of(leaf) != then:
+            raise MutationError(f"{label} was written to while it was differentiated or traced, by another name than "
+                                "the argument's", None, "write to it through the argument, or pass a copy")

@@ -1,0 +1,70 @@
+"""seed: the cotangent of the output, where the reverse sweep begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.cotangents import ZERO, dtype_of, project, shape_of
+from tapegrad.numbers.formatting import plain, type_name
+from tapegrad.numbers.systems import as_kind, is_complex_number, system
+from tapegrad.numbers.tensor_array import unwrap, wrap
+from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.rules.activity import has_gradient
+from tapegrad.tree.flatten import flatten, is_leaf
+
+_FLOATS = frozenset([float, np.float64])
+
+
+def start(y: Any, seed: Any) -> Any:
+    """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit."""
+    if type(y) in _FLOATS and type(seed) is int:
+        return float(seed)
+    if not is_leaf(y):
+        leaves: list[Any] = []
+        structure = flatten(y, "", leaves, [], shared=False)
+        if not leaves:
+            raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
+        if type(seed) is int and seed == 1 and not structure.is_array:
+            raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
+                                try_="seed= with one cotangent per number of the output, nested like it "
+                                     "(None: nothing flows)")
+        parts = zip(leaves, structure.unmirror(seed, whole=True))
+        return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in parts])
+    shape, is_complex = shape_of(y), is_complex_number(plain(y)) or getattr(dtype_of(y), "kind", "f") == "c"
+    if not has_gradient(y):
+        raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient",
+                            try_="return a real number")
+    if type(seed) is int and seed == 1 and shape and set(shape) == {1} and not is_complex:
+        seed = np.ones(shape)  # of one number
+    if type(seed) is int and seed == 1 and (shape != () or is_complex):
+        raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
+                            try_="seed= an array of that shape, or sum the output")
+    if isinstance(seed, (list, tuple)):
+        seed = _array(seed, y)
+    if type(seed) is np.ndarray:
+        seed = seed.copy()  # the caller may write to it
+    if not is_leaf(seed):
+        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}",
+                            try_="a seed of the output's shape")
+    if shape_of(seed) != shape:
+        raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}",
+                            try_="a seed of the output's shape")
+    if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
+        # a tensor at once, so that no rule makes an array of a number
+        return to_tensor(float(seed), plain(y).device, plain(y).dtype)
+    if system(y) is not None and not shape_of(seed):
+        return as_kind(seed, type(plain(y)))
+    seed = float(seed) if type(seed) is int else seed
+    return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
+
+
+def _array(seed: Any, y: Any) -> Any:
+    """Return a seed that is a list as an array."""
+    try:
+        return np.asarray(seed, complex if getattr(dtype_of(y), "kind", "f") == "c" else float)
+    except (TypeError, ValueError) as err:
+        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}",
+                            try_="a seed of the output's shape") from err
