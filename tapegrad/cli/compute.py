@@ -23,7 +23,7 @@ from tapegrad.tape.tape import Call, Tape
 from tapegrad.testing import check_grads
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.grad import grad
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.tree.signature import ValueAndGradients
 
 
 def run_trace(options: argparse.Namespace) -> None:

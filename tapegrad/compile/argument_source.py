@@ -20,8 +20,9 @@ from tapegrad.compile.earlier_call import LeavesOfCalls
 from tapegrad.errors import ArgumentError
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.inputs import argument_names
-from tapegrad.tree.flatten import Signature, Structure, flatten
+from tapegrad.tree.flatten import Structure, flatten
 from tapegrad.tree.nodes import Bound, Closure, Container, Function, Instance, Leaf, Static
+from tapegrad.tree.signature import Signature
 
 Name = Callable[..., str]  # a thing, and a hint -> the name by which the source knows it
 

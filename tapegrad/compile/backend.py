@@ -26,7 +26,7 @@ from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, value_of
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.transforms.unroll import inline
 from tapegrad.transforms.walk import copy_tape
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.tree.signature import ValueAndGradients
 
 Step = Callable[[Tape], Tape]
 

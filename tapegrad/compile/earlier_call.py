@@ -12,8 +12,9 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.replay.interpreter import bind
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.inputs import flatten_call
-from tapegrad.tree.flatten import Signature, Walk
+from tapegrad.tree.flatten import Walk
 from tapegrad.tree.nodes import Leaf
+from tapegrad.tree.signature import Signature
 from tapegrad.tree.unchanged import Intricate, Unchanged
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64])

@@ -23,7 +23,7 @@ from tapegrad.errors import Location, user_frame
 from tapegrad.optimise.roll import SAVED
 from tapegrad.tape.tape import Tape
 from tapegrad.transforms.dropping import drop_large
-from tapegrad.tree.flatten import Reached
+from tapegrad.tree.signature import Reached
 
 HEARD = 2.5  # times as long as a trace that is how much longer an observed one takes, at first
 FEW = 12  # calls in a row that are looked at in any case, though each takes a new path

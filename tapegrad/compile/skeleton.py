@@ -25,7 +25,8 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.copies import is_empty
-from tapegrad.tree.flatten import Signature, Structure, is_generator
+from tapegrad.tree.flatten import Structure, is_generator
+from tapegrad.tree.signature import Signature
 
 _NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])
 _EXACT = frozenset([int, bool])

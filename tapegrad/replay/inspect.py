@@ -12,7 +12,8 @@ from tapegrad.errors import ArgumentError
 from tapegrad.ops import draw, getfield, pack
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs
-from tapegrad.replay.interpreter import Run, bind, verify
+from tapegrad.replay.facts import verify
+from tapegrad.replay.interpreter import Run, bind
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.subtape import Subtape

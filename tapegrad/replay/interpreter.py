@@ -1,13 +1,12 @@
 """interpreter: run the operations of a tape on new arguments.
 
-A tape recorded from NumPy code runs on tensors too: they stand for arrays of the same shape, dtype and kind, 0-d ones for NumPy's scalars or
-for numbers, and every op has NumPy's meaning. Arrays among the arguments go to the device of the tensors, constants once.
+A tape recorded from NumPy code runs on tensors too: they stand for arrays of the same shape, dtype and kind, 0-d ones
+for NumPy's scalars or for numbers, and every op has NumPy's meaning. Arrays among the arguments go to the device of the
+tensors, constants once.
 """
 
 from __future__ import annotations
 
-import math
-import operator
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
@@ -15,27 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError, GuardError, TapeError
-from tapegrad.numbers.cotangents import Accumulator, conform, copied, layout_of
-from tapegrad.numbers.formatting import brief, is_python, quoted, type_name
-from tapegrad.numbers.systems import PRECISION
+from tapegrad.errors import ArgumentError, TapeError
+from tapegrad.numbers.cotangents import Accumulator, conform, copied
+from tapegrad.numbers.formatting import brief, is_python, type_name
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import (
-    ORDINARY,
     detached,
     device_of,
     holds_tensor,
     is_tensor,
-    is_writable,
-    numpy_dtype,
     share_memory,
     to_tensor,
-    torch_dtype,
 )
 from tapegrad.numbers.view_path import assign
 from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
+from tapegrad.replay.facts import verify
 from tapegrad.replay.kinds import check_kinds
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
@@ -47,35 +42,17 @@ from tapegrad.tape.spec import Absent
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import numpy_warnings
-from tapegrad.trace.guards import FIXED, KINDS, SURROUNDINGS, are_apart, check_surroundings
-from tapegrad.trace.number_systems import check_precision
+from tapegrad.trace.guards import SURROUNDINGS, check_surroundings
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.tracer import apart
-from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import ValueAndGradients
-
-
-def _content(x: Any) -> bytes:
-    return x.tobytes()  # type: ignore[no-any-return]
-
-
-FACTS: dict[str, Callable[[Any], Any]] = {
-    "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x), "hash": hash,
-    "float": float, "complex": complex, "content": _content, "data": _content,
-    "side": lambda x: np.asarray(x).tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()), "layout": layout_of, "writeable": is_writable,
-    "decimal precision": lambda x: PRECISION["decimal precision"](),
-    "mpmath precision": lambda x: PRECISION["mpmath precision"](),
-    "nestlevel": lambda x: sum(tracer.grad for tracer in running.tracers),
-    **FIXED,
-}
+from tapegrad.tree.signature import ValueAndGradients
 
 
 def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bool = False, redraw: bool = True) -> Any:
     """Run a tape; each value is dropped after its last use.
 
-    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs, ReplayError, which
-    is an error of the original's class too, where a call raises.
+    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs, ReplayError,
+    which is an error of the original's class too, where a call raises.
     """
     if tape.result is None:
         tape.check()
@@ -88,7 +65,8 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
         for op in run if debug else ():
             note = f"  # {op.note}" if op.note else ""
             value = run.values[op.id]
-            print(f"{op!r}" + ("" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}") + note)
+            found = "" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}"
+            print(f"{op!r}{found}{note}")
         if not debug:
             deque(run, 0)  # the quickest way to the end
     except Exception:
@@ -101,7 +79,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
 
 
 def fill(tape: Tape) -> Tape:
-    """Compute the values that a tape was saved without, from those of its inputs and what was drawn; return the tape."""
+    """Return a tape with the values that it was saved without, computed from its inputs' and what was drawn."""
     if any(lacks(op.val) for op in tape.ops) and not any(lacks(x.val) for x in tape.inputs):
         run = Run(tape, [x.val for x in tape.inputs], redraw=False, keep=True)
         for op in run:
@@ -121,15 +99,17 @@ def lacks(val: Any) -> bool:
 class Run:
     """One replay: iterating makes the calls, and yields each operation while its operands have their values still.
 
-    With `keep` every value stays what it was: nothing is freed or written in place. With `rehearse` random numbers are those that
-    the next replay will draw: copies of the generators draw them.
+    With `keep` every value stays what it was: nothing is freed or written in place. With `rehearse` random numbers are
+    those that the next replay will draw: copies of the generators draw them.
     """
 
     __slots__ = ("constants", "copies", "device", "keep", "leaves", "redraw", "tape", "values")
 
-    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False, rehearse: bool = False) -> None:
+    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False,
+                 rehearse: bool = False) -> None:
         self.tape, self.leaves, self.redraw, self.keep = tape, list(leaves), redraw, keep
-        self.copies: dict[int, Any] | None = {} if rehearse else None  # of generators: the memo of deepcopy, so that each has one
+        # of generators: the memo of deepcopy, so that each has one
+        self.copies: dict[int, Any] | None = {} if rehearse else None
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
         self.device = device = device_of(self.leaves)  # of the tensors among them, or None
         if device is not None:
@@ -146,7 +126,7 @@ class Run:
         return self.over(self.tape.ops, dead, Memory(self.tape, self.device))
 
     def over(self, ops: Iterable[Operation], dead: list[Any], memory: Any) -> Iterator[Operation]:
-        """Make the calls of some operations, where it is known which values are `dead` after each; `memory`, or another meaning, makes each."""
+        """Make the calls of some operations by `memory`, or another meaning; values are `dead` after each."""
         values, redraw, keep = self.values, self.redraw, self.keep
         leaves = iter(self.leaves)
         op = given = None
@@ -161,7 +141,8 @@ class Run:
                         given = list(map(unshared, given))
                     if fn is draw and self.copies is not None:
                         given[0] = deepcopy(given[0], self.copies)
-                    value = op.val if fn is draw and not redraw else memory.run(op, fn if redraw else undrawn(op, fn), given, dead[op.id])
+                    value = (op.val if fn is draw and not redraw
+                             else memory.run(op, fn if redraw else undrawn(op, fn), given, dead[op.id]))
                 elif isinstance(op, Input):
                     value = next(leaves)
                 elif isinstance(op, Guard):
@@ -184,7 +165,8 @@ class Run:
 
     def packed(self, op: Call, given: list[Any]) -> list[Any]:
         """Return the parts of a nest as results."""
-        if isinstance(op.kwargs["into"], ValueAndGradients):  # a flat tape's gradients have not the types of the inputs yet
+        # a flat tape's gradients have not the types of the inputs yet
+        if isinstance(op.kwargs["into"], ValueAndGradients):
             given[1:] = map(conform, given[1:], self.leaves[1:])
         return [result(part, self.constants, self.device) for part in given]
 
@@ -195,8 +177,8 @@ numpy_warnings.PLACES[Run.over.__code__] = lambda frame: getattr(frame.f_locals[
 def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tuple[Any, ...]:
     """Make the runs of a loop, one after the other; return what it returns.
 
-    An array that one run hands on to the next, and that nothing else refers to, is written in place there; `owned` says it of what the first
-    run gets.
+    An array that one run hands on to the next, and that nothing else refers to, is written in place there; `owned` says
+    it of what the first run gets.
     """
     body, results = loop.body, loop.results
     _, fixed, listed, carried = loop.sizes
@@ -263,7 +245,7 @@ def unshared(dy: Any) -> Any:
 
 
 def on_device(x: Any, device: Any) -> Any:
-    """Return an array or a tensor as a tensor of a device that torch's own tape does not follow; other values as they are."""
+    """Return an array or a tensor as a tensor of a device, which torch's own tape does not follow; others as is."""
     return detached(to_tensor(x, device)) if isinstance(x, np.ndarray) or is_tensor(x) else x
 
 
@@ -276,7 +258,7 @@ def moved(op: Constant, device: Any) -> Any:
 
 
 def result(value: Any, constants: list[Any], device: Any) -> Any:
-    """Return a value as a result: in memory of its own where it lies in that of a constant, and on the device of the inputs."""
+    """Return a value as a result: in no constant's memory, and on the device of the inputs."""
     if device is None:
         return apart(value, constants)
     if isinstance(value, (np.ndarray, np.generic)):
@@ -289,8 +271,9 @@ def result(value: Any, constants: list[Any], device: Any) -> Any:
 class Memory:
     """Which arrays belong to one operation alone: a write into one that is not used again is made in place.
 
-    So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`, `setitem`) owns it;
-    a read of a part copies that part, and any other use may keep the array, which ends its being owned.
+    So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`,
+    `setitem`) owns it; a read of a part copies that part, and any other use may keep the array, which ends its being
+    owned.
 
     If it is `strict`, a call on tensors that stand for numbers raises what it would raise of those.
     """
@@ -311,7 +294,7 @@ class Memory:
         return memory
 
     def copied(self, op: Call) -> bool:
-        """Return whether a view of an array that may be written in place must be a copy: not if guards alone ask for its shape."""
+        """Return whether a view of an array that may be written must be a copy: not if guards alone ask for it."""
         if self.used is None:  # by position, what a call or the result needs
             self.used = bytearray(len(self.tape.ops) + 1)
             self.used[self.tape.result.id] = 1  # type: ignore[union-attr]
@@ -337,9 +320,10 @@ class Memory:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
         pythonic = type(op.val) is not np.ndarray and spec_recorded(op).is_pythonic
-        if pythonic and core.scalar is not None and core.rr is None and not any(type(x) is np.ndarray and x.ndim for x in given) \
-                and (self.device is None or not holds_tensor(given)):
-            # math's function was recorded: its number does not widen an array of float32, and it raises where NumPy gives nan
+        if (pythonic and core.scalar is not None and core.rr is None
+                and not any(type(x) is np.ndarray and x.ndim for x in given)
+                and (self.device is None or not holds_tensor(given))):
+            # math's function was recorded: its number widens no array of float32, and it raises where NumPy gives nan
             self.release(op, fn, x)
             args = tuple(given[triple:])
             y = core.scalar(*args)
@@ -349,7 +333,8 @@ class Memory:
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
         if core is setitem:
-            if self.owned[x] and x in dead and not any(isinstance(part, Traced) for part in given):  # a trace records writes as such
+            # a trace records writes as such
+            if self.owned[x] and x in dead and not any(isinstance(part, Traced) for part in given):
                 _, value, *index = given[1:] if triple else given
                 y = given[1] if triple else given[0]
                 assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))
@@ -383,7 +368,8 @@ class Memory:
     def loop(self, op: Call, loop: Loop, given: list[Any], dead: list[int]) -> Any:
         """Make the runs of a loop; what the first one gets, and nobody else, it may write to."""
         firsts = op.args[len(op.args) - loop.sizes[3]:]
-        owned = [isinstance(arg, Operation) and self.owned[arg.id] and arg.id in dead and op.args.count(arg) == 1 for arg in firsts]
+        owned = [isinstance(arg, Operation) and self.owned[arg.id] and arg.id in dead and op.args.count(arg) == 1
+                 for arg in firsts]
         self.release(op, loop, 0)
         return play_loop(loop, given, owned)
 
@@ -395,57 +381,6 @@ class Memory:
             for arg in op.args:
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
-
-
-def verify(guard: Guard, value: Any) -> None:
-    """Raise GuardError if a fact about a value is no longer what it was."""
-    if guard.fact == "raises":
-        if not guard.expected.happens(value):
-            raise GuardError(f"this tape was recorded where there was {guard.expected!r}; now it is otherwise, and the program might "
-                             "take another path", guard.where, "trace the function again with these arguments")
-        return
-    if guard.fact == "recorded":
-        raise GuardError(f"the program {guard.expected} that no stand-in was found for: the tape cannot draw again", guard.where,
-                         "pass the generator as an argument, or keep it under a name of a module or an attribute of an object")
-    found = fact_of(guard, value)
-    if not is_as_recorded(guard, found):
-        check_precision(guard)
-        raise GuardError(f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; now it is {quoted(found)}, "
-                         "and the program might take another path", guard.where, "trace the function again with these arguments")
-
-
-def fact_of(guard: Guard, value: Any) -> Any:
-    """Return a fact about a value, in what the guard asks about."""
-    return fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value) else FACTS[guard.fact](value)
-
-
-def is_as_recorded(guard: Guard, found: Any) -> bool:
-    """True for the fact that a guard was recorded with. A program can tell 0.0 from -0.0."""
-    if guard.fact == "dtype":
-        return str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.")
-    if type(found) is float and not found:
-        return bool(found == guard.expected) and math.copysign(1.0, found) == math.copysign(1.0, guard.expected)
-    return bool(found == guard.expected)
-
-
-def fact_of_tensor(guard: Guard, x: Any) -> Any:
-    """Return a fact about a tensor, in what the guard asks about.
-
-    Where the program had an array, one of NumPy's scalars or a number, a tensor of that shape and kind is one. How a tensor lies in memory
-    means nothing there: what was a view of an array when the tape was recorded is one in every replay.
-    """
-    fact, expected = guard.fact, guard.expected
-    if fact in ("class", "type") and not issubclass(expected, type(x)):
-        kind = getattr(numpy_dtype(x.dtype), "type", float)
-        stands_for = (np.ndarray,) if x.ndim else (np.ndarray, kind, KINDS.get(kind, kind))
-        return expected if issubclass(expected, stands_for) else stands_for[-1]
-    if fact == "layout" and (expected == "tensor" or expected[0] == "tensor"):
-        return layout_of(x)
-    if fact in ("layout", "strides", "writeable") or (fact == "dtype" and torch_dtype(expected) is x.dtype):
-        return expected
-    if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
-        return FACTS[fact](x)
-    return x.detach().cpu().numpy().tobytes() if fact in ("content", "data", "side") else FACTS[fact](x.item())
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -462,6 +397,7 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
     signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
-                            f"{tape.structure.difference(signature)}", None, "trace the function again with these arguments")
+                            f"{tape.structure.difference(signature)}", None,
+                            "trace the function again with these arguments")
     check_kinds(tape, leaves)
     return [fn, *leaves]

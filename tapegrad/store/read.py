@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import Listing, TapeError, TapeFormatError
 from tapegrad.numbers.cotangents import ZERO, NoTangent
 from tapegrad.numbers.view_path import Step
-from tapegrad.ops import default_rng, draw, getfield, pack
+from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop
-from tapegrad.replay.interpreter import FACTS
+from tapegrad.replay.facts import FACTS
 from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.user import op_of, rrule
+from tapegrad.store.checks import check_call, count, fail, no_constant, no_key_twice, text
 from tapegrad.store.format import (
-    DRAWS,
     DTYPE,
     ERRORS,
     GENERATORS,
@@ -49,20 +49,22 @@ from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.tree.argnums import wanted
-from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, flatten
+from tapegrad.tree.flatten import Structure, flatten
+from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 Given = Mapping[str, Any] | Iterable[Any]
 _KINDS, _WAYS = frozenset(np.geterr()), {"ignore", "warn", "raise", "call", "print", "log"}  # of np.errstate
-_DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError, ImportError)
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError,
+           ImportError)
 
 
 def load(path: str | os.PathLike[str], primitives: Given = ()) -> Tape:
     """Read a tape that `tape.save` wrote. No code comes from the file.
 
-    The functions and classes of your own that it names (primitives, what it got as an argument, the classes of structured arguments)
-    must be given: `primitives` holds them by name, or just holds them. The traced function itself is not needed: without it, a replay
-    takes what that had captured as it was when the tape was saved. Raises TapeFormatError for a file that is damaged or no tape, and
-    for one that names what was not given.
+    The functions and classes of your own that it names (primitives, what it got as an argument, the classes of
+    structured arguments) must be given: `primitives` holds them by name, or just holds them. The traced function itself
+    is not needed: without it, a replay takes what that had captured as it was when the tape was saved. Raises
+    TapeFormatError for a file that is damaged or no tape, and for one that names what was not given.
 
     >>> import tempfile, tapegrad as tg
     >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
@@ -80,7 +82,7 @@ def from_bytes(content: bytes, primitives: Given = (), name: str = "the file") -
     try:
         text, arrays = _opened(content)
         with collector:
-            columns = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+            columns = json.loads(text, object_pairs_hook=no_key_twice, parse_constant=no_constant)
             return Reader(columns, arrays, primitives, len(text)).tape()
     except TapeFormatError as err:
         raise TapeFormatError(f"{name}: {err.what}", err.where, err.try_) from None
@@ -96,57 +98,14 @@ def _opened(content: bytes) -> tuple[bytes, memoryview]:
         fail(f"this is no saved tape: it does not begin with {MAGIC}")
     version, size, rest = map(int, head.groups()[:3])
     if version != VERSION:
-        fail(f"a tape of format {version}, and this tapegrad reads format {VERSION}", "the version of tapegrad that wrote it, or a newer one")
+        fail(f"a tape of format {version}, and this tapegrad reads format {VERSION}",
+             "the version of tapegrad that wrote it, or a newer one")
     body = memoryview(content)[end + 1:]
     if len(body) != size + rest:
         fail(f"the file is damaged: it holds {len(body)} bytes after its first line, and should hold {size + rest}")
     if hashlib.sha256(body).hexdigest().encode() != head[4]:
         fail("the file is damaged: its contents do not have the checksum that its first line states")
     return bytes(body[:size]), body[size:]
-
-
-def fail(what: str, try_: str = "") -> NoReturn:
-    """Raise the error of a file that cannot be read."""
-    raise TapeFormatError(what, None, try_)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        fail("a key stands twice in one object")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    fail(f"{name} is no number of JSON")
-
-
-def count(x: Any, below: float = math.inf) -> int:
-    """Return a number that counts or points, or raise."""
-    if type(x) is not int or not 0 <= x < below:
-        fail(f"{x!r} where a number from 0 to {below} must stand")
-    return x
-
-
-def text(x: Any) -> str:
-    """Return text that steers no terminal, or raise."""
-    if type(x) is not str or not x.isprintable():
-        fail(f"{x!r} where plain text must stand")
-    return x
-
-
-def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse a call of an op that would do what no tape does: those that call what they are given, and the one that nests."""
-    if fn is draw:
-        source = args[0] if args else None
-        if kwargs.get("method") not in DRAWS or not (source is GLOBAL or isinstance(source, (Operation, np.random.Generator, np.random.RandomState))):
-            fail("a draw from what is no random generator")
-    if fn is default_rng and kwargs.get("make") is not np.random.default_rng:
-        fail("a random generator of an unknown kind")
-    if fn is pack:
-        into = kwargs.get("into")
-        if not isinstance(into, (Structure, ValueAndGradients)) or len(args) != into.size + isinstance(into, ValueAndGradients):
-            fail("pack with another number of parts than its structure has")
 
 
 class Reader:
@@ -179,7 +138,8 @@ class Reader:
         self.signatures = [self.signature(*row) for row in self.column("signatures")]
         self.places = [self.place(*row) for row in self.column("places")]
         for row in self.column("functions"):
-            self.functions.append(self.loop(row[1]) if type(row) is list and row[:1] == ["loop"] else self.function(row))
+            is_loop = type(row) is list and row[:1] == ["loop"]
+            self.functions.append(self.loop(row[1]) if is_loop else self.function(row))
         self.operations()
         if self.columns["signature"] is not None:
             tape.structure = self.signatures[count(self.columns["signature"], len(self.signatures))]
@@ -221,7 +181,7 @@ class Reader:
             fail("%1 is no input")
 
     def loop(self, number: Any) -> Any:
-        """Return a loop with its body, which calls no loop behind it; that they fit each other is checked with the tape."""
+        """Return a loop with its body, which calls no loop behind it; the tape's check sees that they fit."""
         rows = self.column("loops")
         row = rows[count(number, len(rows))]
         if type(row) is not dict:
@@ -326,7 +286,8 @@ class Reader:
         """Return an array whose bytes stand in the file, in memory of its own."""
         kind = self.dtype(dtype)
         total = math.prod([count(n) for n in shape[:64]])
-        if len(shape) > 64 or count(start) + total * kind.itemsize > len(self.bytes) or (axes and sorted(axes) != list(range(len(shape)))):
+        if (len(shape) > 64 or count(start) + total * kind.itemsize > len(self.bytes)
+            or (axes and sorted(axes) != list(range(len(shape))))):
             fail(f"an array of {dtype} and shape {str(shape)[:40]} is not in the file")
         flat = np.frombuffer(self.bytes, kind, total, start).copy() if total else np.empty(0, kind)
         if not axes:
@@ -370,7 +331,8 @@ class Reader:
         found = self.among_given(name)
         if found is None:
             short = name.rpartition(":")[2].rpartition(".")[2]
-            fail(f"the tape uses {name}, which was not given", f"tg.load(path, primitives={{{name!r}: {short.strip('<>') or 'fn'}}})")
+            fail(f"the tape uses {name}, which was not given",
+                 f"tg.load(path, primitives={{{name!r}: {short.strip('<>') or 'fn'}}})")
         if not callable(found) or (wanted is not None and not isinstance(found, wanted)):
             fail(f"{found!r} was given for {name}, which is a {'class' if wanted is type else 'function'}")
         return found
@@ -408,7 +370,8 @@ class Reader:
         if not issubclass(cls, Exception) or not callable(called) or isinstance(called, type):
             fail("a guard of an error expects none")
         given = tuple((text(kind), text(way)) for kind, way in self.keywords(settings or ()).items())
-        if not {kind for kind, _ in given} <= _KINDS or not {way for _, way in given} <= _WAYS or type(never) is not bool:
+        if (not {kind for kind, _ in given} <= _KINDS or not {way for _, way in given} <= _WAYS
+            or type(never) is not bool):
             fail(f"a guard of an error with settings {settings!r}")
         return Raised(called, cls, given, never)
 
@@ -425,7 +388,7 @@ class Reader:
     # -- how values are nested
 
     def signature(self, function: Any, args: Any, kwargs: Any, asked: Any = (None, True)) -> Signature:
-        """Return how the inputs are nested, and what is wanted of them; the leaves of each part follow those of the one before it."""
+        """Return how the inputs are nested, and what is wanted; each part's leaves follow those of the one before."""
         start = 0
         parts: list[Structure] = []
         for number in (function, *args, *(part for _, part in kwargs)):
@@ -445,7 +408,7 @@ class Reader:
         return into
 
     def capture(self, tape: Tape) -> None:
-        """Let the signature know the tape's function, and what that had captured: as given, or as it was when the tape was saved."""
+        """Let the signature know the tape's function and what that captured: as given, or as it was when saved."""
         signature, inputs = tape.structure, tape.inputs[1:]
         if sum(part.size for part in (*signature.parts, *signature.kwargs.values())) != len(inputs):
             fail("the inputs are more or fewer than their nesting has places for")
@@ -459,8 +422,8 @@ class Reader:
             leaves: list[Any] = []
             function = flatten(fn, "", leaves, [])
             if len(leaves) != captured:
-                fail(f"{tape.name} captures {len(leaves)} numbers and arrays, and captured {captured} when the tape was saved",
-                     "leave it out: a replay takes what it had captured")
+                fail(f"{tape.name} captures {len(leaves)} numbers and arrays, and captured {captured} when the tape "
+                     "was saved", "leave it out: a replay takes what it had captured")
         for each in self.signatures:
             if each.function.size == captured:
                 each.fn, each.function = fn, function
@@ -484,16 +447,19 @@ _READ: dict[str, Callable[..., Any]] = {
     "int": Reader.integer, "float": lambda r, x: float({"nan": "nan", "inf": "inf", "-inf": "-inf"}[x]),
     "complex": lambda r, re, im: complex(r.value(re), r.value(im)), "np": Reader.number,
     "bytes": lambda r, x: bytes.fromhex(x), "bytearray": lambda r, x: bytearray.fromhex(x), "...": lambda r: ...,
-    "slice": lambda r, a, b, c: slice(r.value(a), r.value(b), r.value(c)), "range": lambda r, *parts: range(*map(r.value, parts)),
+    "slice": lambda r, a, b, c: slice(r.value(a), r.value(b), r.value(c)),
+    "range": lambda r, *parts: range(*map(r.value, parts)),
     "tuple": lambda r, *xs: tuple(map(r.value, xs)), "list": lambda r, *xs: list(map(r.value, xs)),
-    "set": lambda r, *xs: set(spread(map(r.value, xs))), "frozenset": lambda r, *xs: frozenset(spread(map(r.value, xs))),
+    "set": lambda r, *xs: set(spread(map(r.value, xs))),
+    "frozenset": lambda r, *xs: frozenset(spread(map(r.value, xs))),
     "dict": lambda r, *pairs: dict(zip(spread(r.value(key) for key, _ in pairs), [r.value(x) for _, x in pairs])),
     "Fraction": lambda r, a, b: Fraction(r.value(a), r.value(b)), "Decimal": lambda r, x: Decimal(text(x)),
     "array": lambda r, i: r.arrays[count(i, len(r.arrays))], "tensor": Reader.tensor, "dtype": Reader.dtype,
     "ZeroTangent": lambda r: ZERO, "NoTangent": lambda r: NoTangent(), "unknown": Reader.unknown,
     "generator": Reader.generator, "global generator": lambda r: GLOBAL, "module": lambda r, x: _module(x),
-    "op": lambda r, x: OPS[x], "own": lambda r, x: OWN[x], "foreign": lambda r, x: _foreign(x), "given": Reader.handed, "run": Reader.run,
-    "type": lambda r, x: TYPES[x], "scalar": lambda r, x: SCALARS[x], "error": lambda r, x: ERRORS[x], "result": lambda r, x: results()[x],
+    "op": lambda r, x: OPS[x], "own": lambda r, x: OWN[x], "foreign": lambda r, x: _foreign(x),
+    "given": Reader.handed, "run": Reader.run, "type": lambda r, x: TYPES[x], "scalar": lambda r, x: SCALARS[x],
+    "error": lambda r, x: ERRORS[x], "result": lambda r, x: results()[x],
     "enum": Reader.enum, "named": Reader.named, "function": Reader.main, "step": Reader.step, "raised": Reader.raised,
     "structure": lambda r, i: r.nest.structure(i, 0), "gradients": Reader.gradients,
 }

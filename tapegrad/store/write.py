@@ -54,9 +54,10 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, 
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.primitivize import singly
 from tapegrad.tree.argnums import ALL
-from tapegrad.tree.flatten import Recorded, Signature, Structure, ValueAndGradients, is_generator
+from tapegrad.tree.flatten import Structure, is_generator
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static, Subclassed
+from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 
 class Unsaved(Exception):

@@ -21,7 +21,8 @@ from tapegrad.trace.proxy import plain as within
 from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Signature, Structure, changed, is_generator
+from tapegrad.tree.flatten import Structure, changed, is_generator
+from tapegrad.tree.signature import Signature
 
 Placed = Callable[[Tracer, Tape, list[Any], int], Any]
 

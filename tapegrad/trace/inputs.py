@@ -11,7 +11,8 @@ import numpy as np
 
 from tapegrad.errors import MutationError
 from tapegrad.rules.op import Op
-from tapegrad.tree.flatten import Recorded, Signature, Structure, Walk, changed, flatten
+from tapegrad.tree.flatten import Structure, Walk, changed, flatten
+from tapegrad.tree.signature import Recorded, Signature
 
 SMALL = 4096  # bytes of an array of which all is looked at
 

@@ -26,8 +26,8 @@ from tapegrad.trace.holders import replaced
 from tapegrad.trace.interposition import GlobalGenerator, stand_in
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import is_empty
-from tapegrad.tree.flatten import Signature
 from tapegrad.tree.installed import library_of
+from tapegrad.tree.signature import Signature
 
 SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
 # SciPy estimates norms

@@ -26,9 +26,10 @@ from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, r
 from tapegrad.trace.replacement import interposition
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, is_empty, running
-from tapegrad.tree.flatten import Reached, Walk
+from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance
+from tapegrad.tree.signature import Reached
 
 _SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
 _KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -23,7 +23,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import all as all_true
 from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, hook, isfinite, pack, stack, take
 from tapegrad.ops.each import of_each
-from tapegrad.replay.interpreter import fact_of, is_as_recorded
+from tapegrad.replay.facts import fact_of, is_as_recorded
 from tapegrad.replay.python_errors import raising
 from tapegrad.rules.batching import Members, elementwise, rule_of
 from tapegrad.rules.op import Op, Traced

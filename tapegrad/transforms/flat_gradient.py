@@ -26,7 +26,7 @@ from tapegrad.transforms.reverse import record_sweep
 from tapegrad.transforms.seed import start
 from tapegrad.transforms.steps import keeping
 from tapegrad.transforms.unroll import unroll
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.tree.signature import ValueAndGradients
 
 
 def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = True, slots: int | None = None) -> Tape:

@@ -24,7 +24,7 @@ from tapegrad.trace.tracer import put_result
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import renumber
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.tree.signature import ValueAndGradients
 
 
 def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:

@@ -23,8 +23,9 @@ from tapegrad.trace.tracer import record, trace
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Signature, Structure, flatten, is_generator, is_leaf
+from tapegrad.tree.flatten import Structure, flatten, is_generator, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
+from tapegrad.tree.signature import Signature
 
 Axes = Any
 """An axis, None, or a nest of them like a beginning of what they are of."""

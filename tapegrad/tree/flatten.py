@@ -13,18 +13,14 @@ from weakref import ReferenceType
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.equality import alike, changes
-from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.systems import is_complex_number, system_of
+from tapegrad.numbers.systems import system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
-from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.attributes import attributes_of, holds_proxies
 from tapegrad.tree.copies import NoInput, code_of, current, dict_of, is_empty
-from tapegrad.tree.modules import Held, Module, Reference, difference, is_module, is_parameter, trained
+from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, trained
 from tapegrad.tree.nodes import (
     NUMBERS,
     Bound,
@@ -40,15 +36,12 @@ from tapegrad.tree.nodes import (
     Partial,
     Static,
     Subclassed,
-    class_of_part,
     is_container,
     is_subclassed,
-    key_difference,
     level,
     numbers_of,
 )
-from tapegrad.tree.opaque import holds_numbers
-from tapegrad.tree.seeds import is_nothing, unmirror
+from tapegrad.tree.seeds import unmirror
 from tapegrad.tree.sparse import is_sparse
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
@@ -69,7 +62,8 @@ def is_leaf(x: Any) -> bool:
         return False
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc" and not is_subclassed(x)
-    return (isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x) or system_of(kind) is not None
+    return ((isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
+            or system_of(kind) is not None)
 
 
 def is_generator(x: Any) -> bool:
@@ -128,138 +122,6 @@ class Structure:
             return f"<{self.size} leaves>"
 
 
-class Reached:
-    """The objects that a program reaches by names of its own, and which of the arguments' they are: a compiled tape holds while that is so."""
-
-    __slots__ = ("known", "places")
-
-    def __init__(self, known: dict[int, Any], walks: Sequence[Walk]) -> None:
-        self.known = known
-        self.places = self.among(walks)
-
-    def among(self, walks: Sequence[Walk]) -> list[tuple[int, int]]:
-        """Return which of the objects among a call's arguments are reached by names, by their places and ids."""
-        return [(place, id(x)) for place, (x, _) in enumerate(met for walk in walks for met in walk.keep) if id(x) in self.known]
-
-    def may_be_among(self, signature: Signature) -> bool:
-        """Return False if no arguments that are nested so have a part of the class of one of the objects."""
-        found = {class_of_part(node) for part in (*signature.parts, *signature.kwargs.values()) for node in part.seen.values()}
-        return not found.isdisjoint([None, *map(type, self.known.values())])
-
-
-class Signature:
-    """How the inputs of a tape are nested in its function, its positional and its keyword arguments, and by which its gradient is `wanted`."""
-
-    __slots__ = ("args", "fn", "function", "kwargs", "reached", "wanted")
-
-    def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure], wanted: Wanted = ALL) -> None:
-        self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
-        self.reached: Reached | None = None  # known of a traced function alone
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Signature) and self.args == other.args and self.kwargs == other.kwargs and self.function == other.function
-
-    __hash__ = object.__hash__
-
-    def __repr__(self) -> str:
-        parts = [*map(repr, self.args), *(f"{key}={part!r}" for key, part in self.kwargs.items())]
-        return f"({', '.join(parts)})"
-
-    def difference(self, other: Signature) -> str:
-        """Say how other arguments differ from these."""
-        modules = [[node for part in (*each.parts, *each.kwargs.values()) for node in part.seen.values() if type(node) is Module]
-                   for each in (self, other)]
-        parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
-        told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(key_difference, *parts)), "")
-        return told or f"recorded {self!r}, given {other!r}"
-
-    @property
-    def parts(self) -> tuple[Structure, ...]:
-        """The function and the positional arguments: what can be differentiated by."""
-        return (self.function, *self.args)
-
-    @property
-    def asked(self) -> tuple[Structure | None, ...]:
-        """What a gradient has a place for, in its order: None for the function's, where that is not wanted."""
-        argnums, captured = self.wanted
-        if argnums is None:
-            return (self.function if captured else None, *self.args)
-        return tuple([self.args[i] for i in argnums]) if type(argnums) is tuple else (self.args[argnums],)  # type: ignore[index]
-
-    @property
-    def is_single(self) -> bool:
-        """True if the gradient by one argument is wanted, and not a tuple of several."""
-        return isinstance(self.wanted.argnums, int)
-
-    def refuse_opaque(self) -> None:
-        """Refuse to differentiate by an array of objects or records that holds numbers: it would have no gradient, and nobody would be told."""
-        for part in self.asked:
-            for label, x in part.opaque if part is not None and part is not self.function else ():
-                if holds_numbers(x, is_leaf):
-                    what = f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
-                    cure = f"{label}.tocsr()" if is_sparse(x) else "an array of numbers, a list or a dict"
-                    raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
-                                        f"{cure}; or pass it by keyword, which is not differentiated")
-
-    def gradients(self, leaves: list[Any]) -> Any:
-        """Return from one cotangent per input what is wanted: (df, *dargs), a tuple of some of the dargs, or one of them."""
-        nests = tuple([None if part is None else part.mirror(leaves) for part in self.asked])
-        return nests[0] if self.is_single else nests
-
-
-class Recorded:
-    """The function of a tape that was loaded without it: its name, and what it had captured when the tape was saved."""
-
-    __slots__ = ("__name__", "_type_name", "leaves", "structure")
-
-    def __init__(self, name: str, type: str) -> None:
-        self.__name__, self._type_name = name, type
-        self.structure = Structure(Static(self), 0, 0, {})
-        self.leaves: list[Any] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise ArgumentError(f"the code of {self.__name__} is not in the file that its tape was loaded from",
-                            try_=f"tape.play(...), or tg.load(path, primitives={{{self.__name__!r}: {self.__name__}}})")
-
-
-class ValueAndGradients:
-    """The nesting of what a gradient tape returns: (value, (df, *dargs)), or of the gradients those that are wanted."""
-
-    __slots__ = ("shapes", "signature", "size")
-
-    def __init__(self, signature: Signature, value: Any) -> None:
-        self.signature, self.shapes = signature, _shapes(value)
-        self.size = sum(part.size for part in signature.parts)
-
-    def build(self, leaves: list[Any]) -> Any:
-        """Nest the value, first, and the cotangents; raise GuardError where the seed was made for a value of another shape."""
-        if (found := _shapes(leaves[0])) != self.shapes:
-            raise GuardError(f"the seed of this gradient tape was made for {', '.join(self.shapes)}; now the function returns {', '.join(found)}",
-                             None, "gradtape with these arguments")
-        return leaves[0], self.signature.gradients(leaves[1:])
-
-    def unmirror(self, value: Any) -> list[Any]:
-        """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
-        value, gradients = (None, None) if is_nothing(value) else value
-        asked = self.signature.asked
-        nests: Any = [None] * len(asked) if is_nothing(gradients) else [gradients] if self.signature.is_single else gradients
-        given = {id(part): nest for part, nest in zip(asked, nests, strict=True)}
-        return [value, *(leaf for part in self.signature.parts for leaf in part.unmirror(given.get(id(part))))]
-
-    def __repr__(self) -> str:
-        nests = list(map(repr, self.signature.asked))
-        return f"(*, {nests[0]})" if self.signature.is_single else f"(*, ({', '.join(nests)}))"
-
-
-def _shapes(value: Any) -> list[str]:
-    """Return what a seed must fit: the shape of each leaf, and whether it is complex."""
-    found = []
-    for leaf in map(plain, leaves_of(value)):
-        kind = "complex" if is_complex_number(leaf) or getattr(dtype_of(leaf), "kind", "") == "c" else "real"
-        found.append(f"{kind}{list(getattr(leaf, 'shape', ()))}")
-    return found
-
-
 class _Stars:
     def __getitem__(self, index: int) -> str:
         return "*"
@@ -276,12 +138,12 @@ def fixed(x: Any) -> Static:
     return Content(x) if changes(x) else Static(x)
 
 
-def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True, walks: list[Walk] | None = None,
-            original: Callable[[Any], Any] | None = None) -> Structure:
-    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested; add to `walks` what else was met.
+def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True,
+            walks: list[Walk] | None = None, original: Callable[[Any], Any] | None = None) -> Structure:
+    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested.
 
-    What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own. Of functions `original`
-    gives those that an output is to have.
+    What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
+    What else was met is added to `walks`. Of functions `original` gives those that an output is to have.
     """
     start = len(leaves)
     if type(x) in _NUMBERS or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
@@ -317,14 +179,15 @@ def leaves_of(x: Any) -> list[Any]:
 
 
 def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
-    """Append the leaves of tuples, lists and dicts by name, as calls of torch's take them; return False where there is anything else."""
+    """Append the leaves of tuples, lists and dicts by name, as torch's calls take them; return False for others."""
     kind = type(x)
     if kind in _NUMBERS or (kind not in _NESTS and is_leaf(x)):
         leaves.append(x)
         return kind in ORDINARY or not is_parameter(x)
     if kind in _NESTS and id(x) not in seen and (kind is not dict or all(type(key) is str for key in x)):
         seen.add(id(x))
-        for part in x if kind is not dict else [x[key] for key in sorted(x)]:  # noqa: SIM110  (no generator: asked at every call)
+        # no generator: asked at every call
+        for part in x if kind is not dict else [x[key] for key in sorted(x)]:  # noqa: SIM110
             if not _quickly(part, leaves, seen):
                 return False
         return True
@@ -336,9 +199,11 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("called", "changeable", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "original", "restored", "seen", "shared")
+    __slots__ = ("called", "changeable", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "original",
+                 "restored", "seen", "shared")
 
-    def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True, original: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
+                 original: Callable[[Any], Any] | None = None) -> None:
         self.leaves, self.labels, self.shared, self.original, self.restored = leaves, labels, shared, original, False
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
@@ -351,7 +216,8 @@ class Walk:
 
     def visit(self, x: Any, label: str) -> Any:
         if is_leaf(x):
-            return self.leaf(x, label) if not self.modules and (type(x) in ORDINARY or not is_parameter(x)) else self.one_leaf(x, label)
+            return (self.leaf(x, label) if not self.modules and (type(x) in ORDINARY or not is_parameter(x))
+                    else self.one_leaf(x, label))
         if type(x) in _STATIC or type(x) is Text or type(x) is NoInput:
             if type(x) is type:
                 self.called.append(x)
@@ -367,7 +233,8 @@ class Walk:
             self.seen[id(x)] = node = self.visit(x.cell_contents, label)
             self.keep.append((x, label))
             return node
-        if type(x) is FunctionType and "_torchdynamo_orig_callable" in x.__dict__:  # by torch.compile, which would see proxies
+        # by torch.compile, which would see proxies
+        if type(x) is FunctionType and "_torchdynamo_orig_callable" in x.__dict__:
             self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append((x, label))
             return node
@@ -415,7 +282,7 @@ class Walk:
         return Leaf(len(self.leaves) - 1)
 
     def one_leaf(self, x: Any, label: str, parameter: bool = False) -> Any:
-        """Return the place of a tensor of a module's, or of a parameter anywhere: the same one wherever it occurs. Numbers have none in a module."""
+        """Return the place of a module's tensor, or of any parameter: one wherever it occurs; of numbers, none."""
         if id(x) in self.seen:
             return self.seen[id(x)]
         if not is_memory(x) and not hasattr(type(x), "_tracer") and not is_generator(x):
@@ -460,16 +327,19 @@ class Walk:
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
             return Partial(x, ["func", "args", "keywords"]), iter(parts)
         if is_sparse(x):
-            return (Container(x), iter([(x.data, _join(label, "data"))])) if is_container(x) and "data" in vars(x) else None
+            whole = is_container(x) and "data" in vars(x)
+            return (Container(x), iter([(x.data, _join(label, "data"))])) if whole else None
         if is_subclassed(x):
-            own = {NUMBERS: numbers_of(x), **{key: NoInput(part) if _is_count(part) else part for key, part in x.__dict__.items()}}
-            return Subclassed(x, list(own)), ((part, label if name == NUMBERS else _join(label, name)) for name, part in own.items())
+            own = {NUMBERS: numbers_of(x),
+                   **{key: NoInput(part) if _is_count(part) else part for key, part in x.__dict__.items()}}
+            return Subclassed(x, list(own)), ((part, label if name == NUMBERS else _join(label, name))
+                                              for name, part in own.items())
         if not is_container(x):
             if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)
                 named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **dict_of(x)}
-                return Extended(x, list(named)), ((part, f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name))
-                                                  for name, part in named.items())
+                names = [f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name) for name in named]
+                return Extended(x, list(named)), zip(named.values(), names)
             attributes = attributes_of(x)
             if not attributes:
                 return None

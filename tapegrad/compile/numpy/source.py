@@ -27,13 +27,13 @@ from tapegrad.compile.numpy.writer import Shared
 from tapegrad.compile.source_names import Names, Spelled
 from tapegrad.errors import Location
 from tapegrad.ops.fused import Fused, fields_of
-from tapegrad.replay.interpreter import FACTS
+from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.tree.signature import ValueAndGradients
 
 OFTEN, MANY = 3, 48  # a read from a list takes a third of one from an array, and making it as long as as many reads
 STRETCHED = 4  # times that an argument is used, from which on a copy of it pays that lies as the result does

@@ -9,7 +9,7 @@ from typing import Any
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import GuardError
-from tapegrad.replay.interpreter import verify
+from tapegrad.replay.facts import verify
 from tapegrad.tape.tape import Guard, Tape
 
 numbers = count(1)

@@ -17,7 +17,7 @@ from tapegrad.compile.torch.lower import result_of
 from tapegrad.compile.torch.tape_function import lowered
 from tapegrad.errors import ArgumentError
 from tapegrad.ops import getfield, pack
-from tapegrad.replay.interpreter import verify
+from tapegrad.replay.facts import verify
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tree.flatten import flatten
 

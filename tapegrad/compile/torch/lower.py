@@ -29,7 +29,8 @@ from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
 from tapegrad.optimise.memory import ELSEWHERE, is_given, root, written
-from tapegrad.replay.interpreter import Memory, moved, verify
+from tapegrad.replay.interpreter import Memory, moved
+from tapegrad.replay.facts import verify
 from tapegrad.replay.python_errors import raising, spec_recorded
 from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.error_context import failed
@@ -38,7 +39,8 @@ from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, drop, has_value, operands
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.walk import pure
-from tapegrad.tree.flatten import ValueAndGradients, flatten
+from tapegrad.tree.flatten import flatten
+from tapegrad.tree.signature import ValueAndGradients
 
 # What passes a Python number on to torch as it is, whatever number it is.
 PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal", "greater", "greater_equal",

@@ -11,7 +11,7 @@ import numpy as np
 from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import layout_of
 from tapegrad.ops import pack
-from tapegrad.replay.interpreter import verify
+from tapegrad.replay.facts import verify
 from tapegrad.tape.tape import Call, Guard, Tape
 
 MEMORY = frozenset(["apart", "layout", "strides", "writeable"])

@@ -17,7 +17,7 @@ from tapegrad.ops import getfield
 from tapegrad.ops.loop import is_loop
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.tree.signature import ValueAndGradients
 
 INFIX = {"mul": "*", "add": "+", "sub": "-", "div": "/", "matmul": "@", "__eq__": "==", "__ne__": "!=", "eq": "==",
          "ne": "!=", "lt": "<", "le": "<=",

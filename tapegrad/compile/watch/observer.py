@@ -30,7 +30,7 @@ from tapegrad.trace.conversions import ORIGINAL
 from tapegrad.trace.outside_arrays import WITNESSES
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Signature
+from tapegrad.tree.signature import Signature
 
 
 class Observer:

@@ -72,7 +72,8 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import class_of, code_of, is_empty, slots_of
-from tapegrad.tree.flatten import Signature, is_generator
+from tapegrad.tree.flatten import is_generator
+from tapegrad.tree.signature import Signature
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Record, Static

@@ -8,7 +8,7 @@ from typing import Any
 from tapegrad.ops import getfield, pack
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.transforms.rewrite import placed
-from tapegrad.tree.flatten import ValueAndGradients
+from tapegrad.tree.signature import ValueAndGradients
 
 _NOTE = re.compile(r"(?:pullback of |(?:accumulate )?d)%(\d+)$")
 _REVERSE = ("seed", "pullback of ", "accumulate d", "d%", "gradient of ")

@@ -1,0 +1,62 @@
+"""checks: what the content of a file must be, and the words that refuse it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tapegrad.errors import TapeFormatError
+from tapegrad.ops import default_rng, draw, pack
+from tapegrad.store.format import DRAWS, GLOBAL
+from tapegrad.tape.tape import Operation
+from tapegrad.tree.flatten import Structure
+from tapegrad.tree.signature import ValueAndGradients
+
+
+def fail(what: str, try_: str = "") -> NoReturn:
+    """Raise the error of a file that cannot be read."""
+    raise TapeFormatError(what, None, try_)
+
+
+def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        fail("a key stands twice in one object")
+    return found
+
+
+def no_constant(name: str) -> NoReturn:
+    fail(f"{name} is no number of JSON")
+
+
+def count(x: Any, below: float = math.inf) -> int:
+    """Return a number that counts or points, or raise."""
+    if type(x) is not int or not 0 <= x < below:
+        fail(f"{x!r} where a number from 0 to {below} must stand")
+    return x
+
+
+def text(x: Any) -> str:
+    """Return text that steers no terminal, or raise."""
+    if type(x) is not str or not x.isprintable():
+        fail(f"{x!r} where plain text must stand")
+    return x
+
+
+def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a call of an op that would do what no tape does: those that call what they are given, and the one that
+    nests."""
+    if fn is draw:
+        source = args[0] if args else None
+        if (kwargs.get("method") not in DRAWS
+            or not (source is GLOBAL or isinstance(source, (Operation, np.random.Generator, np.random.RandomState)))):
+            fail("a draw from what is no random generator")
+    if fn is default_rng and kwargs.get("make") is not np.random.default_rng:
+        fail("a random generator of an unknown kind")
+    if fn is pack:
+        into = kwargs.get("into")
+        if (not isinstance(into, (Structure, ValueAndGradients))
+            or len(args) != into.size + isinstance(into, ValueAndGradients)):
+            fail("pack with another number of parts than its structure has")

@@ -1,0 +1,162 @@
+"""signature: how the inputs of a tape, and what its gradient returns, are nested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.systems import is_complex_number
+from tapegrad.tree.argnums import ALL, Wanted
+from tapegrad.tree.flatten import Structure, Walk, is_leaf, leaves_of
+from tapegrad.tree.modules import Module, difference
+from tapegrad.tree.nodes import Static, class_of_part, key_difference
+from tapegrad.tree.opaque import holds_numbers
+from tapegrad.tree.seeds import is_nothing
+from tapegrad.tree.sparse import is_sparse
+
+
+class Reached:
+    """The objects that a program reaches by names of its own, and which of the arguments' they are.
+
+    A compiled tape holds while that is so.
+    """
+
+    __slots__ = ("known", "places")
+
+    def __init__(self, known: dict[int, Any], walks: Sequence[Walk]) -> None:
+        self.known = known
+        self.places = self.among(walks)
+
+    def among(self, walks: Sequence[Walk]) -> list[tuple[int, int]]:
+        """Return which of the objects among a call's arguments are reached by names, by their places and ids."""
+        met = enumerate(met for walk in walks for met in walk.keep)
+        return [(place, id(x)) for place, (x, _) in met if id(x) in self.known]
+
+    def may_be_among(self, signature: Signature) -> bool:
+        """Return False if no arguments that are nested so have a part of the class of one of the objects."""
+        parts = (*signature.parts, *signature.kwargs.values())
+        found = {class_of_part(node) for part in parts for node in part.seen.values()}
+        return not found.isdisjoint([None, *map(type, self.known.values())])
+
+
+class Signature:
+    """How a tape's inputs are nested in its function and its arguments, and by which its gradient is `wanted`."""
+
+    __slots__ = ("args", "fn", "function", "kwargs", "reached", "wanted")
+
+    def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure],
+                 wanted: Wanted = ALL) -> None:
+        self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
+        self.reached: Reached | None = None  # known of a traced function alone
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Signature) and self.args == other.args and self.kwargs == other.kwargs
+                and self.function == other.function)
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        parts = [*map(repr, self.args), *(f"{key}={part!r}" for key, part in self.kwargs.items())]
+        return f"({', '.join(parts)})"
+
+    def difference(self, other: Signature) -> str:
+        """Say how other arguments differ from these."""
+        modules = [[node for part in (*each.parts, *each.kwargs.values())
+                    for node in part.seen.values() if type(node) is Module] for each in (self, other)]
+        parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
+        told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(key_difference, *parts)), "")
+        return told or f"recorded {self!r}, given {other!r}"
+
+    @property
+    def parts(self) -> tuple[Structure, ...]:
+        """The function and the positional arguments: what can be differentiated by."""
+        return (self.function, *self.args)
+
+    @property
+    def asked(self) -> tuple[Structure | None, ...]:
+        """What a gradient has a place for, in its order: None for the function's, where that is not wanted."""
+        argnums, captured = self.wanted
+        if argnums is None:
+            return (self.function if captured else None, *self.args)
+        return tuple([self.args[i] for i in argnums]) if type(argnums) is tuple else (self.args[argnums],)  # type: ignore[index]
+
+    @property
+    def is_single(self) -> bool:
+        """True if the gradient by one argument is wanted, and not a tuple of several."""
+        return isinstance(self.wanted.argnums, int)
+
+    def refuse_opaque(self) -> None:
+        """Refuse to differentiate by an array of objects or records with numbers, which would have no gradient."""
+        for part in self.asked:
+            for label, x in part.opaque if part is not None and part is not self.function else ():
+                if holds_numbers(x, is_leaf):
+                    what = (f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray)
+                            else f"a {type(x).__name__}")
+                    cure = f"{label}.tocsr()" if is_sparse(x) else "an array of numbers, a list or a dict"
+                    raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
+                                        f"{cure}; or pass it by keyword, which is not differentiated")
+
+    def gradients(self, leaves: list[Any]) -> Any:
+        """Return from one cotangent per input what is wanted: (df, *dargs), some of the dargs, or one of them."""
+        nests = tuple([None if part is None else part.mirror(leaves) for part in self.asked])
+        return nests[0] if self.is_single else nests
+
+
+class Recorded:
+    """The function of a tape that was loaded without it: its name, and what it had captured when the tape was saved."""
+
+    __slots__ = ("__name__", "_type_name", "leaves", "structure")
+
+    def __init__(self, name: str, type: str) -> None:
+        self.__name__, self._type_name = name, type
+        self.structure = Structure(Static(self), 0, 0, {})
+        self.leaves: list[Any] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ArgumentError(f"the code of {self.__name__} is not in the file that its tape was loaded from",
+                            try_=f"tape.play(...), or tg.load(path, primitives={{{self.__name__!r}: {self.__name__}}})")
+
+
+class ValueAndGradients:
+    """The nesting of what a gradient tape returns: (value, (df, *dargs)), or of the gradients those that are wanted."""
+
+    __slots__ = ("shapes", "signature", "size")
+
+    def __init__(self, signature: Signature, value: Any) -> None:
+        self.signature, self.shapes = signature, _shapes(value)
+        self.size = sum(part.size for part in signature.parts)
+
+    def build(self, leaves: list[Any]) -> Any:
+        """Nest the value, first, and the cotangents; raise GuardError where the seed was made for another shape."""
+        if (found := _shapes(leaves[0])) != self.shapes:
+            raise GuardError(f"the seed of this gradient tape was made for {', '.join(self.shapes)}; now the function "
+                             f"returns {', '.join(found)}", None, "gradtape with these arguments")
+        return leaves[0], self.signature.gradients(leaves[1:])
+
+    def unmirror(self, value: Any) -> list[Any]:
+        """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
+        value, gradients = (None, None) if is_nothing(value) else value
+        asked = self.signature.asked
+        nests: Any = [gradients] if self.signature.is_single else gradients
+        if is_nothing(gradients):
+            nests = [None] * len(asked)
+        given = {id(part): nest for part, nest in zip(asked, nests, strict=True)}
+        return [value, *(leaf for part in self.signature.parts for leaf in part.unmirror(given.get(id(part))))]
+
+    def __repr__(self) -> str:
+        nests = list(map(repr, self.signature.asked))
+        return f"(*, {nests[0]})" if self.signature.is_single else f"(*, ({', '.join(nests)}))"
+
+
+def _shapes(value: Any) -> list[str]:
+    """Return what a seed must fit: the shape of each leaf, and whether it is complex."""
+    found = []
+    for leaf in map(plain, leaves_of(value)):
+        kind = "complex" if is_complex_number(leaf) or getattr(dtype_of(leaf), "kind", "") == "c" else "real"
+        found.append(f"{kind}{list(getattr(leaf, 'shape', ()))}")
+    return found
