@@ -53,10 +53,9 @@ STANDS_ASIDE = "that NumPy's warnings are errors"  # as they are in these tests:
 
 @over(ROWS)
 def test_every_case(case: Case) -> None:
-    for args in case.samples:
-        value, tape = tg.trace(case.fn, *args)
-        if tape.result is not None and "draw" not in case.name and "random" not in case.name:
-            fast = tg.compile(case.fn)
+    for number, args in enumerate(case.samples):
+        if (number == 0 or not differentiable(case, args)) and "draw" not in case.name and "random" not in case.name:
+            fast, value = tg.compile(case.fn), tg.trace(case.fn, *args)[0]  # the gradient has the value too
             same(fast(*args), value)
             same(fast(*args), value)
         served_by_one_trace(case, args)

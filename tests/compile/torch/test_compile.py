@@ -104,13 +104,14 @@ def test_every_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(backend.MODES, "auto", at_any_size)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
-        for args in case.samples:
+        for number, args in enumerate(case.samples):
             if "draw" in case.name or "random" in case.name:
                 continue
-            value, tape = tg.trace(case.fn, *map(kept, args))
-            fast = tg.compile(tape, backend="torch")
-            for given in (args, tensors(args), args):
-                close(fast(*map(kept, given)), value)
+            if number == 0 or not differentiable(case, args):  # the gradient has the value too
+                value, tape = tg.trace(case.fn, *map(kept, args))
+                fast = tg.compile(tape, backend="torch")
+                for given in (args, tensors(args), args):
+                    close(fast(*map(kept, given)), value)
             if differentiable(case, args):
                 def f(*xs: Any, fn: Any = case.fn) -> Any:
                     return contract(fn(*xs))
