@@ -15,7 +15,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import CONSTANT, leave, register
 from tapegrad.trace.interposition import as_python
-from tapegrad.trace.proxy import plain as value_of
+from tapegrad.trace.meaning import plain as value_of
 
 for _fn, _op in [
     (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh),

@@ -14,7 +14,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.context import unrepeatable
+from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten, is_leaf
 

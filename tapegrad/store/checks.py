@@ -47,7 +47,8 @@ def text(x: Any) -> str:
 
 def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse a call of an op that would do what no tape does: those that call what they are given, and the one that
-    nests."""
+    nests.
+    """
     if fn is draw:
         source = args[0] if args else None
         if (kwargs.get("method") not in DRAWS

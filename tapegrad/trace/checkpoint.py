@@ -14,10 +14,11 @@ from tapegrad.ops.random import draw
 from tapegrad.ops.structure import pack
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop
-from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import are_apart
 from tapegrad.trace.inputs import flatten_call
-from tapegrad.trace.proxy import plain as within
+from tapegrad.trace.meaning import plain as within
+from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running

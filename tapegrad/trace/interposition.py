@@ -24,7 +24,8 @@ from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import LIBRARIES, maker
 from tapegrad.trace.lazy_frontends import register_imported
-from tapegrad.trace.proxy import apply, plain, record_unary
+from tapegrad.trace.meaning import apply, plain
+from tapegrad.trace.proxy import record_unary
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import Attribute, code_of, running
 from tapegrad.tree.flatten import leaves_of

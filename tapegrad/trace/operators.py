@@ -21,20 +21,10 @@ from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.rules.op import Op, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
-from tapegrad.trace import views
+from tapegrad.trace import writes
 from tapegrad.trace.guards import NUMERIC
-from tapegrad.trace.proxy import (
-    CLASSES,
-    UNTRACKED,
-    Items,
-    Proxy,
-    Tracked,
-    compute,
-    plain,
-    record_beside,
-    record_unary,
-    recorded,
-)
+from tapegrad.trace.meaning import compute, plain
+from tapegrad.trace.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, record_beside, record_unary, recorded
 from tapegrad.tree.flatten import is_leaf
 
 _new = object.__new__
@@ -188,8 +178,8 @@ def _in_place(fn: Callable[[Any, Any], Any], ufunc: np.ufunc) -> Callable[[Proxy
         result = fn(self, other)
         if not isinstance(self._val, np.ndarray):
             return result
-        views.check_cast(self, result)
-        views.replace(self, result)
+        writes.check_cast(self, result)
+        writes.replace(self, result)
         return self
     return method
 

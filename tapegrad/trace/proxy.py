@@ -11,24 +11,25 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.errors import INTERNAL, UnknownFunction, one, unknown, user_location
+from tapegrad.errors import INTERNAL, one, unknown
 from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
-from tapegrad.numbers.formatting import spelled
 from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
-from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal, refused
+from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, loses, lost
-from tapegrad.trace.call_arguments import call_plainly, content, takes
-from tapegrad.trace.context import DEFAULT, Tracer, written
+from tapegrad.trace.call_arguments import content
 from tapegrad.trace.guards import KINDS
-from tapegrad.trace.methods import Method, into_out, shown
-from tapegrad.tree.flatten import is_generator, leaves_of
+from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
+from tapegrad.trace.methods import Method, shown
+from tapegrad.trace.observers import written
+from tapegrad.trace.recorder import Tracer
+from tapegrad.tree.flatten import is_generator
 
 _new = object.__new__
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
@@ -58,7 +59,8 @@ class Proxy(Slotted):
                     return y
                 if len(inputs) > 1 and any(map(is_classed, inputs)):
                     return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
-                if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype") for x in inputs):
+                if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype")
+                                       for x in inputs):
                     # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
                     inputs = tuple(ops.scalar(x) if isinstance(x, Proxy) else x for x in inputs)
                     tracer = tracer_of(inputs)
@@ -68,8 +70,10 @@ class Proxy(Slotted):
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
                     tracer = tracer_of(inputs)
                     if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
-                        inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]  # `**`, which a replay calls, makes smaller integers of bools
-                    return tracer.record(op, inputs, kwargs, compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
+                        # `**`, which a replay calls, makes smaller integers of bools
+                        inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]
+                    return tracer.record(op, inputs, kwargs,
+                                         compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
             if any(map(is_classed, (*inputs, *kwargs.get("out", ())))):
                 return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
             return by_ufunc(ufunc, method, inputs, kwargs)
@@ -77,11 +81,13 @@ class Proxy(Slotted):
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
 
-    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...],
+                           kwargs: dict[str, Any]) -> Any:
         return apply(self._tracer, func, args, kwargs)
 
     @classmethod
-    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         return FOREIGN["torch"](func, args, kwargs or {})
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
@@ -110,9 +116,11 @@ class Proxy(Slotted):
             if name == "__array_namespace__":
                 return val.__array_namespace__
             if name == "_mpmath_" and not is_operator(_getframe(1)):
-                raise lost(self, "a function of mpmath asked for a plain number", "a function of mpmath that tapegrad knows, of an mpf among the "
+                raise lost(self, "a function of mpmath asked for a plain number",
+                           "a function of mpmath that tapegrad knows, of an mpf among the "
                            "arguments; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
-            raise AttributeError(name)  # so that NumPy asks __array__, which knows what to do, and mpmath's operators ask the traced number
+            # so that NumPy asks __array__, which knows what to do, and mpmath's operators ask the traced number
+            raise AttributeError(name)
         try:
             found = getattr(val, name)
         except AttributeError:  # the program may have asked whether there is such an attribute
@@ -144,11 +152,13 @@ class Proxy(Slotted):
     @shape.setter
     def shape(self, shape: Any) -> None:
         if any(x is self for x in self._tracer.inputs):
-            raise refused("x.shape = ... of an argument", "it changes the array itself, which is the caller's, and not its numbers",
+            raise refused("x.shape = ... of an argument",
+                          "it changes the array itself, which is the caller's, and not its numbers",
                           "x = x.reshape(...)")
         y = FOREIGN[np.ndarray.reshape](self, shape)
         if not np.may_share_memory(behind(y), behind(self)) and y.size:
-            raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape.")
+            raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with "
+                                 "the desired shape.")
         for kept in ("_op", "_val", "_view"):
             vars(Slotted)[kept].__set__(self, vars(Slotted)[kept].__get__(y))
         _set_class(self, type(y))
@@ -193,7 +203,8 @@ class Proxy(Slotted):
     # `z.imag = x` writes through the view that `z.imag` is
     real = property(lambda self: self.__getattr__("real"), lambda self, value: self.real.__setitem__(Ellipsis, value))
     imag = property(lambda self: self.__getattr__("imag"), lambda self, value: self.imag.__setitem__(Ellipsis, value))
-    flat = property(lambda self: self.__getattr__("flat"), lambda self, value: self.flat.__setitem__(slice(None), value))
+    flat = property(lambda self: self.__getattr__("flat"),
+                    lambda self, value: self.flat.__setitem__(slice(None), value))
 
     def _fact(self, fact: str, value: Any) -> Any:
         self._tracer.guard(views.known(self), fact, value)
@@ -208,7 +219,8 @@ class Proxy(Slotted):
         return self._whole("int", int)
 
     def __index__(self) -> Any:
-        if shape_of(self._val) and self.shape:  # no integer, whatever its numbers: NumPy asks for this before it asks for the array
+        # no integer, whatever its numbers: NumPy asks for this before it asks for the array
+        if shape_of(self._val) and self.shape:
             return operator.index(behind(self))
         return self._steer("index", operator.index)
 
@@ -249,12 +261,13 @@ class Proxy(Slotted):
             raise
 
     def _whole(self, fact: str, read: Callable[[Any], Any]) -> Any:
-        """Return an integer near by; a number so large that it is one itself would go on by that, and its gradient would not."""
+        """Return an integer near by; of a number so large that it is one itself, the gradient would be lost."""
         val = behind(self)
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
         if large and loses(self):
             self._ask(read, val)  # OverflowError of what is infinite
-            raise lost(self, f"{fact}(x) of a number that has no digits behind the point", "np.floor(x), or tg.value(x) for the plain number")
+            raise lost(self, f"{fact}(x) of a number that has no digits behind the point",
+                       "np.floor(x), or tg.value(x) for the plain number")
         return self._steer(fact, read)
 
     def __float__(self) -> float:
@@ -326,7 +339,8 @@ class Proxy(Slotted):
         return other // self, other % self
 
 
-_STATIC_ATTRIBUTES = frozenset(["device", "flags", "itemsize", "nbytes", "strides"])  # they follow from the shape and the dtype, not from numbers
+# they follow from the shape and the dtype, not from numbers
+_STATIC_ATTRIBUTES = frozenset(["device", "flags", "itemsize", "nbytes", "strides"])
 
 
 class Scalar(Proxy):
@@ -375,7 +389,8 @@ _NUMBERS = (float, int, complex, bool, *SYSTEMS, np.random.Generator, np.random.
 CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
 CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
 UNTRACKED = frozenset([Proxy, Scalar, Items])
-TENSORS: list[Callable[..., Any]] = []  # what makes the proxy of a tensor: filled by torch's frontend, once torch is imported
+# what makes the proxy of a tensor: filled by torch's frontend, once torch is imported
+TENSORS: list[Callable[..., Any]] = []
 
 
 class Tracked(Items):
@@ -390,8 +405,9 @@ PROXIES.update([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; `origin` are the arguments it was computed from, or its place on the storage that it stands on; ()
-    for its value alone.
+    """Make the proxy of an operation.
+
+    `origin` are the arguments it was computed from, or its place on the storage that it stands on; () for its value.
 
     A view of a storage may have no operation yet.
     """
@@ -413,52 +429,6 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
     return proxy  # type: ignore[no-any-return]
 
 
-def plain(x: Any, tracer: Tracer) -> Any:
-    """Return the value behind a proxy of this tracer; an outer trace's proxy stays one."""
-    return x._val if isinstance(x, Traced) and x._tracer is tracer else x
-
-
-def by_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Apply what a ufunc, or a method of one, means; raise UnknownFunction where that is not known."""
-    result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
-    if result is NotImplemented:
-        raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
-    return result
-
-
-def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], plainly: Any = None) -> Any:
-    """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
-    viewed, ctx = FOREIGN.get("viewed"), tracer.ctx
-    if viewed is not None and (y := viewed(lambda *a, **k: apply(tracer, func, a, k, plainly), func, args, kwargs)) is not NotImplemented:
-        return y
-    if (ctx is not DEFAULT or ctx.knows) and (ctx.is_primitive(func) or ctx.is_primitive(STAND_IN.get(func, func))):  # the name may stand for either
-        return ctx.op(func).run(*args, **kwargs)
-    meaning = FOREIGN.get(func)
-    if meaning is not None and type(meaning) is not Refusal:
-        try:
-            return meaning(*args, **kwargs) if len(args) < 3 and "out" not in kwargs else into_out(func, meaning, args, kwargs)
-        except Exception as err:
-            if type(err) is TypeError and "argument" in str(err) and takes(plainly or func, args, kwargs):
-                err = UnknownFunction(f"this call of {spelled(func)} cannot be recorded: {err}", user_location(),
-                                      "the same without that argument; tg.primitive makes a function of yours one operation")
-            tracer.raised(func, args, kwargs, err)
-            raise err
-    if not any(map(loses, leaves_of((args, kwargs)))):
-        return call_plainly(tracer, plainly or func, args, kwargs)
-    try:
-        if meaning is not None:
-            meaning(*args, **kwargs)  # raises
-        raise unknown(func)
-    except Exception as err:
-        tracer.raised(func, args, kwargs, err)  # the trace of the arguments is the one that refuses
-        raise
-
-
-def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
-    """Return a function of real values; where large ones are looked after, in memory that they have left."""
-    return fn(*values) if tracer.economy is None else tracer.economy.run(fn, *values)
-
-
 def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     tracer = x._tracer
     if tracer.custom:
@@ -478,13 +448,18 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     y = fn(array, x._val) if array is a else fn(x._val, array)
     if tracer.once is not None:
         tracer.meet(y)
-    if tracer.custom or type(y) is tuple or type(x._val) not in ORDINARY:  # of a number of another system: an array of objects, which is refused
+    # of a number of another system: an array of objects, which is refused
+    if tracer.custom or type(y) is tuple or type(x._val) not in ORDINARY:
         return tracer.record(op, (a, b), NO_KWARGS, y)
     return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
 
 
-def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS, view: views.View | None = None) -> Any:
-    """Put a call of a single number, or of an array in memory of its own or on a `view`, on the tape: the short way of `record`. Return its proxy."""
+def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS,
+             view: views.View | None = None) -> Any:
+    """Put a call of a number, or of an array in memory of its own or on a `view`, on the tape; return its proxy.
+
+    This is the short way of `record`.
+    """
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:
         frame = frame.f_back  # type: ignore[assignment]

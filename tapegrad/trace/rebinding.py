@@ -21,8 +21,9 @@ from tapegrad.errors import MutationError, user_location
 from tapegrad.trace import redirection
 from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
+from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
 from tapegrad.trace.outside_arrays import stand_for
-from tapegrad.trace.references import SEARCHES, Routes, mentioned, package_of, refill, substituted
+from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, is_empty, running

@@ -8,10 +8,8 @@ one read the copy instead.
 
 from __future__ import annotations
 
-import dis
 import functools
 import gc
-import re
 import sys
 import threading
 from collections import deque
@@ -19,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from copy import copy
 from itertools import islice
-from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -28,91 +26,25 @@ import numpy as np
 from tapegrad.trace.closed_world import ClosedWorld, closed_world
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
+from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, package_of
 from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import Attribute, Refused, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module
 
 _OWN = "an attribute"  # of a function's
-SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
 # CPython's flags of classes: made while a program runs; and that, or immutable
 _HEAP, _REPLACEABLE = 1 << 9, 1 << 9 | 1 << 8
 MOST = 20_000  # things that are looked at
 LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts themselves are looked at
 
-_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter", "eval", "exec"])
-_ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.dtype,
+_ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64,
+                    np.bool_, np.dtype,
                     slice, range])
 _UNTRACKED = frozenset([dict, bytearray, ContextVar])  # it may not follow these, which matter all the same
 # modules
-_OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator", "queue"])
-
-
-class Mentioned(NamedTuple):
-    """The names that a function's code mentions: as globals, as attributes, as modules that it imports; and
-    whether it assigns globals.
-    """
-
-    names: frozenset[str]
-    attributes: frozenset[str]
-    modules: frozenset[str]
-    assigns: bool
-
-
-_mentioned: dict[int, tuple[CodeType, Mentioned]] = {}
-
-
-def mentioned(code: CodeType) -> Mentioned:
-    """Return the names that a code object, and those inside it, mention: where it reads by name,
-    `getattr(module, "rate")`, its strings too.
-    """
-    known = _mentioned.get(id(code))  # a code object hashes all that is in it
-    if known is None:
-        if len(_mentioned) > 4096:
-            _mentioned.clear()
-        known = _mentioned[id(code)] = code, _mention(code)
-    return known[1]
-
-
-def _mention(code: CodeType) -> Mentioned:
-    names: set[str] = set()
-    modules: set[str] = set()
-    attributes, assigns = set(code.co_names), False
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-            names.add(step.argval)
-        elif step.opname == "IMPORT_NAME":
-            modules.add(step.argval)
-        assigns = assigns or step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
-    if modules:
-        modules |= attributes  # `from package import module`
-    if not _BY_NAME.isdisjoint(code.co_names):
-        texts = {name for part in code.co_consts if type(part) is str for name in (part, *re.findall(r"\w+", part))}
-        names |= texts
-        attributes |= texts
-        modules |= texts
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            more = mentioned(inner)
-            names |= more.names
-            attributes |= more.attributes
-            modules |= more.modules
-            assigns = assigns or more.assigns
-    return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), assigns)
-
-
-@functools.cache
-def is_foreign(package: str) -> bool:
-    """True for a package that is no user's: one that tapegrad knows, or any that is installed."""
-    if package == "__main__":
-        return False
-    file = getattr(sys.modules.get(package), "__file__", None) or ""
-    return package in FOREIGN_PACKAGES or "site-packages" in file or "dist-packages" in file
-
-
-def package_of(module: Any) -> str:
-    """Return the name of the package that a module of this name is in."""
-    return str(module).partition(".")[0]
+_OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
+                     "queue"])
 
 
 def is_a(x: Any, kind: Any) -> bool:
@@ -150,7 +82,8 @@ class Routes:
         self.parents: dict[int, list[tuple[Any, str]]] = {}
         self.met: dict[int, Any] = {}
         self.world: ClosedWorld | None = None
-        self.spaces: dict[int, tuple[dict[str, Any], list[Any]]] = {}  # of modules, and the functions that read attributes of theirs
+        # of modules, and the functions that read attributes of theirs
+        self.spaces: dict[int, tuple[dict[str, Any], list[Any]]] = {}
         self.hits: dict[int, Any] = {}
         self.readers: dict[int, FunctionType] = {}
         self.holders: list[Any] = []
@@ -182,7 +115,8 @@ class Routes:
 
     def is_closed(self, root: Any) -> bool:
         """True for a function or a class of an installed package."""
-        return is_a(root, (FunctionType, type)) and is_foreign(package_of(root.__module__)) and id(root) not in self.known
+        return (is_a(root, (FunctionType, type)) and is_foreign(package_of(root.__module__))
+                and id(root) not in self.known)
 
     def follow(self, todo: Iterable[Any], past: Callable[[Any], bool] = lambda x: False) -> None:
         """Follow the names from some things on, breadth first; not into what was met before, nor what is to be gone
@@ -241,11 +175,14 @@ class Routes:
             label = next((self.labels[id(child)] for child, _ in self.children(node) if id(child) in self.known), None)
             if label is not None:
                 break
-            below += [child for child, _ in self.children(node) if id(child) in self.others and not any(child is other for other in below)]
+            below += [child for child, _ in self.children(node) if id(child) in self.others
+                      and not any(child is other for other in below)]
         for node in above:
-            fn, name = next(((parent, how) for parent, how in self.parents_of(id(node)) if is_a(parent, (FunctionType, type))), (None, ""))
+            fn, name = next(((parent, how) for parent, how in self.parents_of(id(node))
+                            if is_a(parent, (FunctionType, type))), (None, ""))
             if fn is not None:
-                names = name, f" of {fn.__module__}" if name in getattr(fn, "__globals__", ()) else f" of {fn.__qualname__}"
+                names = (name, f" of {fn.__module__}" if name in getattr(fn, "__globals__", ())
+                         else f" of {fn.__qualname__}")
                 break
             above += [parent for parent, _ in self.parents_of(id(node)) if not any(parent is other for other in above)]
         where = "".join(names) if names[0] else f"a default or a captured variable{names[1]}"
@@ -271,7 +208,8 @@ class Routes:
         """True for an object that hands out copies itself, if its class is replaced: what leads
         to them is its attribute.
         """
-        if is_a(x, (tuple, list, dict, set, frozenset, deque, FunctionType)) or type(x).__flags__ & _REPLACEABLE != _HEAP:
+        if (is_a(x, (tuple, list, dict, set, frozenset, deque, FunctionType))
+            or type(x).__flags__ & _REPLACEABLE != _HEAP):
             return False
         return self.is_users(x) or any(id(part) in marked for part in (own_dict(x) or {}).values())
 
@@ -279,7 +217,8 @@ class Routes:
         """True for a thing that a trace makes a copy of where it is an argument."""
         if is_a(x, FunctionType):
             return x.__closure__ is not None
-        return is_a(x, (dict, list, set, bytearray, deque, SimpleNamespace, CellType)) or (self.is_users(x) and not is_a(x, type))
+        return (is_a(x, (dict, list, set, bytearray, deque, SimpleNamespace, CellType))
+                or (self.is_users(x) and not is_a(x, type)))
 
     def is_foreign(self, module: Any) -> bool:
         """True for the name of a module that is neither the user's nor in a package of what the program was given."""
@@ -319,7 +258,8 @@ class Routes:
             if self.stand_for is not None and is_table(child):
                 yield child, how
                 continue
-            if type(child) in _ATOMS or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked):
+            if (type(child) in _ATOMS
+                or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked)):
                 continue  # what the garbage collector does not follow leads nowhere
             if is_a(child, FunctionType):
                 if self.is_outer(child) and not child.__closure__:
@@ -327,7 +267,8 @@ class Routes:
             elif is_a(child, type):
                 if self.is_foreign(child.__module__) and id(child) not in self.known:
                     continue
-            elif is_a(child, ModuleType) or (is_a(child, BuiltinMethodType) and isinstance(child.__self__, (ModuleType, type))):
+            elif (is_a(child, ModuleType)
+                  or (is_a(child, BuiltinMethodType) and isinstance(child.__self__, (ModuleType, type)))):
                 continue
             yield child, how
 
@@ -363,7 +304,8 @@ class Routes:
                 if id(fn) not in self.known:
                     yield cell, ""
             elif not is_empty(cell):
-                yield from self.of_module(cell.cell_contents, attributes, fn) if is_a(cell.cell_contents, ModuleType) else [(cell.cell_contents, "")]
+                held = cell.cell_contents
+                yield from self.of_module(held, attributes, fn) if is_a(held, ModuleType) else [(held, "")]
         for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
             yield value, ""
         for value in fn.__dict__.values():
@@ -451,7 +393,8 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
         made[key] = new = SimpleNamespace()
         vars(new).update({name: part(value) for name, value in vars(x).items()})
     elif cls is functools.partial:
-        made[key] = functools.partial(part(x.func), *map(part, x.args), **{name: part(value) for name, value in x.keywords.items()})
+        made[key] = functools.partial(part(x.func), *map(part, x.args),
+                                      **{name: part(value) for name, value in x.keywords.items()})
     elif is_a(x, MethodType):
         made[key] = MethodType(part(x.__func__), part(x.__self__))
     elif is_a(x, BuiltinMethodType):
@@ -461,7 +404,8 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
     elif _is_safe(x, routes, set()):
         made[key] = x
     else:
-        made[key] = Refused(f"{routes.told(x)}, of which the traced program has a copy, and there it would see the original",
+        made[key] = Refused(f"{routes.told(x)}, of which the traced program has a copy, and there it would see the "
+                            "original",
                             "read it through the argument")
     return made[key]
 

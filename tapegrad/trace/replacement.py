@@ -9,10 +9,10 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from tapegrad.rules.registry import PYTHON
-from tapegrad.trace.context import LISTENERS
 from tapegrad.trace.conversions import Conversion
 from tapegrad.trace.holders import NEVER, parts, put, replaced
 from tapegrad.trace.interposition import INSTEAD, StandIn, importing, original, stand_in_code, stand_ins
+from tapegrad.trace.recorder import LISTENERS
 from tapegrad.tree.copies import CODE, Attribute, running
 
 _lock = threading.RLock()

@@ -19,7 +19,7 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.collector import collector
-from tapegrad.trace.context import DEFAULT, Context, Tracer
+from tapegrad.trace.context import DEFAULT, Context
 from tapegrad.trace.imported_names import holders
 from tapegrad.trace.inputs import call_method, check_shared, check_written, flatten_call, print_of
 from tapegrad.trace.interposition import original, stand_in
@@ -27,6 +27,7 @@ from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.rebinding import Rerouting
+from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.tree.argnums import ALL, Wanted

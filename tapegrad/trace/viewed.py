@@ -7,7 +7,6 @@ the result of a ufunc) is of the class where NumPy says so, and `__array_finaliz
 
 from __future__ import annotations
 
-import abc
 import copy
 import dis
 import functools
@@ -31,8 +30,10 @@ from tapegrad.trace import views
 from tapegrad.trace.class_probe import Found, probed
 from tapegrad.trace.constructor_calls import callee
 from tapegrad.trace.interposition import as_named, original, stand_in
+from tapegrad.trace.meaning import apply
 from tapegrad.trace.operators import UFUNCS
-from tapegrad.trace.proxy import Proxy, Tracked, apply
+from tapegrad.trace.proxy import Proxy, Tracked
+from tapegrad.trace.viewable import BESIDES, OF_EVERY_CLASS, check_viewable, own_classes
 from tapegrad.tree.nodes import is_subclassed
 
 _new = object.__new__
@@ -53,7 +54,8 @@ class Viewed(Tracked):
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[misc, override]
         frame = _getframe(1)
-        return type(self)._shadow if frame.f_code.co_filename not in INTERNAL and _calls_super(frame) else type(self)._viewed_as
+        return (type(self)._shadow if frame.f_code.co_filename not in INTERNAL and _calls_super(frame)
+                else type(self)._viewed_as)
 
     def _stand(self, view: views.View) -> None:
         self._view = view
@@ -78,11 +80,13 @@ class Viewed(Tracked):
             return ufunc(dressed(y, a) if is_viewed(a) else y, b, **kwargs, **({"out": out} if out else {}))
         origin = first_of(given)
         operands = origin._operands(ufunc, given) if origin is not None and method == "__call__" else map(bare, given)
-        y = getattr(ufunc, method)(*operands, **{key: bare(x) for key, x in kwargs.items() if x is not None or key == "axis"}, **into)
+        options = {key: bare(x) for key, x in kwargs.items() if x is not None or key == "axis"}
+        y = getattr(ufunc, method)(*operands, **options, **into)
         if method == "at":
             return None
         results = y if isinstance(y, tuple) else (y,)
-        found = [self._result(part, out[i] if out else None, origin, (ufunc, (*inputs, *out), i) if method == "__call__" else None)
+        called = (ufunc, (*inputs, *out)) if method == "__call__" else None
+        found = [self._result(part, out[i] if out else None, origin, called and (*called, i))
                  for i, part in enumerate(results)]
         return tuple(found) if isinstance(y, tuple) else found[0]
 
@@ -95,7 +99,8 @@ class Viewed(Tracked):
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         func = original(func)
-        return typed(getattr(func, "_implementation", func), lambda *args, **kwargs: apply(self._tracer, func, args, kwargs), args, kwargs)
+        return typed(getattr(func, "_implementation", func),
+                     lambda *args, **kwargs: apply(self._tracer, func, args, kwargs), args, kwargs)
 
     def _operands(self, ufunc: np.ufunc, inputs: list[Any]) -> list[Any]:
         """Return what a ufunc of this and others computes with."""
@@ -135,7 +140,8 @@ class Viewed(Tracked):
         return dressed(copy.deepcopy(bare(self), memo), self)
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        raise refused(f"round of a traced {type(self)._viewed_as.__name__}", "it is the class's to say what that is", "np.round(x)")
+        raise refused(f"round of a traced {type(self)._viewed_as.__name__}", "it is the class's to say what that is",
+                      "np.round(x)")
 
     def __divmod__(self, other: Any) -> Any:
         return np.divmod(self, other)
@@ -249,7 +255,8 @@ def typed(fn: Callable[..., Any], plainly: Callable[..., Any], args: tuple[Any, 
     into = kwargs.get("out")
     if any(isinstance(x, FunctionType) for x in (*args, *kwargs.values())):
         cls = next(type(x)._viewed_as for x in _viewed_among((args, kwargs)))
-        raise refused(f"{getattr(fn, '__name__', fn)} of a traced {cls.__name__}", "what it gives to a function of the program's is not known",
+        raise refused(f"{getattr(fn, '__name__', fn)} of a traced {cls.__name__}",
+                      "what it gives to a function of the program's is not known",
                       "the same of the plain array, np.asarray(x)")
     found = probed(fn, args, {key: x for key, x in kwargs.items() if key != "out"}, Viewed, own_names)
     if found.asked - {"__array_wrap__"} or (found.asked and not found.wrapped):
@@ -262,7 +269,8 @@ def _in_classes(y: Any, found: Any) -> Any:
     if type(found) is Found:
         if found.fresh:
             return of_class(y, type(found.origin)._viewed_as, None)
-        return found.origin if found.same else wrapped(found.origin, y, found.context) if found.wrapped else dressed(y, found.origin)
+        return (found.origin if found.same else wrapped(found.origin, y, found.context) if found.wrapped
+                else dressed(y, found.origin))
     if isinstance(found, (tuple, list)) and isinstance(y, (tuple, list)) and len(y) == len(found):
         parts = list(map(_in_classes, y, found))
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
@@ -272,12 +280,14 @@ def _in_classes(y: Any, found: Any) -> Any:
 def _by_class(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
     """Call a function of NumPy's that asks the class: its Python code, which does so."""
     name = getattr(fn, "__name__", "")
-    written = getattr(_methods, {"max": "_amax", "min": "_amin"}.get(name, f"_{name}"), None) if getattr(np.ndarray, name, None) is fn else fn
+    written = (getattr(_methods, {"max": "_amax", "min": "_amin"}.get(name, f"_{name}"), None)
+               if getattr(np.ndarray, name, None) is fn else fn)
     if isinstance(written, FunctionType):
         return as_named(written)(*args, **kwargs)
     cls = next(type(x)._viewed_as for x in _viewed_among((args, kwargs)))
     asked = ", ".join(sorted(found.asked))
-    raise refused(f"{name} of a traced {cls.__name__}", f"NumPy asks the class for its {asked}, and what comes of that is not known",
+    raise refused(f"{name} of a traced {cls.__name__}",
+                  f"NumPy asks the class for its {asked}, and what comes of that is not known",
                   "the same of the plain array, np.asarray(x)")
 
 
@@ -285,13 +295,15 @@ def _viewed_among(x: Any) -> list[Any]:
     if is_viewed(x):
         return [x]
     parts = x.values() if type(x) is dict else x if type(x) in _NESTS else ()
-    return [found for part in parts if type(part) not in ORDINARY or type(part) in _NESTS for found in _viewed_among(part)]
+    return [found for part in parts if type(part) not in ORDINARY or type(part) in _NESTS
+            for found in _viewed_among(part)]
 
 
 _NESTS = frozenset([tuple, list, dict])
 
 
-def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[Any, ...],
+            kwargs: dict[str, Any]) -> Any:
     """Call a function of NumPy's where viewed arrays may be among the arguments, or in a list; NotImplemented where
     none is.
     """
@@ -309,21 +321,23 @@ def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[A
 
 
 AS_THEY_ARE: set[Any] = set()  # functions whose meaning is of arrays of a class
-BESIDES: dict[type, dict[str, Any]] = {}  # of a class of NumPy's own: what its proxies have in place of its methods
 
 
 @functools.lru_cache(maxsize=512)
 def _kind(cls: type, _content: tuple[int, ...]) -> type[Viewed]:
-    _check(cls)
+    check_viewable(cls)
     shadow = type(cls)(cls.__name__, (cls, Shadow), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
     parent, *others = cls.__bases__
     single = not others and parent is not np.ndarray
-    made: Any = type(cls.__name__, (viewed_class(parent) if single else Viewed,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    made: Any = type(cls.__name__, (viewed_class(parent) if single else Viewed,),
+                     {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
     made._viewed_as, made._shadow = cls, shadow
-    made._parts = [part for base in _own(cls) for part in vars(base).values()]  # which stay alive: this is known by their ids
-    for base in reversed(_own(cls)):
+    # which stay alive: this is known by their ids
+    made._parts = [part for base in own_classes(cls) for part in vars(base).values()]
+    for base in reversed(own_classes(cls)):
         for name, part in vars(base).items():
-            if name in _OWN or name in BESIDES.get(base, ()) or (single and base is not cls and not isinstance(part, classmethod)):
+            if (name in OF_EVERY_CLASS or name in BESIDES.get(base, ())
+                or (single and base is not cls and not isinstance(part, classmethod))):
                 continue
             part = _named_there(part) if name in ("__array_ufunc__", "__array_function__") else part
             setattr(made, name, staticmethod(getattr(cls, name)) if isinstance(part, classmethod) else part)
@@ -332,22 +346,20 @@ def _kind(cls: type, _content: tuple[int, ...]) -> type[Viewed]:
     return made  # type: ignore[no-any-return]
 
 
-def _own(cls: type) -> list[type]:
-    """Return a class and those that it has of its own besides NumPy's arrays."""
-    return [base for base in cls.__mro__ if not issubclass(np.ndarray, base)]
-
-
 def _reflected(self: Any, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any], frame: Any) -> Any:
     """Return what a reflected operator of a class's own gives: of `array * x`, where x is of a subclass, Python asks x
     first. NotImplemented where `frame` is at no such operator.
     """
     name = _REFLECTED.get(ufunc)
-    if name is None or method != "__call__" or kwargs or type(inputs[0]) is not np.ndarray or getattr(type(self), name) is getattr(Viewed, name):
+    if (name is None or method != "__call__" or kwargs or type(inputs[0]) is not np.ndarray
+        or getattr(type(self), name) is getattr(Viewed, name)):
         return NotImplemented
-    return getattr(self, name)(inputs[0]) if dis.opname[frame.f_code.co_code[frame.f_lasti]] in _OPERATORS else NotImplemented
+    return (getattr(self, name)(inputs[0]) if dis.opname[frame.f_code.co_code[frame.f_lasti]] in _OPERATORS
+            else NotImplemented)
 
 
-_OPERATORS = frozenset(name for name in dis.opmap if name == "COMPARE_OP" or (name.startswith("BINARY_") and name != "BINARY_SUBSCR"))
+_OPERATORS = frozenset(name for name in dis.opmap if name == "COMPARE_OP"
+                       or (name.startswith("BINARY_") and name != "BINARY_SUBSCR"))
 
 
 def _named_there(method: Any) -> Callable[..., Any]:
@@ -362,44 +374,22 @@ def _named_there(method: Any) -> Callable[..., Any]:
     return named
 
 
-_OWN = frozenset(["__new__", "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__", "__init_subclass__",
-                  "__class_getitem__", "__abstractmethods__", "_abc_impl", "__reduce__", "__reduce_ex__", "__setstate__"])
-
-
-def _check(cls: type) -> None:
-    """Refuse a class whose arrays a proxy cannot stand for."""
-    own = _own(cls)
-    names = {name for base in own for name in vars(base)}
-    why, cure = "", "the plain array, or attributes set in __new__ and __array_finalize__ of a class of your own"
-    if cls not in BESIDES and any(base.__module__.partition(".")[0] == "numpy" for base in own):
-        why = f"what an np.{next(base.__name__ for base in own if base.__module__.startswith('numpy'))} means is not what an array does"
-        cure = "np.where(mask, 0.0, x) and x[~mask]" if issubclass(cls, np.ma.MaskedArray) else cure
-    elif type(cls) not in (type, abc.ABCMeta):
-        why = "its class has a metaclass"
-    elif getattr(cls, "__array_ufunc__", None) is None:
-        why = "it takes part in no ufunc"
-    elif names & {"__init__", "__init_subclass__", "__getattribute__", "__class__"}:
-        why = f"its class has {min(names & {'__init__', '__init_subclass__', '__getattribute__', '__class__'})}"
-    elif any(vars(base).get("__slots__") for base in own):
-        why = "its class keeps attributes in slots"
-    if why:
-        raise refused(f"x.view({cls.__name__})", why, cure)
-
-
 def viewed_class(cls: type) -> type[Viewed]:
     """Return the class of the proxies of arrays that are viewed as `cls`."""
     FOREIGN.setdefault("viewed", applied)
-    return _kind(cls, tuple(id(part) for base in _own(cls) for part in vars(base).values()))
+    return _kind(cls, tuple(id(part) for base in own_classes(cls) for part in vars(base).values()))
 
 
 @functools.cache
 def own_names(kind: type[Viewed]) -> frozenset[str]:
     """Return which names of NumPy's arrays a class gives another meaning, of those that NumPy's functions ask for."""
-    return frozenset(name for base in _own(kind._viewed_as) for name in vars(base) if hasattr(np.ndarray, name) and name not in _UNASKED
+    names = {(base, name) for base in own_classes(kind._viewed_as) for name in vars(base) if hasattr(np.ndarray, name)}
+    return frozenset(name for base, name in names if name not in _UNASKED
                      and not (base in BESIDES and name in ("dtype", "shape")))
 
 
-_UNASKED = _OWN | {"__array_finalize__", "__array_priority__", "__repr__", "__str__", "__format__", "__hash__", "__dir__", "__sizeof__"}
+_UNASKED = OF_EVERY_CLASS | {"__array_finalize__", "__array_priority__", "__repr__", "__str__", "__format__",
+                             "__hash__", "__dir__", "__sizeof__"}
 
 
 # -- the attributes and methods of NumPy's arrays, and Python's operators
@@ -420,7 +410,8 @@ def _method(self: Any, name: str, fn: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 for _name in dir(np.ndarray):
-    if not _name.startswith("__") and _name not in vars(Viewed) and not any(_name in vars(base) for base in Proxy.__mro__):
+    if (not _name.startswith("__") and _name not in vars(Viewed)
+        and not any(_name in vars(base) for base in Proxy.__mro__)):
         setattr(Viewed, _name, _member(_name))
 
 
@@ -440,7 +431,8 @@ def _operated(ufunc: np.ufunc, fn: Callable[[Any, Any], Any], reflected: bool) -
     def method(self: Any, other: Any) -> Any:
         if (other is None or isinstance(other, str)) and not overrides(self, "__array_ufunc__"):
             return wrapped(self, fn(bare(self), other), (ufunc, (self, other), 0))
-        if not isinstance(other, (np.ndarray, Traced, list, tuple, *_NUMBERS)) and getattr(type(other), "__array_ufunc__", None) is None:
+        if (not isinstance(other, (np.ndarray, Traced, list, tuple, *_NUMBERS))
+            and getattr(type(other), "__array_ufunc__", None) is None):
             return NotImplemented
         return ufunc(other, self) if reflected else ufunc(self, other)
     return method
@@ -466,21 +458,23 @@ for _name, _ufunc in UFUNCS.items():
     setattr(Viewed, f"__r{_name}__", _operated(_ufunc, _fn, True))
     setattr(Viewed, f"__i{_name}__", _in_place(_ufunc))
 Viewed.__pow__ = _power  # type: ignore[method-assign, assignment, operator]
-for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal), ("eq", np.equal), ("ne", np.not_equal)):
+for _name, _ufunc in (("lt", np.less), ("le", np.less_equal), ("gt", np.greater), ("ge", np.greater_equal),
+                      ("eq", np.equal), ("ne", np.not_equal)):
     setattr(Viewed, f"__{_name}__", _operated(_ufunc, getattr(operator, _name), False))
 for _name, _ufunc in (("neg", np.negative), ("pos", np.positive), ("abs", np.absolute), ("invert", np.invert)):
     setattr(Viewed, f"__{_name}__", functools.partialmethod(lambda self, ufunc: ufunc(self), _ufunc))
 
 
-_REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()}, np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__",
-              np.greater_equal: "__le__", np.equal: "__eq__", np.not_equal: "__ne__"}
+_REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()}, np.less: "__gt__", np.less_equal: "__ge__",
+              np.greater: "__lt__", np.greater_equal: "__le__", np.equal: "__eq__", np.not_equal: "__ne__"}
 
 
 class Shadow(np.ndarray):
     """What stands between a class of the program's and NumPy's arrays for `super()`: it has no instances."""
 
 
-_NOT_SHADOWED = frozenset(["__new__", "__class__", "__init__", "__init_subclass__", "__getattr__", "__hash__", "__dict__", "__weakref__"])
+_NOT_SHADOWED = frozenset(["__new__", "__class__", "__init__", "__init_subclass__", "__getattr__", "__hash__",
+                           "__dict__", "__weakref__"])
 
 
 for _base in reversed(Viewed.__mro__[:-1]):

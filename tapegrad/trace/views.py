@@ -1,13 +1,14 @@
 """In-place writes and views, made functional.
 
-Arrays and tensors share memory; operations of a tape do not. A `Storage` stands for one piece of memory: the operation that
-holds its present content, and a real buffer. A proxy of it, or of a view of it, knows the path from the storage to itself, and
-fetches its operation again when the storage has been written to since. On the tape a write is `setitem(x, value, *index)`, and
-a read of a view's part `getitem(x, *index, through=path)`: neither touches more of the storage than that part.
+Arrays and tensors share memory; operations of a tape do not. A `Storage` stands for one piece of memory: the operation
+that holds its present content, and a real buffer. A proxy of it, or of a view of it, knows the path from the storage to
+itself, and fetches its operation again when the storage has been written to since. On the tape a write is `setitem(x,
+value, *index)`, and a read of a view's part `getitem(x, *index, through=path)`: neither touches more of the storage
+than that part.
 
-The real buffer is written in place as soon as it belongs to the trace alone (it was made by a constructor or copied at the first
-write) and nobody may still need its former content: a loop that fills an array costs O(n). Recording a use of the content
-marks it as shared, and the next write copies it first.
+The real buffer is written in place as soon as it belongs to the trace alone (it was made by a constructor or copied at
+the first write) and nobody may still need its former content: a loop that fills an array costs O(n). Recording a use of
+the content marks it as shared, and the next write copies it first.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ import numpy as np
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
-from tapegrad.numbers.view_path import Path, Step, assign, follow
-from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, setitem, squeeze
-from tapegrad.rules.op import Op, Slotted, Traced, tracer_of
+from tapegrad.numbers.view_path import Path, Step, follow
+from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, squeeze
+from tapegrad.rules.op import Op, Slotted, Traced
 from tapegrad.tape.tape import NO_KWARGS, Call, Input, Operation, value_of
 from tapegrad.trace.value_retention import is_large
 
@@ -33,7 +33,8 @@ from tapegrad.trace.value_retention import is_large
 class Storage:
     """One piece of memory: its present operation and buffer."""
 
-    __slots__ = ("__weakref__", "family", "handed", "held", "layout", "locked", "lost", "op", "owned", "reshaped", "shared", "val", "version")
+    __slots__ = ("__weakref__", "family", "handed", "held", "layout", "locked", "lost", "op", "owned", "reshaped",
+                 "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
@@ -42,11 +43,13 @@ class Storage:
         self.owned = owned  # the buffer belongs to this storage alone
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
-        self.locked: tuple[Step, ...] = ()  # those that lead to views which NumPy lets a program write to, and a path does not
+        # those that lead to views which NumPy lets a program write to, and a path does not
+        self.locked: tuple[Step, ...] = ()
         self.held = ""  # why it may not be written to: others than the trace hold it
         self.handed: list[weakref.ref[Any]] = []  # plain copies of it that others than the trace may hold
         self.lost = ""  # why the content is not known any more
-        self.family: weakref.WeakSet[Storage] | None = None  # it and those that share the memory on a way that no path describes
+        # it and those that share the memory on a way that no path describes
+        self.family: weakref.WeakSet[Storage] | None = None
 
     def writable(self) -> Any:
         """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
@@ -59,23 +62,31 @@ class Storage:
         return self.val
 
     def check_writable(self) -> None:
-        """Raise as NumPy does where the array may only be read; MutationError where its content is not known any more."""
+        """Raise as NumPy does where the array may only be read; MutationError where its content is not known any
+        more.
+        """
         if self.lost:
             raise MutationError(self.lost, user_location(), CLONE)
         if self.held:
-            raise MutationError(self.held, user_location(), "a copy of it, y = y.copy(), or a function that returns one")
+            raise MutationError(self.held, user_location(),
+                                "a copy of it, y = y.copy(), or a function that returns one")
         if not is_writable(self.val) or not is_writable(self.layout):
             raise ValueError("assignment destination is read-only")
 
     def check_handed(self) -> None:
-        """Raise MutationError where somebody holds a plain copy of the content, which would go on without what is written now."""
+        """Raise MutationError where somebody holds a plain copy of the content, which would go on without what is
+        written now.
+        """
         self.handed = [copy for copy in self.handed if copy() is not None]
         if self.handed:
-            raise MutationError("an array is written to, and a plain copy of its numbers, which a function asked for, is still held: the write would "
-                                "not be seen in it", user_location(), "y = x.copy() of one of the two, before the write")
+            raise MutationError("an array is written to, and a plain copy of its numbers, which a function asked for, "
+                                "is still held: the write would not be seen in it", user_location(),
+                                "y = x.copy() of one of the two, before the write")
 
     def relate(self, other: Storage) -> None:
-        """Note that another storage shares the memory on a way that no path describes: once one is written to, the other cannot be used."""
+        """Note that another storage shares the memory on a way that no path describes: once one is written to, the
+        other cannot be used.
+        """
         family = self.family or weakref.WeakSet([self])
         family.update(other.family or [other])
         for storage in family:
@@ -85,7 +96,8 @@ class Storage:
         """Give up those that share the memory: this one was written to."""
         for storage in self.family or ():
             if storage is not self:
-                storage.lose("two tensors or arrays share memory on a way that no tape describes, one was written to, and the other is used")
+                storage.lose("two tensors or arrays share memory on a way that no tape describes, one was written to, "
+                             "and the other is used")
         self.family = None
 
     def lose(self, why: str) -> None:
@@ -99,7 +111,9 @@ CLONE = "x.clone() or a copy of one of the two, before either is written to"
 
 
 class View:
-    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are; -1 is before the first."""
+    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are;
+    -1 is before the first.
+    """
 
     __slots__ = ("path", "seen", "storage", "version")
 
@@ -125,8 +139,8 @@ def _kept(name: str) -> tuple[Any, Any]:
 
 
 _slot_op, _slot_val = (vars(Slotted)[name].__get__ for name in ("_op", "_val"))
-_get_op, _set_op = _kept("_op")
-_get_val, _set_val = _kept("_val")
+_get_op, set_op = _kept("_op")
+_get_val, set_val = _kept("_val")
 
 
 def known(x: Traced) -> Operation:
@@ -141,7 +155,7 @@ def label(x: Traced) -> str:
 
 
 def peek(x: Traced) -> Operation:
-    """Return a proxy's operation for a call that needs no more of its value than its shape: the content stays unshared."""
+    """Return a proxy's operation for a call that needs but its value's shape: the content stays unshared."""
     view = x._view
     if view is None:
         return x._op  # type: ignore[no-any-return]
@@ -162,7 +176,7 @@ def use(x: Traced) -> Operation:
 
 
 def op_of(x: Traced) -> Operation:
-    """Return what `use` does: it has nothing to do where nothing was written since, and the content is shared already."""
+    """Return what `use` does: nothing where nothing was written since, and the content is shared already."""
     view = x._view
     storage = view.storage
     return _slot_op(x) if view.version == storage.version and storage.shared else use(x)  # type: ignore[no-any-return]
@@ -181,7 +195,7 @@ def read(x: Traced) -> Any:
     if storage.lost:
         raise MutationError(storage.lost, user_location(), CLONE)
     if view.seen != storage.version:
-        _set_val(x, follow(storage.val, view.path))
+        set_val(x, follow(storage.val, view.path))
         view.seen = storage.version
     return _get_val(x)
 
@@ -199,12 +213,14 @@ def fetch(x: Traced) -> None:
         through = {"through": view.path[:at]} if i == at > 0 else {}
         val = step.op.run(val, *step.args, **step.kwargs, **through)
         op = tracer.place(Call(step.op, (op, *step.args), {**step.kwargs, **through}, val))
-    _set_op(x, op)
+    set_op(x, op)
     view.version = storage.version
 
 
 def _last_read(path: Path) -> int:
-    """Return the position of the step by which a path is best recorded: a read of a part, by what leads to it, has a sparse cotangent."""
+    """Return the position of the step by which a path is best recorded: a read of a part, by what leads to it, has a
+    sparse cotangent.
+    """
     return next((i for i in range(len(path) - 1, 0, -1) if path[i].op is getitem and is_direct(path[:i])), 0)
 
 
@@ -227,7 +243,8 @@ def place(x: Traced) -> View:
 
 
 def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a `view` op gives of an array that the trace writes in place, or None where its whole content is needed.
+    """Return what a `view` op gives of an array that the trace writes in place, or None where its whole content is
+    needed.
 
     A view is not recorded before it is used otherwise than by an index; what is read, is read through the path.
     """
@@ -250,9 +267,12 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS) -> View | None:
-    """Return the place of a view of an array's memory that was made with plain arguments; None where `Tracer.record` must see to it."""
+    """Return the place of a view of an array's memory that was made with plain arguments; None where `Tracer.record`
+    must see to it.
+    """
     tracer, view = base._tracer, base._view
-    if type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted) or (view is not None and view.storage.owned):
+    if (type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted)
+        or (view is not None and view.storage.owned)):
         return None
     if type(base._val) is not np.ndarray:
         return None  # one of NumPy's scalars, of which an index makes a new array
@@ -270,7 +290,8 @@ def alias(x: Traced, base: Traced) -> None:
     if getattr(val, "size", 1) == 0 or getattr(of, "size", 1) == 0:
         tracer.guard(peek(base), "shape", shape_of(of))  # of nothing, nobody can say whether it is shared
     through = op.kwargs.get("through", ())
-    step = Step(op.fn, tuple(map(value_of, op.args[1:])), {key: value for key, value in op.kwargs.items() if key != "through"})
+    options = {key: value for key, value in op.kwargs.items() if key != "through"}
+    step = Step(op.fn, tuple(map(value_of, op.args[1:])), options)
     if _is_view(val, of, base, step):
         step = _static(tracer, op.args[1:], step)
         view = place(base)
@@ -278,13 +299,15 @@ def alias(x: Traced, base: Traced) -> None:
     elif base._view is not None and op.fn is reshape:
         if _shares(op.val, of):  # of a buffer more compact than NumPy's
             op.val = duplicate(op.val)
-            _set_val(x, op.val)
+            set_val(x, op.val)
         x._stand(View(Storage(op, op.val)))
         x._view.storage.reshaped = base._view.storage.reshaped
 
 
 def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
-    """Guard the traced integers that a view was made with, of outer traces too, and return the step with plain ones: a path is static."""
+    """Guard the traced integers that a view was made with, of outer traces too, and return the step with plain ones: a
+    path is static.
+    """
     traced = [arg for arg in args if isinstance(arg, Operation)]
     for arg in traced:
         tracer.guard(arg, "index", operator.index(arg.val))
@@ -294,10 +317,11 @@ def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
 
 
 def _is_view(val: Any, of: Any, base: Traced, step: Step) -> bool:
-    """Return whether what a step from `base`, whose value is `of`, gave shares its memory; of a reshape NumPy and torch decide that by their own
-    layout.
+    """Return whether what a step from `base`, whose value is `of`, gave shares its memory; of a reshape NumPy and torch
+    decide that by their own layout.
     """
-    if step.op is not reshape or not (type(of) is np.ndarray or is_tensor(plain(of))) or (type(of) is np.ndarray and of.ndim < 2):
+    if (step.op is not reshape or not (type(of) is np.ndarray or is_tensor(plain(of)))
+        or (type(of) is np.ndarray and of.ndim < 2)):
         return _shares(val, of)
     view = place(base)
     view.storage.reshaped = True
@@ -305,24 +329,29 @@ def _is_view(val: Any, of: Any, base: Traced, step: Step) -> bool:
 
 
 def laid(x: Traced) -> Any:
-    """Return a tensor of the shape and the strides that a proxy's has in the program: the buffer in use may be more compact."""
+    """Return a tensor of a proxy's shape and strides in the program: the buffer in use may be more compact."""
     return plain(x._val) if x._view is None else follow(plain(x._view.storage.layout), x._view.path)
 
 
 def check_apart(x: Any, *values: Any) -> None:
-    """Refuse to write to an array from parts of its own memory, for functions of NumPy's that read there what they have just written."""
+    """Refuse to write to an array from parts of its own memory, for functions of NumPy's that read there what they have
+    just written.
+    """
     mine = laid(x)
     for value in values:
         other = laid(value) if isinstance(value, Traced) else None
-        if type(mine) is type(other) is np.ndarray and np.may_share_memory(mine, other) and np.shares_memory(mine, other):
-            raise MutationError("an array is written from a part of its own memory, and NumPy reads there what it has just written", user_location(),
+        if (type(mine) is type(other) is np.ndarray and np.may_share_memory(mine, other)
+            and np.shares_memory(mine, other)):
+            raise MutationError("an array is written from a part of its own memory, and NumPy reads there what it has "
+                                "just written", user_location(),
                                 "a copy of that part")
 
 
 def are_same(x: Any, y: Any) -> bool:
     """Return whether two arrays are the same elements of the same memory, in the same order."""
     a, b = (laid(part) if isinstance(part, Traced) else None for part in (x, y))
-    return type(a) is type(b) is np.ndarray and (a.ctypes.data, a.shape, a.strides, a.dtype) == (b.ctypes.data, b.shape, b.strides, b.dtype)
+    return (type(a) is type(b) is np.ndarray
+            and (a.ctypes.data, a.shape, a.strides, a.dtype) == (b.ctypes.data, b.shape, b.strides, b.dtype))
 
 
 def lies(x: Any, order: str | None) -> bool:
@@ -336,7 +365,7 @@ def lies(x: Any, order: str | None) -> bool:
 
 
 def arranged(x: Any, order: str | None, copied: bool = False) -> Any:
-    """Return an array in the wanted order: itself where it is, else a copy. Unless it is new, that is decided by its layout."""
+    """Return an array in the wanted order: itself where it is (its layout is guarded unless it is new), or a copy."""
     y = x if lies(x, order) else copy(x, order=order)
     if not copied and order in ("C", "F") and isinstance(x, Traced) and isinstance(plain(x), np.ndarray):
         place(x).storage.reshaped = True
@@ -352,57 +381,19 @@ def _shares(a: Any, b: Any) -> bool:
     return overlap(a, b)
 
 
-def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
-    """Record `x[index] = value`; the value has NumPy's meaning, with its casting, its broadcasting and its errors."""
-    tracer = x._tracer
-    inner = tracer_of((x, value, *index))
-    if inner is not tracer:
-        raise MutationError("a value of an inner trace is written into an array of an outer one", user_location(),
-                            "make the array inside the function that is differentiated")
-    view = place(x)
-    storage = view.storage
-    if isinstance(value, Traced) and value._view is not None and value._view.storage is storage \
-            and value._view.path[:-1] == view.path and value._view.path and _same_index(value._view.path[-1], index):
-        return  # the last third of `x[index] += y`: the view has written itself
-    if storage.locked and any(step is known for step in view.path for known in storage.locked):
-        raise MutationError(SEVERAL, user_location(), "a copy of it")
-    lifted = tracer.lift(value)
-    parts = tuple(map(tracer.lift, index))
-    if storage.reshaped:
-        tracer.guard_layout()
-    _guard_writable(storage, tracer)
-    buffer = storage.writable()
-    known, *where = map(value_of, (lifted, *parts))
-    outer = tracer_of((known, *where))
-    if outer is not None and not isinstance(buffer, Traced):  # what an outer trace follows is written: it must follow the buffer too
-        op = outer.constant(id(buffer), buffer, buffer)
-        storage.val = buffer = outer.proxy(op, op.val, outer)
-    assign(wrap(buffer) if is_tensor(buffer) and not isinstance(buffer, Traced) else buffer, known, tuple(where), view.path)
-    call = Call(setitem, (storage.op, lifted, *parts), {"through": view.path} if view.path else None, buffer)
-    put(x, tracer.place(call), buffer)
-
-
-def _guard_writable(storage: Storage, tracer: Any) -> None:
-    """Guard, at the first write to an input, whether it may be written to, and at any what is apart: on the tape each is a copy of it."""
-    storage.check_handed()
-    if tracer.lent:
-        tracer.guard_lent()
-    if isinstance(storage.op, Input):
-        tracer.guard(storage.op, "writeable", is_writable(plain(storage.val)))
-
-
 def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
     """Refuse copy.deepcopy of two arguments that are one array: Python makes one copy of it, and a tape one of each."""
     others = memo.setdefault("arrays of a trace", [])
     if others:
         x._tracer.guard_apart()
     if any(other is not x and plain(other._val) is plain(x._val) for other in others):
-        raise MutationError("copy.deepcopy of two arguments that are one array, which makes one copy of both", user_location(), "x.copy() of each")
+        raise MutationError("copy.deepcopy of two arguments that are one array, which makes one copy of both",
+                            user_location(), "x.copy() of each")
     others.append(x)
 
 
 def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments of a call with new arrays for those that it writes into: it is made again, to see whether it raises."""
+    """Return keyword arguments of a call that is made again to see if it raises: with new arrays to write into."""
     def new(x: Any) -> Any:
         if isinstance(x, tuple):
             return tuple(map(new, x))
@@ -411,8 +402,8 @@ def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def hand_out(x: Traced) -> Any:
-    """Return the plain value of a constant, an array as a copy that can only be read: a write to it would not be seen. While it is held, the array
-    cannot be written to either.
+    """Return the plain value of a constant, an array as a copy that can only be read: a write to it would not be seen.
+    While it is held, the array cannot be written to either.
     """
     value = plain(x)
     if isinstance(value, np.ndarray):
@@ -432,8 +423,10 @@ def lock(x: Any) -> Any:
     return x
 
 
-def _lose_overlaps(x: Input, tracer: Any) -> None:
-    """Give up the arguments that share memory with one that is written to: on the tape they are apart, and using them raises."""
+def lose_overlaps(x: Input, tracer: Any) -> None:
+    """Give up the arguments that share memory with one that is written to: on the tape they are apart, and using them
+    raises.
+    """
     if is_memory(plain(x.val)):
         tracer.written.append((plain(x.val), x.label))
         tracer.guard_apart()
@@ -442,56 +435,3 @@ def _lose_overlaps(x: Input, tracer: Any) -> None:
         mine, others = plain(x.val), plain(op.val)
         if isinstance(op, Input) and op is not x and overlap(mine, others):
             place(other).storage.lose(f"{op.label} shares memory with {x.label}, which was written to")
-
-
-def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
-    """Make an operation the content of the storage that `x` stands on."""
-    view = x._view
-    storage = view.storage
-    if isinstance(storage.op, Input):
-        _lose_overlaps(storage.op, x._tracer)
-    if storage.family is not None:
-        storage.lose_family()
-    storage.op, storage.val, storage.owned, storage.shared = op, val, owned, not owned
-    storage.version += 1
-    if not view.path:
-        _set_op(x, op)
-        _set_val(x, val)
-        view.version = view.seen = storage.version
-
-
-def check_cast(x: Traced, result: Any, casting: Any = "same_kind") -> None:
-    """Raise as NumPy does where a result does not fit into the array that is to hold it."""
-    target, found = plain(x), plain(result)
-    np.copyto(np.empty(target.shape, target.dtype), np.asarray(found), casting=casting)
-    if target.shape != shape_of(found):
-        raise ValueError(f"non-broadcastable output operand with shape {target.shape} doesn't match the broadcast shape {shape_of(found)}")
-
-
-def replace(x: Traced, value: Any) -> None:
-    """Record that `x` now holds `value`, of its shape and dtype or cast to it: `x[...] = value`, for what was computed from `x`."""
-    for known in (x, value):
-        if isinstance(known, Traced):
-            known._tracer.specialise(known)  # of other shapes NumPy would broadcast the value, or raise; of other dtypes cast it, or raise
-    view = place(x)
-    val = value._val if isinstance(value, Traced) else value
-    if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
-            and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
-        _guard_writable(view.storage, x._tracer)
-        view.storage.check_writable()
-        put(x, value._op, val, owned=False)
-    else:
-        write(x, (Ellipsis,), value)
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Return whether one array can stand for another: with its shape, its dtype and its layout."""
-    if is_tensor(a) and is_tensor(b):
-        return bool((a.shape, a.dtype, a.stride(), a.device) == (b.shape, b.dtype, b.stride(), b.device))
-    return type(a) is type(b) is np.ndarray and (a.shape, a.dtype, a.strides) == (b.shape, b.dtype, b.strides)
-
-
-def _same_index(step: Step, index: tuple[Any, ...]) -> bool:
-    if len(step.args) != len(index) or step.op.__name__ != "getitem":
-        return False
-    return all(type(a) is type(b) and isinstance(a, (int, slice, type(None), type(Ellipsis))) and a == b for a, b in zip(step.args, index))

@@ -31,8 +31,8 @@ from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses, leading
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
-from tapegrad.trace.context import Tracer
 from tapegrad.trace.guards import FIXED
+from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.walk import typed_by_value
 from tapegrad.tree.flatten import is_leaf
 

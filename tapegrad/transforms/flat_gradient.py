@@ -14,8 +14,9 @@ from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 from tapegrad.trace import proxy
 from tapegrad.trace.collector import collector
-from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
+from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import trace_loop

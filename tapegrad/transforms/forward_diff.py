@@ -23,8 +23,9 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.trace import proxy, views
 from tapegrad.trace.checkpoint import as_subtape, bare, place
 from tapegrad.trace.collector import collector
-from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED, are_apart
+from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import record
 from tapegrad.transforms import batch

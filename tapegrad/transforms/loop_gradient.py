@@ -21,8 +21,9 @@ from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
-from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
+from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.transforms.loop_types import (
     TRIES,

@@ -16,8 +16,9 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
-from tapegrad.trace.context import DEFAULT, Tracer
+from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
+from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.transforms.loop_types import (
     TRIES,

@@ -16,7 +16,7 @@ from tapegrad.ops import add, astype, getfield, pack, scalar, zeros
 from tapegrad.ops.loop import Loop, put_results
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
-from tapegrad.trace.context import Tracer
+from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.primal_copy import Scalars
 from tapegrad.tree.flatten import flatten
 

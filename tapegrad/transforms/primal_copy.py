@@ -13,9 +13,9 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
-from tapegrad.trace.context import Tracer
 from tapegrad.trace.guards import number_kind
 from tapegrad.trace.number_systems import check_precision
+from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.walk import own, typed_by_value
 
 

@@ -17,8 +17,9 @@ from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.collector import collector
-from tapegrad.trace.context import DEFAULT, Context, Tracer
+from tapegrad.trace.context import DEFAULT, Context
 from tapegrad.trace.number_systems import check_precision
+from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import put_result
 from tapegrad.transforms.primal_copy import guard_type

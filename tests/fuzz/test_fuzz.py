@@ -11,7 +11,7 @@ import pytest
 
 from tapegrad import ops
 from tapegrad.compile.numpy import memory_plan as plan
-from tapegrad.trace.context import Tracer
+from tapegrad.trace.recorder import Tracer
 from tests.fuzz.compare import DIFFERENCES, ONCE, Find, examine
 from tests.fuzz.generate import generate
 from tests.fuzz.program import Call, Program

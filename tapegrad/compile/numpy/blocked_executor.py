@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.numpy.call_source import masked, reduced, ufunc_of
+from tapegrad.compile.numpy.call_facts import masked, reduced, ufunc_of
 from tapegrad.numbers.parallel import processors, together
 from tapegrad.ops.fused import Fused
 from tapegrad.tape.liveness import last_uses

@@ -7,13 +7,24 @@ from `site.name`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.compile.numpy.call_facts import (
+    BLAS,
+    REDUCE,
+    REDUCTIONS,
+    UFUNCS,
+    gathers,
+    is_tall_vecdot,
+    masked,
+    reads_float,
+    reduced,
+    ufunc_of,
+)
 from tapegrad.errors import Location
 from tapegrad.numbers.view_path import Path
 from tapegrad.ops.fused import Fused, fields_of
@@ -45,36 +56,22 @@ class Site(Protocol):
 
 # -- ufuncs: the same for every op that one implements
 
-UFUNCS: dict[Op, np.ufunc] = {}
 for _fn, _meaning in FOREIGN.items():
     if isinstance(_fn, np.ufunc) and isinstance(_meaning, Op) and _fn.nout == 1 and _fn.signature is None:
         UFUNCS.setdefault(_meaning, _fn)
 
-BINARY = {ops.add: "+", ops.subtract: "-", ops.multiply: "*", ops.divide: "/", ops.floor_divide: "//", ops.remainder: "%", ops.pow: "**",
-          ops.less: "<", ops.less_equal: "<=", ops.greater: ">", ops.greater_equal: ">=", ops.equal: "==", ops.not_equal: "!=",
+BINARY = {ops.add: "+", ops.subtract: "-", ops.multiply: "*", ops.divide: "/", ops.floor_divide: "//",
+          ops.remainder: "%", ops.pow: "**", ops.less: "<", ops.less_equal: "<=", ops.greater: ">",
+          ops.greater_equal: ">=", ops.equal: "==", ops.not_equal: "!=",
           ops.bitwise_and: "&", ops.bitwise_or: "|", ops.bitwise_xor: "^", ops.matmul: "@",
           ops.bitwise_left_shift: "<<", ops.bitwise_right_shift: ">>"}
 UNARY = {ops.negative: "-", ops.positive: "+", ops.bitwise_invert: "~"}
-# what NumPy's own `**` makes of them; of integers these are not the floats that powers are
-_POWERS = {2: np.square, 1: np.positive, 0.5: np.sqrt}
-_BLAS = frozenset("fdFD")
-
-
-def ufunc_of(op: Call) -> np.ufunc | None:
-    """Return the ufunc that a call on arrays is, None if it is no ufunc's."""
-    found = UFUNCS.get(op.fn) if not op.kwargs else None
-    if found is np.power and spec_of(op.args[0]).kind == "b":
-        return None  # the operator's are small integers, the ufunc's large ones
-    if found is np.power and op.spec.is_memory and op.spec.dtype.kind in "fc":
-        exponent, alike = op.args[1], spec_of(op.args[0]).has_dtype(op.spec.dtype)  # not integers to 0.5
-        if type(exponent) in (int, float) and exponent in _POWERS and alike and (op.spec.dtype.kind == "f" or exponent != 1):
-            return _POWERS[exponent]
-    return found
 
 
 def write_ufunc(site: Site, ufunc: np.ufunc) -> str:
     """Write a ufunc's call; plain numbers become 0-d arrays once, which spares each call a conversion."""
-    args = [text if isinstance(arg, Operation) else _boxed(site, arg, text, ufunc) for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
+    args = [text if isinstance(arg, Operation) else _boxed(site, arg, text, ufunc)
+            for arg, text in zip(site.op.args, site.args)][: ufunc.nin]
     # those two want it by name
     out = [f"out={site.out}" if ufunc in (np.maximum, np.minimum) else site.out] if site.out else []
     return f"{site.name(ufunc)}({', '.join([*args, *out])})"
@@ -89,54 +86,7 @@ def _boxed(site: Site, arg: Any, text: str, ufunc: np.ufunc) -> str:
     return site.name(np.array(arg, other.dtype), "number")  # it takes the dtype of the array that it meets
 
 
-def is_elementwise(op: Call) -> bool:
-    """True for a call that may write its value over an argument: each element depends on those in its place alone."""
-    return ufunc_of(op) is not None or masked(op) is not None
-
-
-def masked(op: Call) -> tuple[Any, bool] | None:
-    """Return x of a call that is where(c, x, 0.0) of real floats, and True; of where(c, 0.0, x), x and
-    False; None for another call.
-
-    Such a call is written as a product of x's bits, seen as integers, with 1 or 0: what is not chosen is 0.0 whatever
-    it was (inf or nan too), and there is no branch in it. NumPy's own `where` and its masked copies take ten times as
-    long where the mask is true by chance.
-    """
-    if op.fn is not ops.where or len(op.args) != 3 or not op.spec.has_axes or op.spec.dtype.char not in "efd":
-        return None
-    c, a, b = op.args
-    if spec_of(c).kind != "b" or not spec_of(c).has_axes:
-        return None
-    for x, other, chosen in ((a, b, True), (b, a, False)):
-        zero = type(other) in (int, float) and other == 0 and math.copysign(1.0, other) > 0
-        if zero and spec_of(x).has_axes and spec_of(x).dtype == op.spec.dtype:
-            return x, chosen
-    return None
-
-
 # -- reductions
-
-REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.prod: np.multiply, ops.max: np.maximum, ops.min: np.minimum,
-                                  ops.any: np.logical_or, ops.all: np.logical_and}
-_REDUCE = {ufunc: ufunc.reduce for ufunc in REDUCTIONS.values()}
-
-
-def reduced(op: Call) -> tuple[np.ufunc, Any, bool, Any] | None:
-    """Return ufunc, axis, keepdims and count of a reduction that its ufunc's `reduce`
-    computes, None for another call.
-    """
-    ufunc = np.add if op.fn is ops.mean else REDUCTIONS.get(op.fn)
-    if ufunc is None or len(op.args) != 1:
-        return None
-    x = spec_of(op.args[0])
-    if not x.is_array or x.kind not in "fc" or x.dtype.char == "e" or not x.size:
-        return None
-    if not op.kwargs.keys() <= {"axis", "keepdims"}:
-        return None
-    axis = op.kwargs.get("axis")
-    along = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    count = math.prod(x.shape[a] for a in along) if op.fn is ops.mean else None
-    return ufunc, axis, bool(op.kwargs.get("keepdims", False)), count
 
 
 def _reduction(site: Site) -> str:
@@ -146,7 +96,7 @@ def _reduction(site: Site) -> str:
     args = [site.args[0], site.text(axis)]
     if site.out or keep:
         args += ["None", site.out or "None"]
-    text = f"{site.name(_REDUCE[ufunc], f'{ufunc.__name__}_reduce')}({', '.join([*args, *(['True'] if keep else [])])})"
+    text = f"{site.name(REDUCE[ufunc], f'{ufunc.__name__}_reduce')}({', '.join([*args, *(['True'] if keep else [])])})"
     if count is None:
         return text
     if site.out:
@@ -204,59 +154,6 @@ def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
     return base if np.may_share_memory(view, like) else None
 
 
-COLUMNS, ROWS = 16, 512  # at most, and at least, of a table that lies column by column
-
-
-def is_tall(x: Spec) -> bool:
-    """True for a table of many rows (along one axis or several) and few columns: NumPy's inner loops run along the last
-    axis, and would be short.
-
-    Where it lies column by column, a product with a column takes a quarter of the time, a sum
-    along the rows a twentieth.
-    """
-    return x.ndim > 1 and 1 < x.shape[-1] <= COLUMNS and x.size >= ROWS * x.shape[-1] and x.is_contiguous
-
-
-def turned_strides(x: Spec) -> tuple[int, ...]:
-    """Return the strides of an array that lies column by column."""
-    assert x.strides is not None
-    rows = x.size // x.shape[-1] * x.itemsize
-    return (*(stride // x.shape[-1] for stride in x.strides[:-1]), rows)
-
-
-def dense_strides(x: Spec) -> tuple[int, ...] | None:
-    """Return the strides of a dense array whose axes lie in memory in the order of x's, None where that is C's."""
-    if x.is_contiguous:
-        return None
-    given = x.strides
-    assert given is not None
-    order = sorted(range(x.ndim), key=lambda axis: -abs(given[axis]))
-    strides, step = [0] * x.ndim, x.itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(x.shape[axis], 1)
-    return tuple(strides)
-
-
-def goes_along(op: Operation) -> bool:
-    """True for a call that is computed as fast or faster where its arguments lie column by column."""
-    return isinstance(op, Call) and (is_elementwise(op) or reduced(op) is not None or _is_tall_vecdot(op))
-
-
-def gathers(op: Call) -> bool:
-    """True for a read of rows, by an array of integers, that are many and short: they are put down column by column."""
-    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or not op.spec.has_axes or op.spec.ndim != 2 or not is_tall(op.spec):
-        return False
-    x, index = map(spec_of, op.args)
-    return x.is_array and x.ndim == 2 and index.is_array and index.ndim == 1 and index.kind in "iu"
-
-
-def reads_float(op: Call) -> bool:
-    """True for a read of one float64, which is written as a read of Python's number: its
-    arithmetic is twice as fast.
-    """
-    return op.fn in (ops.getitem, ops.getitem_masked) and op.spec.type is np.float64 and not op.kwargs \
-        and spec_of(op.args[0]).is_array and all(spec_of(part).type is int for part in op.args[1:])
 
 
 def _getitem(site: Site) -> str:
@@ -297,18 +194,10 @@ def _copy(site: Site) -> str:
 
 def _matmul(site: Site) -> str:
     a, b = map(spec_of, site.op.args)
-    flat = a.ndim == b.ndim == 2 and a.dtype == b.dtype == site.op.spec.dtype and a.dtype.char in _BLAS
+    flat = a.ndim == b.ndim == 2 and a.dtype == b.dtype == site.op.spec.dtype and a.dtype.char in BLAS
     if flat and site.op.spec.is_contiguous:
         return f"{site.name(np.dot)}({', '.join([*site.args, site.out] if site.out else site.args)})"
     return f"{site.name(np.matmul)}({', '.join([*site.args, site.out] if site.out else site.args)})"
-
-
-def _is_tall_vecdot(op: Call) -> bool:
-    """True for a vecdot of many short rows, for each of which NumPy would call BLAS: twenty times as long,
-    where they lie column by column.
-    """
-    return op.fn is ops.vecdot and op.spec.has_axes and op.spec.size >= ROWS and all(
-        x.is_array and x.dtype.char in "fd" and x.dtype == op.spec.dtype and 1 < x.shape[-1] <= COLUMNS for x in map(spec_of, op.args))
 
 
 def _vecdot(site: Site) -> str:
@@ -341,7 +230,8 @@ def _writes_where(op: Call) -> bool:
     if masked(op) is not None:
         return True
     c, a, b = map(spec_of, op.args)
-    return op.spec.size >= _MANY and c.kind == "b" and all(x.type in (int, float) or x.has_dtype(op.spec.dtype) for x in (a, b))
+    return (op.spec.size >= _MANY and c.kind == "b"
+            and all(x.type in (int, float) or x.has_dtype(op.spec.dtype) for x in (a, b)))
 
 
 def _array_first(op: Call) -> bool:
@@ -355,9 +245,11 @@ def may_repeat(op: Call) -> bool:
         index = op.args[at + 1: at + 1 + rank]
         at += 1 + rank
         if any(_names_places(part) for part in index):
-            if "through" in op.kwargs or any(isinstance(part, Operation) and not isinstance(part, Constant) for part in index):
+            if ("through" in op.kwargs
+                or any(isinstance(part, Operation) and not isinstance(part, Constant) for part in index)):
                 return True
-            places = np.arange(op.spec.size).reshape(op.spec.shape)[tuple(part.val if isinstance(part, Operation) else part for part in index)]
+            known = tuple(part.val if isinstance(part, Operation) else part for part in index)
+            places = np.arange(op.spec.size).reshape(op.spec.shape)[known]
             if np.unique(places).size < places.size:
                 return True
     return False
@@ -416,7 +308,7 @@ SPELLINGS: dict[Op, Row] = {
     ops.astype: (_array_first, _is_array, _astype),
     ops.copy: (_array_first, _is_array, _copy),
     ops.matmul: (lambda op: all(spec_of(x).is_array for x in op.args), _is_array, _matmul),
-    ops.vecdot: (_is_tall_vecdot, _is_array, _vecdot),
+    ops.vecdot: (is_tall_vecdot, _is_array, _vecdot),
     ops.where: (lambda op: _is_array(op) and len(op.args) == 3, _writes_where, _where),
 }
 
@@ -458,25 +350,15 @@ def how(op: Call) -> How:
 
 # -- Python's numbers
 
-FLOATING = frozenset([ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.positive])
 """Ops that mean the same of Python's floats as of NumPy's, but for errors."""
-
-
-# beside arrays and numbers of these dtypes a Python float means what NumPy's float64 does
-_WIDE = frozenset("?bBhHiIlLqQdD")
-
-
-def is_narrow(arg: Any) -> bool:
-    """True for an array or number of NumPy's beside which a Python float gives way, and NumPy's float64 does not."""
-    dtype = spec_of(arg).dtype
-    return dtype is not None and getattr(dtype, "char", "") not in _WIDE
 
 
 # -- pieces of text
 
 def comment(where: Location) -> str:
     """Write a source line as a comment."""
-    return f"# {where.file.replace(chr(92), '/').rpartition('/')[2]}:{where.line}" + (f"  {where.source}" if where.source else "")
+    file = where.file.replace(chr(92), "/").rpartition("/")[2]
+    return f"# {file}:{where.line}" + (f"  {where.source}" if where.source else "")
 
 
 def to_python(x: Any) -> Any:
@@ -488,7 +370,8 @@ def loop_head(loop: Loop, each: Sequence[str], lists: Sequence[str], bind: Calla
     """Write the line that begins a loop: `each` are the names of a run's steps and elements,
     `lists` those of the sequences.
     """
-    found = [(values, range_of(values)) for values in (values[::-1] if loop.reverse else values for values in loop.steps)]
+    found = [(values, range_of(values)) for values in
+             (values[::-1] if loop.reverse else values for values in loop.steps)]
     sequences = [bind(values, "steps") if steps is None else repr(steps) for values, steps in found]
     sequences += [f"reversed({name})" if loop.reverse else name for name in lists]
     if not sequences:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.numpy.blocked_executor import Blocks
-from tapegrad.compile.numpy.call_source import reduced, ufunc_of
+from tapegrad.compile.numpy.call_facts import reduced, ufunc_of
 from tapegrad.ops.fused import Fused, Made, fields_of
 from tapegrad.tape.spec import Spec, absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any
 
-from tapegrad.compile.numpy.call_source import How, gathers, goes_along, how, is_tall
+from tapegrad.compile.numpy.call_facts import gathers, goes_along, is_tall
+from tapegrad.compile.numpy.call_source import How, how
 from tapegrad.ops import broadcast_to, diagonal, getfield, pack, reshape, scatter, setitem, where
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import is_loop

@@ -9,19 +9,8 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.argument_source import nested, nested_gradients
-from tapegrad.compile.numpy.call_source import (
-    BINARY,
-    FLOATING,
-    SHAPED,
-    UFUNCS,
-    UNARY,
-    is_elementwise,
-    is_narrow,
-    reads_float,
-    to_python,
-    write_sum_of_products,
-    write_ufunc,
-)
+from tapegrad.compile.numpy.call_facts import FLOATING, UFUNCS, is_elementwise, is_narrow, reads_float
+from tapegrad.compile.numpy.call_source import BINARY, SHAPED, UNARY, to_python, write_sum_of_products, write_ufunc
 from tapegrad.compile.numpy.storage_names import Site, Texts
 from tapegrad.compile.numpy.writer import Shared
 from tapegrad.compile.source_names import Names, Spelled

@@ -12,14 +12,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.numpy.call_source import (
-    comment,
-    dense_strides,
-    index_text,
-    path_text,
-    reads_float,
-    turned_strides,
-)
+from tapegrad.compile.numpy.call_facts import dense_strides, reads_float, turned_strides
+from tapegrad.compile.numpy.call_source import comment, index_text, path_text
 from tapegrad.compile.numpy.memory_plan import Plan, Storage, make_plan
 from tapegrad.compile.numpy.writer import Shared
 from tapegrad.optimise.result_memory import packs_of

@@ -17,7 +17,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tapegrad import ops
-from tapegrad.compile.numpy.call_source import ufunc_of
+from tapegrad.compile.numpy.call_facts import ufunc_of
 from tapegrad.compile.numpy.memory_plan import is_known, varying
 from tapegrad.compile.torch.call_capture import Calls, Seen, storage_of, tensors_in
 from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, mapped, nest, without

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.linalg import _linalg
 
 from tapegrad.rules.registry import constructs, refused
-from tapegrad.trace.context import unrepeatable
 from tapegrad.trace.numpy_warnings import meant, told
+from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import running
 
 

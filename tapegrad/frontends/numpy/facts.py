@@ -19,7 +19,7 @@ from tapegrad.numbers.text import text_of
 from tapegrad.rules.op import Slotted, Traced, tracer_of
 from tapegrad.rules.registry import means, refused, register
 from tapegrad.trace import views
-from tapegrad.trace.context import written
+from tapegrad.trace.observers import written
 from tapegrad.trace.viewed import of_class
 
 # -- dtypes

@@ -22,7 +22,8 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import CONSTRUCTORS, constructs, register
 from tapegrad.trace.conversions import to_type
 from tapegrad.trace.interposition import standing_for, with_names
-from tapegrad.trace.viewed import AS_THEY_ARE, BESIDES, Viewed, bare, is_viewed
+from tapegrad.trace.viewable import BESIDES
+from tapegrad.trace.viewed import AS_THEY_ARE, Viewed, bare, is_viewed
 from tapegrad.tree.copies import code_of
 
 ma: Any = importlib.import_module("numpy.ma.core")

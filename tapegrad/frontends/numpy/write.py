@@ -18,7 +18,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, is_writable
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means, refused
-from tapegrad.trace import views
+from tapegrad.trace import views, writes
 from tapegrad.trace.call_arguments import rehearse
 from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.tree.flatten import leaves_of
@@ -30,7 +30,7 @@ def setitem(x: Array, index: Any, value: Array) -> None:
     if (len(parts) == 1 and dtype_of(parts[0]) == np.bool_ and shape_of(parts[0]) == shape_of(x)
         and not views.are_same(x, value)):
         views.check_apart(owned(x), value)
-    views.write(owned(x), parts, as_array(value))
+    writes.write(owned(x), parts, as_array(value))
 
 
 def owned(x: Array) -> Any:
@@ -92,7 +92,7 @@ def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
         if not whole and not _fills(holder, found, written):
             raise refused(f"{fn.__name__} into an array of shape {holder.shape}",
                           f"the result, of shape {found.shape}, fills a part of it", "out[...] = for that part")
-    views.replace(out, result)
+    writes.replace(out, result)
     return out
 
 
@@ -270,7 +270,7 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     if not np.can_cast(dtype_of(total), dtype_of(a), "same_kind"):
         raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}", "NumPy rounds each sum",
                       "an array of floats to add to")
-    views.replace(a, total)
+    writes.replace(a, total)
 
 
 def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> None:

@@ -16,8 +16,8 @@ import torch
 
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.context import LISTENERS, Tracer
 from tapegrad.trace.guards import SURROUNDINGS
+from tapegrad.trace.recorder import LISTENERS, Tracer
 
 ENABLED = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
 _DEVICES = ("cpu", "cuda")

@@ -19,7 +19,7 @@ from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, means
-from tapegrad.trace.context import LISTENERS, Tracer
+from tapegrad.trace.recorder import LISTENERS, Tracer
 from tapegrad.tree.copies import running
 
 # what torch's own parser takes too

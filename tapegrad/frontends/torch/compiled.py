@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.trace.context import LISTENERS, Tracer
+from tapegrad.trace.recorder import LISTENERS, Tracer
 
 
 class Eager:

@@ -23,7 +23,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, numpy_dtype
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call
-from tapegrad.trace.context import Tracer
+from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
 _NOTHING = ("out", "requires_grad", "pin_memory", "memory_format", "layout", "names")  # of no meaning on a tape

@@ -23,7 +23,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import inside
 from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
 from tapegrad.rules.op import Traced, tracer_of
-from tapegrad.trace.context import Tracer
+from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.copies import apart
 from tapegrad.tree.flatten import flatten, leaves_of
 

@@ -17,7 +17,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
-from tapegrad.trace.context import LISTENERS, Tracer
+from tapegrad.trace.recorder import LISTENERS, Tracer
 
 # with a gradient of 0, on torch's tape
 _ROUNDING = frozenset([ops.floor, ops.ceil, ops.trunc, ops.rint, ops.round, ops.round_number, ops.floor_divide])

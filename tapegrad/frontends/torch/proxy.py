@@ -21,7 +21,8 @@ from tapegrad.numbers.tensors import check_dense, detached
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace import views
-from tapegrad.trace.proxy import TENSORS, apply, by_ufunc
+from tapegrad.trace.meaning import apply, by_ufunc
+from tapegrad.trace.proxy import TENSORS
 
 
 class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]

@@ -18,7 +18,8 @@ import torch
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
-from tapegrad.trace.context import LISTENERS, Tracer, drawn
+from tapegrad.trace.observers import drawn
+from tapegrad.trace.recorder import LISTENERS, Tracer
 from tapegrad.tree.copies import running
 
 

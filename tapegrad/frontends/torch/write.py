@@ -24,9 +24,9 @@ from tapegrad.numbers.tensors import is_tensor, numpy_dtype
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import Call, Input, operands
-from tapegrad.trace import views
-from tapegrad.trace.context import Tracer
+from tapegrad.trace import views, writes
 from tapegrad.trace.outside_arrays import write_refused
+from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
 # Operators in place, by the functions that they are the same as.
@@ -114,22 +114,22 @@ def has_flow(value: Array) -> bool:
 def replace(x: Any, y: Any) -> None:
     """Write what was computed into all of `x`."""
     if is_followed(x, y):
-        views.replace(x, y)
+        writes.replace(x, y)
     else:
         target = attached(x)
-        views.replace(target, rebased(ops.copy(target), y))
+        writes.replace(target, rebased(ops.copy(target), y))
 
 
 def write(x: Any, index: tuple[Any, ...], value: Any) -> None:
     """Write a value at an index of `x`."""
     if is_followed(x, value):
-        views.write(x, index, value)
+        writes.write(x, index, value)
         return
     target = attached(x)
     old = ops.read(target, index)
     like = ops.zeros_like(old)
-    views.write(like, (Ellipsis,), value)
-    views.write(target, index, rebased(ops.copy(old), like))
+    writes.write(like, (Ellipsis,), value)
+    writes.write(target, index, rebased(ops.copy(old), like))
 
 
 def put(x: Array, y: Array) -> Any:

@@ -20,7 +20,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import torch_dtype
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Input
-from tapegrad.trace import views
+from tapegrad.trace import views, writes
 
 aten = torch.ops.aten
 
@@ -148,7 +148,7 @@ def _moved_on(x: Array, axes: tuple[int, ...], buffers: tuple[Any, Any], momentu
         owned(buffer)
     for buffer, new in zip(buffers, running_stats(x, *buffers, axes=axes, **given(momentum=(momentum, 0.1)))):
         _warn(buffer)
-        views.replace(buffer, new)
+        writes.replace(buffer, new)
 
 
 def _warn(buffer: Any) -> None:

@@ -1,0 +1,83 @@
+"""mentions: what code names, without running it, and whose a module is."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import re
+import sys
+from types import CodeType
+from typing import Any, NamedTuple
+
+from tapegrad.tree.attributes import FOREIGN_PACKAGES
+
+SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
+_BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter",
+                      "eval", "exec"])
+
+
+class Mentioned(NamedTuple):
+    """The names that a function's code mentions: as globals, as attributes, as modules that it imports; and
+    whether it assigns globals.
+    """
+
+    names: frozenset[str]
+    attributes: frozenset[str]
+    modules: frozenset[str]
+    assigns: bool
+
+
+_mentioned: dict[int, tuple[CodeType, Mentioned]] = {}
+
+
+def mentioned(code: CodeType) -> Mentioned:
+    """Return the names that a code object, and those inside it, mention: where it reads by name,
+    `getattr(module, "rate")`, its strings too.
+    """
+    known = _mentioned.get(id(code))  # a code object hashes all that is in it
+    if known is None:
+        if len(_mentioned) > 4096:
+            _mentioned.clear()
+        known = _mentioned[id(code)] = code, _mention(code)
+    return known[1]
+
+
+def _mention(code: CodeType) -> Mentioned:
+    names: set[str] = set()
+    modules: set[str] = set()
+    attributes, assigns = set(code.co_names), False
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            names.add(step.argval)
+        elif step.opname == "IMPORT_NAME":
+            modules.add(step.argval)
+        assigns = assigns or step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+    if modules:
+        modules |= attributes  # `from package import module`
+    if not _BY_NAME.isdisjoint(code.co_names):
+        texts = {name for part in code.co_consts if type(part) is str for name in (part, *re.findall(r"\w+", part))}
+        names |= texts
+        attributes |= texts
+        modules |= texts
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            more = mentioned(inner)
+            names |= more.names
+            attributes |= more.attributes
+            modules |= more.modules
+            assigns = assigns or more.assigns
+    return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), assigns)
+
+
+@functools.cache
+def is_foreign(package: str) -> bool:
+    """True for a package that is no user's: one that tapegrad knows, or any that is installed."""
+    if package == "__main__":
+        return False
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    return package in FOREIGN_PACKAGES or "site-packages" in file or "dist-packages" in file
+
+
+def package_of(module: Any) -> str:
+    """Return the name of the package that a module of this name is in."""
+    return str(module).partition(".")[0]

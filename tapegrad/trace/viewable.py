@@ -1,0 +1,43 @@
+"""viewable: which classes of the program's a traced array may be viewed as."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+
+from tapegrad.rules.registry import refused
+
+BESIDES: dict[type, dict[str, Any]] = {}  # of a class of NumPy's own: what its proxies have in place of its methods
+
+
+def own_classes(cls: type) -> list[type]:
+    """Return a class and those that it has of its own besides NumPy's arrays."""
+    return [base for base in cls.__mro__ if not issubclass(np.ndarray, base)]
+
+
+OF_EVERY_CLASS = frozenset(["__new__", "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__slots__",
+                            "__init_subclass__", "__class_getitem__", "__abstractmethods__", "_abc_impl", "__reduce__",
+                            "__reduce_ex__", "__setstate__"])
+
+
+def check_viewable(cls: type) -> None:
+    """Refuse a class whose arrays a proxy cannot stand for."""
+    own = own_classes(cls)
+    names = {name for base in own for name in vars(base)}
+    why, cure = "", "the plain array, or attributes set in __new__ and __array_finalize__ of a class of your own"
+    if cls not in BESIDES and any(base.__module__.partition(".")[0] == "numpy" for base in own):
+        name = next(base.__name__ for base in own if base.__module__.startswith("numpy"))
+        why = f"what an np.{name} means is not what an array does"
+        cure = "np.where(mask, 0.0, x) and x[~mask]" if issubclass(cls, np.ma.MaskedArray) else cure
+    elif type(cls) not in (type, abc.ABCMeta):
+        why = "its class has a metaclass"
+    elif getattr(cls, "__array_ufunc__", None) is None:
+        why = "it takes part in no ufunc"
+    elif names & {"__init__", "__init_subclass__", "__getattribute__", "__class__"}:
+        why = f"its class has {min(names & {'__init__', '__init_subclass__', '__getattribute__', '__class__'})}"
+    elif any(vars(base).get("__slots__") for base in own):
+        why = "its class keeps attributes in slots"
+    if why:
+        raise refused(f"x.view({cls.__name__})", why, cure)
