@@ -4,30 +4,35 @@
     {"name": "f", "kinds": "iic…", …}
     the arrays, one after the other, each at a multiple of 64 bytes
 
-Nothing is compressed, so that what is read is never larger than the file. The JSON is ASCII, on one line: `sed -n 2p f.tape`.
-It holds columns, with one entry for each operation, rather than an object for each:
+Nothing is compressed, so that what is read is never larger than the file. The JSON is ASCII, on one line:
+`sed -n 2p f.tape`. It holds columns, with one entry for each operation, rather than an object for each:
 
-| name | what it holds |
-|---|---|
-| `name`, `result`, `signature` | the function's name, the number of the result, which of the signatures (each of the last two may be null) |
-| `kinds` | a letter for each operation: `i`nput, `c`onstant, `f`unction call, `g`uard |
-| `places`, `at` | the user's lines (file, the function's first line, function, line, text); for each operation the number of its line, or -1 |
-| `notes`, `values` | one for each operation |
-| `labels` | one for each input |
-| `functions`, `calls` | the functions; for each call the number of its own, or minus the variable that holds it (a pullback) |
-| `args`, `kwargs` | the arguments of each call and guard; the keyword arguments of those calls that have some, `[operation, [key, value], …]` |
-| `facts` | the fact and the expected value of each guard |
-| `arrays` | dtype, shape, order of axes in memory, first byte |
-| `loops` | if there are some: `count` runs, in `reverse` or not, the `steps`, the `sizes` of what is given, listed, carried; the body's own columns |
-| | of another subtape, which has 0 runs, the `kind`, and `fields`: what its constructor takes behind the body |
-| `nodes`, `structures`, `signatures` | how arguments and results are nested: parts, each after its own parts; `[root, leaves]`; structures by role |
+- `name`, `result`, `signature`: the function's name, the number of the result, which of the signatures (each of the
+  last two may be null)
+- `kinds`: a letter for each operation: `i`nput, `c`onstant, `f`unction call, `g`uard
+- `places`, `at`: the user's lines (file, the function's first line, function, line, text); for each operation the
+  number of its line, or -1
+- `notes`, `values`: one for each operation
+- `labels`: one for each input
+- `functions`, `calls`: the functions; for each call the number of its own, or minus the variable that holds it (a
+  pullback)
+- `args`, `kwargs`: the arguments of each call and guard; the keyword arguments of those calls that have some,
+  `[operation, [key, value], …]`
+- `facts`: the fact and the expected value of each guard
+- `arrays`: dtype, shape, order of axes in memory, first byte
+- `loops`: if there are some: `count` runs, in `reverse` or not, the `steps`, the `sizes` of what is given, listed,
+  carried; the body's own columns; of another subtape, which has 0 runs, the `kind`, and `fields`: what its constructor
+  takes behind the body
+- `nodes`, `structures`, `signatures`: how arguments and results are nested: parts, each after its own parts;
+  `[root, leaves]`; structures by role
 
-An argument that is an integer is a variable: 4 is %4. Other values stand for themselves (`null`, `true`, `1.5`, `"text"`), or are a
-list that begins with what they are: `["int", 4]`, `["slice", …]`, `["np", "float64", 1.5]`, `["array", 0]`, `["op", "multiply"]`.
-The fourth entry of a signature, where there is one, says by what a gradient is wanted: `[argnums, captured]`.
-A function is an op, one of tapegrad's own, a library's that tapegrad knows, each by its name, or `["given", "module:name"]`: one that
-the reader of the file must be given. `["loop", 0]` is a loop, whose body calls functions before it in the table, and has columns like the
-tape's, but for `signature` and the tables. No file can name anything else, and none holds code.
+An argument that is an integer is a variable: 4 is %4. Other values stand for themselves (`null`, `true`, `1.5`,
+`"text"`), or are a list that begins with what they are: `["int", 4]`, `["slice", …]`, `["np", "float64", 1.5]`,
+`["array", 0]`, `["op", "multiply"]`. The fourth entry of a signature, where there is one, says by what a gradient is
+wanted: `[argnums, captured]`. A function is an op, one of tapegrad's own, a library's that tapegrad knows, each by its
+name, or `["given", "module:name"]`: one that the reader of the file must be given. `["loop", 0]` is a loop, whose body
+calls functions before it in the table, and has columns like the tape's, but for `signature` and the tables. No file can
+name anything else, and none holds code.
 """
 
 from __future__ import annotations
@@ -62,21 +67,25 @@ KINDS = {"input": "i", "constant": "c", "call": "f", "guard": "g"}
 OWN = {"rrule": rrule, "accumulate": accumulate, "conform": conform, "flat_result": _flat_result}
 SCALARS: dict[str, Any] = {cls.__name__: cls for cls in set(np.sctypeDict.values()) if np.dtype(cls).kind in "biufc"}
 TYPES: dict[str, Any] = {cls.__name__: cls for cls in (
-    bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, slice, range, object, type, type(None), SimpleNamespace,
+    bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, slice, range, object, type,
+    type(None), SimpleNamespace,
     OrderedDict, defaultdict, deque, Fraction, Decimal, np.ndarray)}
 ERRORS = {cls.__name__: cls for cls in (
-    ValueError, TypeError, ZeroDivisionError, OverflowError, FloatingPointError, ArithmeticError, IndexError, KeyError, LookupError, AttributeError,
+    ValueError, TypeError, ZeroDivisionError, OverflowError, FloatingPointError, ArithmeticError, IndexError, KeyError,
+    LookupError, AttributeError,
     AssertionError, RuntimeError, NotImplementedError, np.linalg.LinAlgError, Exception)}
-MODULES = ("numpy", "math", "cmath", "operator", "scipy", "scipy.special", "scipy.linalg", "scipy.stats", "scipy.signal")
+MODULES = ("numpy", "math", "cmath", "operator",
+           "scipy", "scipy.special", "scipy.linalg", "scipy.stats", "scipy.signal")
 GENERATORS = {name: getattr(np.random, name) for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")}
 GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
 DRAWS = frozenset(name for cls in (np.random.Generator, np.random.RandomState) for name in dir(cls)
-                  if not name.startswith("_") and callable(getattr(cls, name)) and name not in ("spawn", "get_state", "set_state"))
+                  if not name.startswith("_") and callable(getattr(cls, name))
+                  and name not in ("spawn", "get_state", "set_state"))
 DTYPE = r"[<>|=]?[biufc]\d{1,2}"
 
 
 def handed_name(x: Any) -> str:
-    """Return the name under which a function, a class or (`module:Class()`) an object is handed to whoever reads the file.
+    """Return the name by which a function, a class or (`module:Class()`) an object is given to who reads the file.
 
     >>> handed_name(Fraction)
     'fractions:Fraction'
@@ -96,7 +105,7 @@ def foreign_name(fn: Any) -> str:
 
 
 def foreign(wanted: str = "") -> dict[str, Any]:
-    """Return the libraries' functions that tapegrad knows, by name; one of SciPy's is looked for where it is `wanted`."""
+    """Return the libraries' functions that tapegrad knows, by name; SciPy's are looked for where they are `wanted`."""
     module = ".".join(wanted.split(".")[:2])
     if module in MODULES and module.startswith("scipy."):
         importlib.import_module(module)
@@ -109,7 +118,8 @@ def _foreign(count: int) -> dict[str, Any]:
     replaced = {id(fn) for fn in STAND_IN.values()}  # these mean what they stand in for
     known: dict[str, Any] = {}
     for fn in [*FOREIGN, *CONSTRUCTORS]:
-        if not isinstance(fn, str) and not isinstance(FOREIGN.get(fn), Refusal) and id(fn) not in replaced and hasattr(fn, "__name__"):
+        is_known = not isinstance(fn, str) and not isinstance(FOREIGN.get(fn), Refusal)
+        if is_known and id(fn) not in replaced and hasattr(fn, "__name__"):
             known.setdefault(foreign_name(fn), fn)
     return known
 
@@ -123,12 +133,13 @@ def results() -> dict[str, Any]:
             module = importlib.import_module(path)
         except ImportError:
             continue
-        found.update({name: cls for name, cls in vars(module).items() if isinstance(cls, type) and hasattr(cls, "_fields")})
+        classes = {name: cls for name, cls in vars(module).items() if isinstance(cls, type)}
+        found.update({name: cls for name, cls in classes.items() if hasattr(cls, "_fields")})
     return found
 
 
 def spread(keys: Iterable[Any]) -> list[Any]:
-    """Return what is to be the keys of a dict or set; raise ValueError for thousands of one hash, which would take quadratic time."""
+    """Return the keys of a dict or set; raise ValueError for thousands of one hash, which take quadratic time."""
     found = list(keys)
     if len(found) > 1000:
         hashes = sorted(map(hash, found))

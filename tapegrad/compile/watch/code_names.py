@@ -30,6 +30,11 @@ def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]
     return [module for module in found if isinstance(module, ModuleType) and not is_foreign(module.__name__)]
 
 
+def whose_modules(library: str) -> str:
+    """Return whose a library's modules are: its code reads names of objects far more often than those of a module."""
+    return f"modules of {library}" if library else ""
+
+
 @functools.lru_cache(maxsize=4096)
 def names_of(code: CodeType) -> frozenset[str]:
     """Return the names that a code object, and those inside it, mention: where it reads by name,

@@ -7,7 +7,6 @@ import builtins
 import decimal
 import functools
 import math
-import operator
 import sys
 import threading
 from array import array
@@ -15,17 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    CodeType,
-    FunctionType,
-    MappingProxyType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-    WrapperDescriptorType,
-)
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -60,10 +49,22 @@ from tapegrad.compile.watch.code_names import (
     names_of,
     reads_by_name,
     reads_modules_by_name,
+    whose_modules,
 )
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, shape
-from tapegrad.compile.watch.namespaces import NAMED, SETTINGS, Attributes, Contents, Context, Held, Local, Typed
-from tapegrad.compile.watch.world import BY_NAME, NAMES, SILENT, is_opaque, reads_the_world
+from tapegrad.compile.watch.namespaces import (
+    NAMED,
+    OF_ALL,
+    SETTINGS,
+    SLOT_CALLS,
+    Attributes,
+    Contents,
+    Context,
+    Held,
+    Local,
+    Typed,
+)
+from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
 from tapegrad.compile.watch.wrappers import CACHED, parts_in
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.tensors import is_tensor
@@ -73,22 +74,16 @@ from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import class_of, code_of, is_empty, slots_of
 from tapegrad.tree.flatten import is_generator
-from tapegrad.tree.signature import Signature
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Record, Static
+from tapegrad.tree.signature import Signature
 
 MOST = 50_000  # places: a function that reads more is not worth watching
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_SLOTS = (MethodWrapperType, WrapperDescriptorType)
-_GETTERS = (operator.attrgetter, operator.methodcaller)
-_READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
 _MAY_LACK = ASKED | {"AttributeError", "Exception"}
 _DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
-_OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__", "__static_attributes__",
-                     "__builtins__", "__spec__", "__loader__", "__cached__", "__file__", "__path__", "__name__", "__package__"])
-_INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
 
 
 class Reads:
@@ -124,7 +119,8 @@ class Reads:
     def result(self) -> Freshness:
         """Return what tells whether all of it is the same, and nothing came that the code would read."""
         names = set(self.names)
-        shapes = [shape(namespace, label, names, id(namespace) in self.sized, self.is_read_whole(owner)) for namespace, label, owner in self.open
+        shapes = [shape(namespace, label, names, id(namespace) in self.sized, self.is_read_whole(owner))
+                  for namespace, label, owner in self.open
                   if namespace or self.asks or self.by_name or id(namespace) not in self.idle]
         return Freshness(self.places.values(), shapes, names)
 
@@ -151,7 +147,8 @@ class Reads:
             if isinstance(node, Static) and (isinstance(node.value, type) or type(node.value) in _IMMUTABLE):
                 self.explore(node.value, "an argument")
             elif isinstance(node, Record):
-                self.follow(node.prototype if type(node.prototype) is FunctionType else type(node.prototype), "an argument")
+                made = node.prototype
+                self.follow(made if type(made) is FunctionType else type(made), "an argument")
             # known by identity; what it has may change
             elif isinstance(node, Static) and not isinstance(node.value, Iterator):
                 self.watch(node.value, "an argument")
@@ -181,7 +178,7 @@ class Reads:
     def place_builtin(self, name: str) -> None:
         """Note what a builtin is. What `getattr` is asked for, the code tells that calls it."""
         names = vars(builtins)
-        if name in ASKED and names.get(name) in _READERS:
+        if name in ASKED and names.get(name) in READERS:
             self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
         else:
             self.place(names, name, name)
@@ -199,9 +196,10 @@ class Reads:
             held = original(scope.get(owner))
             if not isinstance(held, ModuleType):
                 continue
-            if (type(vars(held)[name]) in _DATA and vars(held)[name] is not sys.modules and is_foreign(held.__name__) if name in vars(held)
-                    else (owner, name) in asked(code).chains or not is_foreign(held.__name__)):
-                self.place(vars(held), name, f"{owner}.{name}")
+            foreign, there = is_foreign(held.__name__), vars(held)
+            if (foreign and type(there[name]) in _DATA and there[name] is not sys.modules if name in there
+                    else not foreign or (owner, name) in asked(code).chains):
+                self.place(there, name, f"{owner}.{name}")
 
     def mention(self, names: Iterable[str]) -> None:
         """Take in names by which code reads attributes."""
@@ -223,12 +221,12 @@ class Reads:
 
     def enter_by_name(self, library: str, modules: bool) -> None:
         """Note all that is in what a library's code, or the user's, "", may read by a name that it computes."""
-        whose = {library, _modules_of(library)} if modules else {library}
+        whose = {library, whose_modules(library)} if modules else {library}
         if not whose <= self.by_name:
             self.by_name |= whose
             for namespace, label, owner in [*self.open]:
                 if self.is_read_whole(owner):
-                    self.note(namespace, namespace.keys() - _OF_ALL, label)
+                    self.note(namespace, namespace.keys() - OF_ALL, label)
 
     def note(self, namespace: Mapping[Any, Any], names: Iterable[Any], label: str) -> None:
         for name in names:
@@ -300,7 +298,7 @@ class Reads:
             if hasattr(x, "__dict__"):
                 self.object(x, label)
             return Bytes(x)
-        if x in _READERS if kind is BuiltinFunctionType else kind in _SLOTS and x.__name__ == "__getattribute__":
+        if x in READERS if kind is BuiltinFunctionType else kind in SLOT_CALLS and x.__name__ == "__getattribute__":
             self.enter_by_name(self.library, False)  # under a name of its own
         if kind is Tape:
             return Edits(x)
@@ -310,7 +308,7 @@ class Reads:
         if kind is CellType:
             self.place(Contents(x), "contents", label)
             return Plain(x)
-        if isinstance(x, _GETTERS):
+        if isinstance(x, GETTERS):
             self.enter_by_name(self.library, False)
             return Plain(x)
         if kind is CACHED:
@@ -352,16 +350,19 @@ class Reads:
             for key in parts:
                 if type(key) not in _DATA:
                     self.explore(key, f"a key of {label}")
-            return Table(x, [self.explore(original(part), f"{label}[{key!r}]") for key, part in zip(parts, values_of(x))])
-        checks = [self.explore(original(part), f"{label}[{at}]" if isinstance(x, (list, tuple)) else label) for at, part in enumerate(parts)]
+            found = zip(parts, values_of(x))
+            return Table(x, [self.explore(original(part), f"{label}[{key!r}]") for key, part in found])
+        checks = [self.explore(original(part), f"{label}[{at}]" if isinstance(x, (list, tuple)) else label)
+                  for at, part in enumerate(parts)]
         return Members(x) if isinstance(x, (set, frozenset)) else Sequence(x, checks)
 
     def is_too_much(self, size: int, label: str) -> bool:
         """Return whether to compare so many bytes more would take too long."""
         self.budget -= size
         if self.budget < 0:
-            self.refused = self.refused or (f"{label} would have to be compared at each call, {size:,} bytes, which takes as long as to trace "
-                                            "(what is read-only, .flags.writeable = False, is not compared)")
+            self.refused = self.refused or (
+                f"{label} would have to be compared at each call, {size:,} bytes, which takes as long as to trace "
+                "(what is read-only, .flags.writeable = False, is not compared)")
         return self.budget < 0
 
     def follow(self, x: Any, label: str, runs: bool = False) -> None:
@@ -386,7 +387,7 @@ class Reads:
             if wrapped is not None:
                 self.explore(wrapped, label)
         elif isinstance(x, type):
-            if x in _GETTERS:
+            if x in GETTERS:
                 self.enter_by_name(self.library, False)
             if not is_foreign(x.__module__):
                 self.derive(x)
@@ -396,13 +397,14 @@ class Reads:
                     if self.matches:
                         self.mention(namespace.get("__match_args__", ()))
                     self.attributes(namespace, cls.__qualname__, library_of(cls.__module__), sized=True)
-                    self.note(namespace, [name for name in namespace if name.startswith("__") and name not in _OF_ALL], cls.__qualname__)
+                    special = [name for name in namespace if name.startswith("__") and name not in OF_ALL]
+                    self.note(namespace, special, cls.__qualname__)
             if type(x) is not type:
                 self.follow(type(x), label)
         elif isinstance(x, ModuleType) and not is_foreign(x.__name__):
             if type(x) is not ModuleType:  # a lazy one, or one that computes attributes
                 self.follow(type(x), label)
-            self.attributes(vars(x), x.__name__, _modules_of(library_of(x.__name__)), sized=False)
+            self.attributes(vars(x), x.__name__, whose_modules(library_of(x.__name__)), sized=False)
         if getattr(x, "__module__", getattr(x, "__name__", "")) == "decimal":
             self.place(SETTINGS, "decimal", "decimal's context")
 
@@ -433,8 +435,9 @@ class Reads:
             if type(fn) is FunctionType and code_of(fn) not in self.ran and not is_foreign(fn.__module__):
                 self.enter(code_of(fn), fn.__globals__)
                 self.activate(fn)
-                stack += [found for name in global_names(code_of(fn)) if type(found := fn.__globals__.get(name)) is FunctionType]
-                stack += [cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell) and type(cell.cell_contents) is FunctionType]
+                found = [fn.__globals__.get(name) for name in global_names(code_of(fn))]
+                found += [cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell)]
+                stack += [held for held in found if type(held) is FunctionType]
 
     def activate(self, fn: FunctionType) -> None:
         """Note what a function that runs holds itself: its code, its defaults, its variables."""
@@ -460,7 +463,8 @@ class Reads:
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
         """Note those attributes that code names, those that it will name too; and, if `sized`, that none comes."""
         self.open.append((namespace, label, owner))
-        self.note(namespace, (namespace.keys() - _OF_ALL if self.is_read_whole(owner) else self.names & namespace.keys()), label)
+        whole = self.is_read_whole(owner)
+        self.note(namespace, namespace.keys() - OF_ALL if whole else self.names & namespace.keys(), label)
         if sized:
             self.sized.add(id(namespace))
 
@@ -472,7 +476,7 @@ class Reads:
             self.place(Attributes(x), "args", f"{label}.args")
             self.attributes(vars(x), label, self.library, sized=True)
             return
-        if module in _INERT:
+        if module in INERT:
             if module == "tapegrad" and (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)
             return
@@ -491,10 +495,6 @@ class Reads:
                 self.attributes(own, label, library_of(cls.__module__), sized=True)
         if isinstance(x, Enum):
             self.note(vars(x), ["_value_"], label)
-        slots = [name for base in cls.__mro__ for name in slots_of(base) if str(base.__module__).partition(".")[0] not in sys.stdlib_module_names]
+        slots = [name for base in cls.__mro__ if str(base.__module__).partition(".")[0] not in sys.stdlib_module_names
+                 for name in slots_of(base)]
         self.note(Attributes(x), slots, label)  # those that are not set too
-
-
-def _modules_of(library: str) -> str:
-    """Return whose a library's modules are: its code reads names of objects far more often than those of a module."""
-    return f"modules of {library}" if library else ""

@@ -12,6 +12,7 @@ import ctypes
 import decimal
 import io
 import mmap
+import operator
 import os
 import queue
 import random
@@ -22,6 +23,9 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
+INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
+GETTERS = (operator.attrgetter, operator.methodcaller)
+READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
 SILENT: dict[type, str] = {
     contextvars.Context: "a context", weakref.ref: "a weak reference",
     weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference",
