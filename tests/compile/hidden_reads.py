@@ -766,11 +766,11 @@ def act(k):
     "warnings as control flow": """
 warnings.simplefilter('ignore')
 def f(x):
-    try: warnings.warn('a')
-    except UserWarning: return x*5
+    try: warnings.warn('a', BytesWarning)
+    except BytesWarning: return x*5
     return x*2
 def act(k):
-    warnings.simplefilter('error' if k==4 else 'ignore')
+    warnings.simplefilter('error' if k==4 else 'ignore', BytesWarning)
 """,
     "inspect current frame": """
 rate=2.0
