@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compile.numpy.call_source import ROWS
+from tapegrad.compile.numpy.call_facts import ROWS
 from tapegrad.compile.numpy.memory_plan import make_plan
 from tests.compile.test_compile import same
 

@@ -63,7 +63,7 @@ def runs(case: Case, args: Args) -> bool:
     try:
         with quiet():
             case.fn(*args)
-    except TypeError:
+    except (TypeError, DeprecationWarning):  # which says that it will be a TypeError
         return False
     return True
 

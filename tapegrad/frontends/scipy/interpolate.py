@@ -38,6 +38,13 @@ def _method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
+# The classes that compute: since SciPy 1.18 those by these names leave all to one of them.
+_polynomials: Any = importlib.import_module("scipy.interpolate._interpolate")
+_splines: Any = importlib.import_module("scipy.interpolate._bsplines")
+_PPoly, _BPoly = (getattr(_polynomials, f"_{cls.__name__}", cls) for cls in (si.PPoly, si.BPoly))
+_BSpline = getattr(_splines, "_BSpline", si.BSpline)
+
+
 # -- piecewise polynomials
 
 
@@ -51,11 +58,11 @@ def _within(y: Any, x: Any, low: Any, high: Any, extrapolate: Any) -> Any:
     return y if extrapolate else np.where(((x < low) | (x > high))[:, None], np.nan, y)
 
 
-@_method(si.PPoly.__call__)
+@_method(_PPoly.__call__)
 def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     """Return a piecewise polynomial at points, as `_PPolyBase.__call__` has axes and periods."""
     if self.x[-1] < self.x[0]:
-        raise refused(f"{type(self).__name__} of falling breakpoints", "where its intervals begin is not known here",
+        raise refused(f"{type(self).__name__.lstrip('_')} of falling breakpoints", "where its intervals begin is not known here",
                       "the same, turned round")
     extrapolate, x, (low, high) = (self.extrapolate if extrapolate is None else extrapolate, as_array(x),
                                    (self.x[0], self.x[-1]))
@@ -63,7 +70,7 @@ def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     if extrapolate == "periodic":
         at, extrapolate = low + (at - low) % (high - low), False
     c = self.c.reshape(self.c.shape[0], self.c.shape[1], -1)
-    y = _within((_bernstein if isinstance(self, si.BPoly) else _powers)(self, c, at, nu), at, low, high, extrapolate)
+    y = _within((_bernstein if isinstance(self, _BPoly) else _powers)(self, c, at, nu), at, low, high, extrapolate)
     y, n = y.reshape(np.shape(x) + self.c.shape[2:]), np.ndim(x)
     return np.moveaxis(y, range(n), range(self.axis, self.axis + n)) if self.axis else y
 
@@ -85,7 +92,7 @@ def _bernstein(self: Any, c: Any, x: Any, nu: int) -> Any:
     return sum(c[a][i] * comb(k, a) * s ** a * (1 - s) ** (k - a) for a in range(k + 1))
 
 
-@_method(si.PPoly.antiderivative)
+@_method(_PPoly.antiderivative)
 def antiderivative(self: Any, nu: int = 1) -> Any:
     if nu <= 0:
         return self.derivative(-nu)
@@ -101,7 +108,7 @@ def antiderivative(self: Any, nu: int = 1) -> Any:
     return self.construct_fast(c, self.x, False if self.extrapolate == "periodic" else self.extrapolate, self.axis)
 
 
-@_method(si.PPoly.integrate)
+@_method(_PPoly.integrate)
 def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     if extrapolate == "periodic":
@@ -160,7 +167,6 @@ def _periodic(*args: Any, **kwargs: Any) -> Any:
                   "CubicSpline(x, y, bc_type='periodic')")
 
 
-_splines: Any = importlib.import_module("scipy.interpolate._bsplines")
 _fitpack: Any = importlib.import_module("scipy.interpolate._fitpack_impl")
 _compiled = SimpleNamespace(evaluate_spline=lambda *args: _written(*args), _coloc=_collocate,
                             evaluate_all_bspl=_all_splines,
@@ -192,8 +198,8 @@ if hasattr(_splines, "_dierckx"):  # since SciPy 1.15
               "_fitpack_impl": SimpleNamespace(splint=splint, splantider=_fitpack.splantider)}
     _names["_handle_lhs_derivatives"] = with_names(_splines._handle_lhs_derivatives, _names)
     for _name in ("__call__", "_evaluate", "integrate"):
-        if _name in vars(si.BSpline):
-            _method(vars(si.BSpline)[_name])(with_names(vars(si.BSpline)[_name], _names))
+        if _name in vars(_BSpline):
+            _method(vars(_BSpline)[_name])(with_names(vars(_BSpline)[_name], _names))
     register(si.make_interp_spline, with_names(si.make_interp_spline, _names))
 
 
