@@ -11,7 +11,8 @@ from typing import Any
 import tapegrad.transforms.each
 import tapegrad.transforms.integral
 import tapegrad.transforms.ode
-import tapegrad.transforms.switch  # noqa: F401  (gives differential equations theirs)
+import tapegrad.transforms.switch
+import tapegrad.transforms.vectorize  # noqa: F401  (gives np.vectorize its)
 from tapegrad.replay import interpreter
 from tapegrad.tape.check import check
 from tapegrad.tape.facade import does

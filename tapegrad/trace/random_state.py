@@ -254,10 +254,10 @@ def _is_silent(thing: Any) -> bool:
         return len(thing) <= ITEMS
     if kind is ModuleType:
         return thing.__name__ in _SILENT_MODULES
-    return _is_meant(thing)
+    return is_meant(thing)
 
 
-def _is_meant(fn: Callable[..., Any]) -> bool:
+def is_meant(fn: Callable[..., Any]) -> bool:
     """True for a function of NumPy's or Python's that has a meaning, or makes arrays of what it is given."""
     return type(fn) in _SILENT_KINDS and (fn in FOREIGN or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
 
@@ -266,7 +266,7 @@ def _is_silent_code(fn: FunctionType) -> bool:
     """True for a function that names, beside globals, nothing but what is silent. What a global is called may
     be an attribute as well.
     """
-    names, (silent, loud) = _names(fn.__code__), _attributes()
+    names, (silent, loud) = _names(fn.__code__), silent_names()
     return not is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
 
 
@@ -274,7 +274,7 @@ _SILENT_KINDS = frozenset([np.ufunc, type(np.sum), BuiltinFunctionType, Function
 
 
 @functools.cache
-def _attributes() -> tuple[frozenset[str], frozenset[str]]:
+def silent_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of builtins, and of attributes of numbers, arrays, nests and NumPy, by which no program draws
     random numbers; and the other attributes of NumPy.
     """
@@ -282,7 +282,7 @@ def _attributes() -> tuple[frozenset[str], frozenset[str]]:
     methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind)
                if not name.startswith("__")}
     found = {name: x for module in modules for name, x in vars(module).items()}
-    meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or _is_meant(x)}
+    meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or is_meant(x)}
     types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
     silent = frozenset({*methods, *meant, *types, *_SILENT_BUILTINS})
     return silent, frozenset(found) - silent

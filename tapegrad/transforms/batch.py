@@ -210,9 +210,10 @@ class Pass:
         if (
             rule is not None
             and not any(isinstance(arg, Nest) for arg in args)
-            and not (exact and (type(y) is int or op.fn.__name__ == "pow"))
+            and type(y) is not int
+            and not (exact and op.fn.__name__ == "pow" and type(y) is not float)
         ):
-            found = self._by_rule(op, rule, _yielding(op, args, flags) if rule is elementwise else args, flags, exact)
+            found = self._by_rule(op, rule, _yielding(op, args, flags) if rule is elementwise else args, flags)
             found = found if found is NotImplemented else self._fitted(found, y)
             if found is not NotImplemented and not (exact or (traced and raising(op, op.fn) is not None)):
                 return found, NOTE
@@ -227,12 +228,12 @@ class Pass:
         found = self._loop(op, args, flags) if traced else NotImplemented
         return (self._each(op, args, flags), NOTE_EACH) if found is NotImplemented else (found, NOTE_LOOP)
 
-    def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool], exact: bool) -> Any:
+    def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool]) -> Any:
         call = Members(op.fn, self.size, list(map(value_of, op.args)), tuple(flags), op.val)
         try:
-            if not exact:
+            if type(call.y) not in PYTHON:
                 return rule(call, *args, **op.kwargs)
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):  # Python's numbers warn of nothing
                 return rule(call, *args, **op.kwargs)
         except TapeError:
             raise

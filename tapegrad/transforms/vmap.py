@@ -55,7 +55,7 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
             user_location(),
             "tg.vmap(f)(x): the function first, its arguments in the call",
         )
-    how = _Axes(in_axes, out_axes, name_of(f))
+    how = Batched(in_axes, out_axes, name_of(f))
 
     def batched(*args: Any, **kwargs: Any) -> Any:
         return how.call(f, args, kwargs)
@@ -87,7 +87,7 @@ def batchtape(
     return tape
 
 
-class _Group(NamedTuple):
+class Group(NamedTuple):
     """What the members that went one way returned."""
 
     rows: Any
@@ -96,7 +96,7 @@ class _Group(NamedTuple):
     flags: list[bool]
 
 
-class _Program(NamedTuple):
+class Program(NamedTuple):
     """A function and its arguments, and how their leaves are nested."""
 
     f: Callable[..., Any]
@@ -117,8 +117,8 @@ class _Program(NamedTuple):
         )
 
 
-class _Axes:
-    """Where the members lie in what a function takes and returns."""
+class Batched:
+    """Calls of a function for all members, where these lie in what it takes and returns."""
 
     def __init__(self, in_axes: Axes, out_axes: Axes, name: str) -> None:
         for what, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
@@ -151,11 +151,11 @@ class _Axes:
     def call(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what the function returns for all members."""
         signature, leaves, labels = flatten_call(f, args, kwargs)
-        program = _Program(f, args, kwargs, signature)
+        program = Program(f, args, kwargs, signature)
         axes = self._of_leaves(signature, leaves, args, kwargs)
         size, leaves = self._fronted(leaves, labels, axes)
         flags = [axis is not None for axis in axes]
-        groups: list[_Group] = []
+        groups: list[Group] = []
         waiting = [np.arange(size)]
         while waiting:
             rows = waiting.pop(0)
@@ -167,7 +167,7 @@ class _Axes:
                 )
             tape = self._traced(program, given, flags, len(rows))
             if tape is None:
-                groups += [self._alone(program, given, flags, i, row) for i, row in enumerate(rows.tolist())]
+                groups += [self.alone(program, given, flags, i, row) for i, row in enumerate(rows.tolist())]
                 continue
             tracer = tracer_of([*given, *[op.val for op in tape.ops if type(op) is Constant]])
             with collector:
@@ -176,7 +176,7 @@ class _Axes:
             waiting += [rows[left] for left in batch.left]
             nest = isinstance(value, Nest)
             into, parts, which = (value.into, value.parts, value.flags) if nest else (None, [value], [flag])
-            groups.append(_Group(rows[batch.rows], into, parts, which))
+            groups.append(Group(rows[batch.rows], into, parts, which))
         return self._joined(groups, size, leaves)
 
     # -- arguments
@@ -253,12 +253,12 @@ class _Axes:
             )
         return next(iter(sizes)), found
 
-    def _traced(self, program: _Program, leaves: list[Any], flags: list[bool], size: int) -> Tape | None:
+    def _traced(self, program: Program, leaves: list[Any], flags: list[bool], size: int) -> Tape | None:
         """Record the function for the first member, as if there were no trace around; generators are set back.
 
         None where it cannot be recorded, or takes plain numbers that are of this member alone.
         """
-        first = [_first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
+        first = [self.first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
         changed = [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)]
         fn, given, named = program.of_leaves(first, changed)
         found = Found(fn, given, named)
@@ -267,7 +267,7 @@ class _Axes:
         listener = Listener()
         running.observers = [*running.observers, listener]
         try:
-            tape = record(fn, given, named, DEFAULT)
+            tape = self.recorded(fn, given, named)
             listener.heard = listener.heard or bool(found.unrecorded(tape))
         except TapeError as err:
             if not err.refuses or not size:
@@ -289,7 +289,19 @@ class _Axes:
         tape.name = self.name
         return inline(tape, valued=True)
 
-    def _alone(self, program: _Program, leaves: list[Any], flags: list[bool], i: int, row: int) -> _Group:
+    def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
+        """Return the tape of one member."""
+        return record(fn, args, kwargs, DEFAULT)
+
+    def first(self, x: Any, size: int) -> Any:
+        """Return the first member of an argument; of no members, one of ones."""
+        if size:
+            return x[0]
+        if is_tensor(x):
+            return torch.ones(x.shape[1:], dtype=x.dtype, device=x.device)
+        return np.ones(x.shape[1:], x.dtype)[()]
+
+    def alone(self, program: Program, leaves: list[Any], flags: list[bool], i: int, row: int) -> Group:
         """Call the function for one member, as it is."""
         mine = [member(x, i) if flag else x for x, flag in zip(leaves, flags)]
         fn, given, named = program.of_leaves(mine, flags)
@@ -297,12 +309,12 @@ class _Axes:
         parts: list[Any] = []
         into = flatten(value, "", parts, [], shared=False)
         if into.is_leaf or not parts:
-            return _Group(np.array([row]), None, [expand_dims(value, axis=0) if parts else value], [bool(parts)])
-        return _Group(np.array([row]), into, [expand_dims(x, axis=0) for x in parts], [True] * len(parts))
+            return Group(np.array([row]), None, [expand_dims(value, axis=0) if parts else value], [bool(parts)])
+        return Group(np.array([row]), into, [expand_dims(x, axis=0) for x in parts], [True] * len(parts))
 
     # -- the value
 
-    def _joined(self, groups: list[_Group], size: int, leaves: list[Any]) -> Any:
+    def _joined(self, groups: list[Group], size: int, leaves: list[Any]) -> Any:
         """Put together what the members of all groups returned, in their order."""
         first = groups[0]
         if any(group.into != first.into or len(group.parts) != len(first.parts) for group in groups[1:]):
@@ -398,12 +410,3 @@ class _Slot:
 
 def _is_view(x: Any) -> bool:
     return type(x) is np.ndarray and not x.flags.writeable
-
-
-def _first(x: Any, size: int) -> Any:
-    """Return the first member; of no members, one of ones."""
-    if size:
-        return x[0]
-    return (
-        torch.ones(x.shape[1:], dtype=x.dtype, device=x.device) if is_tensor(x) else np.ones(x.shape[1:], x.dtype)[()]
-    )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import cmath
+import functools
 import inspect
+import itertools
 import math
+import operator
 import re
 import warnings
 from typing import Any
@@ -78,6 +81,94 @@ def test_a_vectorized_function_gives_the_dtype_of_its_first_number(dtype: Any, k
     for found in (value, tape.play(x)):
         assert found.dtype == y.dtype
         np.testing.assert_array_equal(found, y)
+
+
+KEPT: dict[str, Any] = {"calls": [], "table": np.array([0.5, 2.0]), "sum": [0.0]}
+
+
+def counted(x: Any) -> Any:
+    KEPT["calls"].append(1)
+    return x * len(KEPT["calls"])
+
+
+def written(x: Any) -> Any:
+    KEPT["table"][0] += 0.5
+    return x * KEPT["table"][0]
+
+
+def remembered(x: Any, seen: list[int] = []) -> Any:  # noqa: B006
+    seen += [1]
+    return x * (len(seen) > 3)
+
+
+def drawn(x: Any) -> Any:
+    return x * np.random.rand()
+
+
+def told(x: Any) -> Any:
+    print("called")
+    return x * x
+
+
+class Counter:
+    calls = 0
+
+    def rate(self, x: Any) -> Any:
+        self.calls += 1
+        return x * self.calls
+
+
+def raised(x: Any) -> Any:
+    if x > 1.5:
+        raise KeyError("large")
+    return x if x > -1.5 else [][1]
+
+
+@pytest.mark.parametrize("make", [lambda: counted, lambda: written, lambda: functools.partial(remembered, seen=[]), lambda: drawn, lambda: told, lambda: Counter().rate,
+                                  lambda: (lambda calls: lambda x: x * next(calls))(itertools.count()), lambda: raised])
+def test_what_does_more_than_compute_is_called_for_each_number(make: Any, capsys: Any) -> None:
+    x, found = np.linspace(-1.0, 2.0, 40), []
+    for run in (lambda f: f(x), lambda f: tg.grad(lambda x: f(x) * 1, x, seed=np.ones(40))[0]):
+        KEPT["calls"].clear()
+        KEPT["table"][:] = [0.5, 2.0]
+        np.random.seed(0)
+        try:
+            value = run(np.vectorize(make(), otypes=[float])).tolist()
+        except KeyError as err:
+            value = str(err)
+        found.append((value, len(KEPT["calls"]), KEPT["table"].tolist(), capsys.readouterr().out))
+    assert found[0] == found[1]
+
+
+def scaled(x: Any) -> Any:
+    total = 0.0
+    for k, c in enumerate(KEPT["table"]):
+        total += c * x ** k if k else abs(x) * math.exp(x)
+    return total / (1 + x * x)
+
+
+class Scale:
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def rate(self, x: Any) -> Any:
+        return self.k * self.square(x) if x > 0 else 0.0
+
+    def square(self, x: Any) -> Any:
+        return x * x
+
+
+@pytest.mark.parametrize("f", [scaled, Scale(2.0).rate, functools.partial(operator.mul, 3.0), lambda x: math.sqrt(x) if x > 1 else float(x > 0)])
+@pytest.mark.parametrize("wrap", [np.vectorize, lambda f: np.frompyfunc(f, 1, 1), lambda f: np.vectorize(f, otypes=[np.float32])])
+def test_what_only_computes_is_called_for_all_numbers_at_once(f: Any, wrap: Any) -> None:
+    x, KEPT["table"][:] = np.linspace(-1.0, 2.0, 100), [0.5, 2.0]
+    value, tape = tg.trace(lambda x: wrap(f)(x), x)
+    expected = wrap(f)(x)
+    np.testing.assert_allclose(value, expected.astype(value.dtype), 1e-15)
+    assert len(tape.ops) < 80 and (expected.dtype == object or value.dtype == expected.dtype)
+    along = tg.jvp(lambda x: wrap(f)(x), (x,), (np.ones(100),))[1]
+    alone = [tg.jvp(lambda x: f(x) * 1.0, (each,), (1.0,))[1] for each in x.tolist()]
+    np.testing.assert_allclose(along, np.array([0.0 if t is None else t for t in alone]), 1e-6 if value.dtype == np.float32 else 1e-13)
 
 
 SMALL = [np.array([1, 0, 1]).astype(dtype) for dtype in (np.bool_, np.int8, np.uint8, np.int32, np.float16, np.float32, np.complex64, np.longdouble)]

@@ -487,3 +487,12 @@ def test_a_zero_with_another_sign_goes_another_way() -> None:
 
     X = np.array([0.0, -0.0, 0.5, -0.0])
     agrees(tg.vmap(f)(X), np.array([f(x) for x in X]))
+
+
+def test_integers_of_pythons_are_not_of_64_bits() -> None:
+    x = np.array([10 ** 9 + 7, 3])
+
+    def power(n: Any) -> Any:
+        return n.item() ** 4 * 1.0
+    expected = [float((10 ** 9 + 7) ** 4), 81.0]
+    assert tg.vmap(power)(x).tolist() == tg.trace(tg.vmap(power), x)[0].tolist() == expected

@@ -15,10 +15,18 @@ from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.index import is_mask
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import means, refused
+from tapegrad.rules.registry import FOREIGN, means, refused
+
+FEW = 32  # numbers: calls for fewer, recorded one by one, take less time than a batch of them
+_AS_PYTHON = {char: np.dtype(python) for char, python in
+              [("?", bool), *dict.fromkeys("bhilqBHI", int).items(), *dict.fromkeys("efd", float).items(),
+               *dict.fromkeys("FD", complex).items()]}
+"""By the character of a dtype: in which Python computes with its numbers, as `item` makes them."""
 
 
 def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None) -> Any:
@@ -82,29 +90,63 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     """
     given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     varied = [key for key in given if key not in self.excluded]
+    held = [key for key in given if key in self.excluded]
+    fixed = [self.pyfunc, *[given[key] for key in held]]
 
-    def call(values: Any) -> Any:
-        full = {**given, **dict(zip(varied, values))}
-        return self.pyfunc(*[full.pop(i) for i in range(len(args))], **full)
+    def call(fn: Any, *values: Any) -> Any:
+        full = dict(zip([*held, *varied], values))
+        return fn(*[full.pop(i) for i in range(len(args))], **full)
 
-    if self.signature is not None:
-        return _with_signature(self, call, [as_array(given[key]) for key in varied])
     xs = [as_array(given[key]) for key in varied]
+    if self.signature is not None:
+        return _with_signature(self, lambda values: call(*fixed, *values), xs)
     shape = np.broadcast_shapes(*map(shape_of, xs))
-    columns = [_numbers(x, shape) for x in xs]
     if not np.prod(shape, dtype=int) and self.otypes is None:
         raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
-    tried = [call([_first(x) for x in xs])] if self.otypes is None else []
-    results = [*(tried if self.cache else ()), *map(call, list(zip(*columns))[len(tried) if self.cache else 0:])]
+    tried = [call(*fixed, *map(_first, xs))] if self.otypes is None else []
+    types = self.otypes or [numpy_dtype(as_array(part)) for part in _parts(tried[0])]
+    if not self.cache and (found := _at_once(call, fixed, xs, shape, types)) is not None:
+        return found
+    places = list(zip(*[_numbers(x, shape) for x in xs]))
+    results = [*tried, *[call(*fixed, *numbers) for numbers in places[1:]]] if tried and self.cache else [
+        call(*fixed, *numbers) for numbers in places]
     if not results:
-        empty = tuple(np.empty(shape, dtype) for dtype in self.otypes)
+        empty = tuple(np.empty(shape, dtype) for dtype in types)
         return empty if len(empty) > 1 else empty[0]
-    if any(rank(as_array(part)) for result in results for part in (result if isinstance(result, tuple) else (result,))):
+    if any(rank(as_array(part)) for result in results for part in _parts(result)):
         raise ValueError("setting an array element with a sequence.")
     if not isinstance(results[0], tuple):
-        return _gathered(results, shape, self.otypes[0] if not tried else numpy_dtype(as_array(tried[0])))
-    types = self.otypes or [numpy_dtype(as_array(part)) for part in tried[0]]
+        return _gathered(results, shape, types[0])
     return tuple(_gathered(part, shape, dtype) for part, dtype in zip(zip(*results), types))
+
+
+def _parts(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array], shape: tuple[int, ...],
+             types: Sequence[Any] | None = None) -> Any:
+    """Return the results for all places from one trace of `call(*fixed, *numbers)`, of these types; None where it takes
+    a call for each.
+    """
+    size = int(np.prod(shape))
+    if size < FEW or any(is_tensor(plain(x)) or numpy_dtype(x).char not in _AS_PYTHON for x in xs):
+        return None
+    columns = [_numbers(x, shape_of(x))[0] if np.prod(shape_of(x)) == 1 else
+               ops.reshape(ops.broadcast_to(as_dtype(x, _AS_PYTHON[numpy_dtype(x).char]), shape), (size,)) for x in xs]
+
+    def one(*given: Any) -> Any:
+        result = call(*given)
+        parts = list(map(as_array, _parts(result)))
+        if any(rank(part) or numpy_dtype(part).char not in _AS_PYTHON for part in parts):
+            raise ValueError("setting an array element with a sequence.")
+        parts = parts if types is None else [as_dtype(part, dtype) for part, dtype in zip(parts, types, strict=True)]
+        return tuple(parts) if isinstance(result, tuple) else parts[0]
+    found = FOREIGN["each number"](one, fixed, columns)
+    if found is None:
+        return None
+    found = [ops.reshape(part, shape) for part in _parts(found)]
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def _first(x: Array) -> Any:
@@ -165,12 +207,18 @@ def from_python(ufunc: np.ufunc, *args: Any) -> Any:
         return NotImplemented
     xs = list(map(as_array, args))
     shape = np.broadcast_shapes(*map(shape_of, xs))
+    if (found := _at_once(_called, [fn], xs, shape)) is not None:
+        return found
     results = [fn(*numbers) for numbers in zip(*[_numbers(x, shape) for x in xs])]
     if not shape:
         return results[0]
     if ufunc.nout == 1:
         return np.reshape(as_array(results), shape)
     return tuple([np.reshape(as_array(list(part)), shape) for part in zip(*results)])
+
+
+def _called(fn: Callable[..., Any], *numbers: Any) -> Any:
+    return fn(*numbers)
 
 
 # -- np.piecewise

@@ -1,0 +1,73 @@
+"""vectorize: a Python function that is called for each number of arrays, as a batch of one trace of it.
+
+So it is done for a function of which that is known to be the same: its code does nothing but compute. Numbers that
+take another branch are traced and run apart, as members of any batch; what remains is called number by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import TapeError
+from tapegrad.numbers.formatting import name_of, plain
+from tapegrad.rules.registry import means
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.checkpoint import Written, unfit
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.effects import Reach
+from tapegrad.trace.tracer import record
+from tapegrad.transforms.vmap import Batched, Group
+
+PER_TRACE = 32  # calls, recorded one by one, take as long as a trace and a batch of its operations
+
+
+@means("each number")
+def of_each_number(call: Callable[..., Any], fixed: Sequence[Any], columns: Sequence[Any]) -> Any:
+    """Return what `call(*fixed, *numbers)` returns for the numbers of each place, in arrays; None where calls might do
+    more than compute, or return what is no number.
+
+    A column holds Python's numbers in an array with one axis, or is one number for all places.
+    """
+    reach = Reach(*fixed)
+    if not reach.pure:
+        return None
+    sizes = [len(plain(x)) if np.ndim(plain(x)) else 0 for x in columns]
+    batch = _Numbers((*[None] * len(fixed), *[0 if size else None for size in sizes]), 0, name_of(fixed[0]))
+    batch.left = 2 + max(sizes) // PER_TRACE
+    try:
+        found = batch.call(call, (*fixed, *columns), {})
+    except Exception:  # which number raises it first, calls one by one tell
+        found = None
+    if reach.is_as_before():
+        return found
+    reach.put_back()
+    return None
+
+
+class _Apart(TapeError):
+    """What a function does for a number is not known from its tape."""
+
+
+class _Numbers(Batched):
+    """A batch whose members are Python's numbers, each of which must be known from a tape, and few tapes do."""
+
+    left = 0  # so many traces may be made
+
+    def first(self, x: Any, size: int) -> Any:
+        return x[0].item()
+
+    def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
+        self.left -= 1
+        if self.left < 0:
+            raise _Apart("most numbers take ways of their own", None, "")
+        done = Written()
+        tape = record(fn, args, kwargs, DEFAULT, done=done)
+        if done.why or done.finals or unfit(tape, [], done):
+            raise _Apart("a call does more than compute", None, "")
+        return tape
+
+    def alone(self, *args: Any) -> Group:
+        raise _Apart("a call takes plain numbers of traced ones", None, "")
