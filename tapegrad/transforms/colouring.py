@@ -89,7 +89,7 @@ def _of_stencil(pattern: Any) -> Any:
         return none
     colours = np.arange(n) % m
     filled = np.flatnonzero(counts)
-    bits = (1 << colours)[columns]
+    bits = (1 << colours).astype(np.uint32 if m <= 32 else np.uint64)[columns]
     clash = filled[np.bitwise_count(np.bitwise_or.reduceat(bits, starts[filled])) < counts[filled]]
     if 8 * len(clash) > len(counts):
         return none
@@ -122,7 +122,7 @@ def _rows_at(pattern: Any, places: Any) -> Any:
 
 def _left(pattern: Any, colours: Any) -> tuple[Any, Any]:
     """Return a pattern of the columns that have no colour yet, and for each row the colours that are taken there."""
-    left = np.flatnonzero(colours[pattern.indices] < 0)
+    left = np.flatnonzero((colours < 0)[pattern.indices])
     if len(left) == pattern.nnz:
         return pattern.tocsc(), [0] * pattern.shape[0]
     rows = _rows_at(pattern, left)
