@@ -96,11 +96,21 @@ def jax_modules() -> Any:
 
 
 def jitted(make: Callable[[Any, Any], Callable[..., Any]], *args: Any) -> Callable[[], Tool]:
-    """Return how a function of JAX's is made, compiled and called; its value is waited for."""
+    """Return how a function of JAX's is made, compiled and called; its value is waited for. It says itself how much
+    memory it takes, which it does not give back.
+    """
     def made() -> Tool:
         jax = jax_modules()
         compiled, given = jax.jit(make(jax, jax.numpy)), jax.tree_util.tree_map(jax.numpy.asarray, args)
-        return lambda: jax.block_until_ready(compiled(*given))
+
+        def call() -> Any:
+            return jax.block_until_ready(compiled(*given))
+
+        def memory() -> float:
+            sizes = compiled.lower(*given).compile().memory_analysis()
+            return float(sizes.temp_size_in_bytes + sizes.output_size_in_bytes)
+        call.memory = memory  # type: ignore[attr-defined]
+        return call
     return made
 
 
@@ -167,39 +177,41 @@ def tracked() -> tuple[Makers, Makers, Tool]:
     return columns, rows, lambda: f(theta)
 
 
-def kept() -> tuple[Makers, Tool]:
-    """Return who computes the gradient of a long recurrence of which few states are kept."""
-    x, rate = RNG.normal(size=1000), 0.5
-    block = STEPS // SLOTS
-    loop = tg.checkpoint_loop(STEPS, slots=SLOTS)(swing(np))
+def kept(size: int, steps: int, slots: int) -> tuple[str, Tool, Makers]:
+    """Return who computes the gradient of a long recurrence of which few states are kept: so many, but for a block of
+    steps that is computed again, by those who have no better schedule.
+    """
+    x, rate = RNG.normal(size=size), 0.5
+    block = steps // slots
+    loop = tg.checkpoint_loop(steps, slots=slots)(swing(np))
 
     def plain() -> Any:
         y = x
-        for _ in range(STEPS):
+        for _ in range(steps):
             y = swing(np)(y, rate)
         return y.sum()
 
     def by_torch() -> Any:
         t = torch.tensor(x, requires_grad=True)
 
-        def steps(y: Any) -> Any:
+        def some(y: Any) -> Any:
             for _ in range(block):
                 y = swing(torch)(y, rate)
             return y
         y = t
-        for _ in range(SLOTS):
-            y = torch.utils.checkpoint.checkpoint(steps, y, use_reentrant=False)
+        for _ in range(slots):
+            y = torch.utils.checkpoint.checkpoint(some, y, use_reentrant=False)
         return torch.autograd.grad(y.sum(), t)[0]
 
     def by_jax(jax: Any, np: Any) -> Any:
-        def steps(y: Any, _: Any) -> Any:
+        def some(y: Any, _: Any) -> Any:
             return jax.lax.scan(lambda y, _: (swing(np)(y, rate), None), y, None, block)
-        return jax.grad(lambda x: jax.lax.scan(jax.checkpoint(steps), x, None, SLOTS)[0].sum())
+        return jax.grad(lambda x: jax.lax.scan(jax.checkpoint(some), x, None, slots)[0].sum())
     found: Makers = {"tapegrad": lambda: lambda: tg.gradient(lambda x: loop(x, rate).sum(), x)[0],
                      "torch": lambda: by_torch}
     if JAX:
         found["jax"] = jitted(by_jax, x)
-    return found, plain
+    return "value", plain, found
 
 
 def rows(path: Path | None) -> dict[str, tuple[str, Tool, Makers]]:
@@ -223,7 +235,6 @@ def rows(path: Path | None) -> dict[str, tuple[str, Tool, Makers]]:
     series = tg.compile(lambda u: tg.taylor(pendulums(np), u, ORDER), warmup=1)
     columns, lines, tracks = tracked()
     blocks, seen = bundle(path)
-    long, recurrence = kept()
     found: dict[str, tuple[str, Tool, Makers]] = {
         "Jacobian 100 x 100": ("value", lambda: mixed(np, SQUARE)(u), {
             "tapegrad": lambda: (lambda jac: lambda: jac(u))(tg.jacobian(mixed(np, SQUARE))),
@@ -264,7 +275,8 @@ def rows(path: Path | None) -> dict[str, tuple[str, Tool, Makers]]:
         f"Taylor, order {ORDER}, of a slope": ("value", lambda: pendulums(np)(s), {
             "tapegrad": lambda: lambda: series(s),
             "tapegrad, once": lambda: lambda: tg.taylor(pendulums(np), s, ORDER)}),
-        f"gradient of {STEPS:,} steps, few kept": ("value", recurrence, long),
+        f"gradient of {STEPS:,} steps, few kept": kept(1000, STEPS, SLOTS),
+        "gradient of 500 steps of 30,000 numbers, few kept": kept(30_000, 500, 25),
     }
     if JAX:
         compiled: list[tuple[str, Callable[[Any, Any], Callable[..., Any]], tuple[Any, ...]]] = [

@@ -2,7 +2,8 @@
 series and long loops, by tapegrad, HIPS autograd, torch.func and, where it is installed, JAX, in turns.
 
 The first call, with what it compiles, and medians of the steady state, as multiples of the value by plain NumPy, or of
-a gradient by `tapegrad.value_and_grad`. A tool that takes seconds for a call is called a few times.
+a gradient by `tapegrad.value_and_grad`, and the memory that a call takes. A tool that takes seconds for a call is
+called a few times.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scipy.sparse import issparse
 
 from bench.derivative_rows import Makers, Tool, rows
 from bench.machine import Watch, describe
+from bench.memory import baseline, peak
 from bench.options import RESULTS
 
 BUDGET = 20.0  # seconds for the calls of all tools of a problem
@@ -31,13 +33,16 @@ OFTEN = 10
 
 
 class Row(NamedTuple):
-    """What was measured of a tool, in seconds: the first call, the median and the least of the steady state."""
+    """What was measured of a tool: the first call, the median and the least of the steady state, in seconds, and the
+    bytes that a call takes at most beyond what there was.
+    """
 
     problem: str
     tool: str
     first: float
     median: float
     least: float
+    memory: float
 
 
 def seconds(call: Tool) -> float:
@@ -45,6 +50,15 @@ def seconds(call: Tool) -> float:
     start = perf_counter()
     call()
     return perf_counter() - start
+
+
+def taken(call: Tool) -> float:
+    """Return the bytes that a call takes at most beyond those that there were, of a tool that tells what it says."""
+    if hasattr(call, "memory"):
+        return call.memory()  # type: ignore[no-any-return]
+    before = baseline()
+    call()
+    return peak() - before
 
 
 def numbers(value: Any) -> Any:
@@ -75,22 +89,25 @@ def measured(problem: str, base: tuple[str, Tool], makers: Makers, rounds: int) 
     for name, call in calls.items():  # tapegrad compiles a path once it has been met some times
         for _ in range(max(OFTEN if name.startswith("tapegrad") else 1, min(30, int(BUDGET / 10 / each[name])))):
             call()
+    memory = {name: taken(call) for name, call in calls.items()}
     turns = max(3, min(rounds, int(BUDGET / sum(map(seconds, calls.values())))))
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(turns):
         for name, call in calls.items():
             times[name].append(seconds(call))
-    return [Row(problem, name, first[name], median(times[name]), min(times[name])) for name in calls]
+    return [Row(problem, name, first[name], median(times[name]), min(times[name]), memory[name])
+            for name in calls]
 
 
 def table(found: Sequence[Row]) -> Table:
     """Return the table: a line for each tool, the problem's name in the first."""
-    made = Table("problem", "tool", "first, ms", "median, ms", "least, ms", "ratio")
+    made = Table("problem", "tool", "first, ms", "median, ms", "least, ms", "ratio", "MB")
     one, problem = 0.0, ""
     for row in found:
         one = row.median if row.problem != problem else one
         made.add_row("" if row.problem == problem else row.problem, row.tool,
-                     *[f"{each * 1e3:.3g}" for each in (row.first, row.median, row.least)], f"{row.median / one:.1f}")
+                     *[f"{each * 1e3:.3g}" for each in (row.first, row.median, row.least)],
+                     f"{row.median / one:.1f}", f"{row.memory / 1e6:.1f}")
         problem = row.problem
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import thread_time
@@ -17,15 +18,15 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import pack
+from tapegrad.ops import getfield, pack
 from tapegrad.ops.fused import Made
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
 from tapegrad.tape.spec import Spec
-from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, value_of
+from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, operands, value_of
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.transforms.unroll import inline
-from tapegrad.transforms.walk import copy_tape
+from tapegrad.transforms.walk import Walk, copy_tape
 from tapegrad.tree.signature import ValueAndGradients
 
 Step = Callable[[Tape], Tape]
@@ -158,6 +159,23 @@ def unfolded(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
     return flat if flat is best else optimise(flat, [each for each in passes if each in EXACT])
 
 
+def last_uses_told(tape: Tape) -> Tape:
+    """Return a tape whose sweeps over long loops, where they alone ask for the states that these have kept, may write
+    to them.
+    """
+    if not any(hasattr(op.fn, "last") for op in tape.ops if type(op) is Call):
+        return tape
+    uses = Counter(arg for op in tape.ops for arg in operands(op))
+    walk = Walk(tape)
+    for op in tape.ops:
+        made: Any = walk.keep(op)
+        of = getattr(getattr(op, "fn", None), "of", None)
+        if of is not None and all(type(x) is Call and x.fn is getfield and uses[x] == 1 and x is not tape.result
+                                  and getattr(x.args[0], "fn", None) is of for x in of.behind(op.args)):
+            made.fn = made.fn.last
+    return walk.done()
+
+
 def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend of a name, in a mode."""
     if backend in LATER:
@@ -177,7 +195,7 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     executor = MODES[mode]
 
     def finish(tape: Tape) -> Tape:
-        best = unfolded(tape, passes)
+        best = last_uses_told(unfolded(tape, passes))
         return best if executor is None else fuse(best, executor)
     return Backend(finish, mode)
 

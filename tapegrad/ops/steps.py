@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
+
+import numpy as np
 
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.binomial import kept
@@ -12,7 +15,7 @@ from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.rules.op import Op
 from tapegrad.tape.subtape import Subtape
-from tapegrad.tape.tape import Call, Input, Tape
+from tapegrad.tape.tape import Call, Constant, Input, Tape
 
 
 class Steps(Subtape, Op):
@@ -41,6 +44,10 @@ class Steps(Subtape, Op):
         self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, vjp=self._differ, torch=self._sweep,
                        batch=False)
         self.back.of = self  # type: ignore[attr-defined]
+        # the same where nobody asks for the kept states any more: others take their place in memory
+        self.last = Op(self.__name__, self._run, vjp=self._vjp_last, batch=False)
+        self.last.lends = True
+        self.back.last = Op(self.back.__name__, self._sweep_last, vjp=self._differ, batch=False)  # type: ignore[attr-defined]
 
     def with_body(self, body: Tape) -> Steps:
         """Return the same: what sweeps it, an op of its own, has this body, too."""
@@ -97,15 +104,38 @@ class Steps(Subtape, Op):
         for start, stop in pairwise([*self.places, self.loop.count]):
             rest += state if start else ()
             state = self.advance(values, state, start, stop)
-        return (*state, *rest)
+        kept = set(map(id, rest))
+        apart = [x.copy() if type(x) is np.ndarray and (x.base is not None or id(x) in kept) else x for x in state]
+        return (*apart, *rest)
+
+    def behind(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Return those of the arguments of a sweep that are kept states."""
+        _, given, _, carried = self.loop.sizes
+        return args[given + carried:len(args) - carried]
+
+    def own(self, rest: Sequence[Any], others: Sequence[Any]) -> set[int]:
+        """Return the ids of those arrays behind the last state that are nobody else's: neither among `others`, nor of
+        two states, nor fixed in the body.
+        """
+        known = Counter(map(id, (*rest, *others, *[op.val for op in self.body.ops if type(op) is Constant])))
+        return {id(x) for x in rest if type(x) is np.ndarray and x.base is None and x.flags.writeable
+                and known[id(x)] == 1}
 
     def _vjp(self, y: Array, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
         def steps_pullback(dy: Cotangent) -> tuple[Any, ...]:
             return type(self).puller(self, y, values, dy)  # type: ignore[no-any-return]
         return steps_pullback
 
+    def _vjp_last(self, y: Array, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
+        def steps_pullback(dy: Cotangent) -> tuple[Any, ...]:
+            return type(self).puller(self, y, values, dy, last=True)  # type: ignore[no-any-return]
+        return steps_pullback
+
     def _sweep(self, *values: Any) -> tuple[Any, ...]:
         return type(self).sweeper(self, values)  # type: ignore[no-any-return]
+
+    def _sweep_last(self, *values: Any) -> tuple[Any, ...]:
+        return type(self).sweeper(self, values, last=True)  # type: ignore[no-any-return]
 
     def _differ(self, y: Array, *values: Any) -> Callable[[Any], tuple[Any, ...]]:
         def sweep_pullback(dy: Cotangent) -> tuple[Any, ...]:

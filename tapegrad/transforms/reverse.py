@@ -177,7 +177,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
                 if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not whole:
                     _pass_by_partials(op, dy, active, cot, thrifty)
                 else:
-                    _pass_by_pullback(op, dy, active, cot)
+                    _pass_by_pullback(op, dy, active, cot, last)
                 # held past the next call: memory freed at once comes and goes
                 held = op.val if thrifty and not is_mapped(op.val) else None  # noqa: F841
             if last:
@@ -213,8 +213,8 @@ def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape,
     return sweep(tape, seed, active, last=True, passed=passed)
 
 
-def _pass_by_pullback(op: Call, dy: Cotangent, active: bytearray, cot: list[Any]) -> None:
-    dxs = (op.pb if op.pb is not None else pullback_of(op))(dy)
+def _pass_by_pullback(op: Call, dy: Cotangent, active: bytearray, cot: list[Any], last: bool) -> None:
+    dxs = (op.pb if op.pb is not None else pullback_of(op, last))(dy)
     for i, arg in enumerate(op.args):
         if type(arg) in _OPERATIONS and active[arg.id] and not nothing_flows(op.fn, i):
             dx = dxs[i]

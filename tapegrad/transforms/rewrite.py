@@ -51,8 +51,8 @@ def placed(tape: Tape) -> list[Input]:
     return tape.inputs[1:size]
 
 
-def pullback_of(op: Call) -> Any:
-    """Return the pullback of a call that has its value; raise MissingRule, naming the user's line, if there is none."""
-    fn = op_of(op.fn)
+def pullback_of(op: Call, last: bool = False) -> Any:
+    """Return the pullback of a call that has its value, the `last` to read it; raise MissingRule if there is none."""
+    fn = op_of(getattr(op.fn, "last", op.fn) if last else op.fn)
     # to find a line takes its time
     return fn.pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, None if fn.has_rule else op.where)

@@ -16,19 +16,22 @@ from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import tracer_of
 from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.guards import are_apart
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.checkpoint import again, of_kind, pulled
 from tapegrad.transforms.grad import gradients_of
 from tapegrad.transforms.walk import Walk
 
 
-def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any) -> tuple[Any, ...]:
-    """Return the cotangents of a loop's arguments from those of its last state."""
+def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any, last: bool = False) -> tuple[Any, ...]:
+    """Return the cotangents of a loop's arguments from those of its last state, the `last` time that kept states are
+    asked for.
+    """
     y, values, dy = unwrap(y), unwrap(tuple(values)), unwrap(dy)
     carried = steps.loop.sizes[3]
     dys = [ZERO if dx is None else dense(dx) for dx in dy[:carried]]
     if tracer_of((*values, *dys)) is None:
-        found = _swept(steps, values, y[carried:], dys)
+        found = _swept(steps, values, y[carried:], dys, last)
     else:  # one call on the tape that records, which sweeps as it runs
         wanted = _wanted(steps, values)
         made = steps.back(*values, *y[carried:],
@@ -38,12 +41,12 @@ def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any) -> tuple[
     return of_kind(values, found)
 
 
-def steps_swept(steps: Steps, values: Sequence[Any]) -> tuple[Any, ...]:
+def steps_swept(steps: Steps, values: Sequence[Any], last: bool = False) -> tuple[Any, ...]:
     """Return the cotangents of those of a loop's arguments that have one: of arguments, kept states, and
     cotangents of the last state.
     """
     given, rest, dys = _parted(steps, values)
-    found = _swept(steps, given, rest, list(dys))
+    found = _swept(steps, given, rest, list(dys), last)
     return tuple([conform(found[i], plain(given[i])) for i in _wanted(steps, given)])
 
 
@@ -75,40 +78,57 @@ class _Plainly:
             states.append(state)
             tape = again(steps.one, (), steps.step(given, state, k))
             state = tuple(map(value_of, tape.result.args))  # type: ignore[union-attr]
-        found = _back(steps, given, list(dys), ((state, k) for k, state in reversed(list(enumerate(states)))))
+        back = ((state, k) for k, state in reversed(list(enumerate(states))))
+        found = _back(steps, given, [ZERO] * steps.loop.sizes[1], list(dys), back)
         return tuple([conform(found[i], plain(given[i])) if isinstance(found[i], Absorbing) else found[i]
                       for i in _wanted(steps, given)])
 
 
 def _parted(steps: Steps, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
     _, given, _, carried = steps.loop.sizes
-    return values[:given + carried], values[given + carried:len(values) - carried], values[len(values) - carried:]
+    return values[:given + carried], steps.behind(values), values[len(values) - carried:]
 
 
 def _wanted(steps: Steps, values: Sequence[Any]) -> list[int]:
     return [i for i, x in enumerate(values) if has_gradient(plain(x))]
 
 
-def _swept(steps: Steps, values: Sequence[Any], rest: Sequence[Any], dys: list[Any]) -> list[Any]:
-    """Return the cotangents of a loop's arguments, advancing again from the kept states by the binomial schedule."""
-    states = steps.states(values, rest)
+def _swept(steps: Steps, values: Sequence[Any], rest: Sequence[Any], dys: list[Any], last: bool) -> list[Any]:
+    """Return the cotangents of a loop's arguments, advancing again from the kept states by the binomial schedule.
+
+    The `last` time a state that is kept on the way lies where one was that has been swept.
+    """
+    states, spare = steps.states(values, rest), list[tuple[Any, ...]]()
+    totals: list[Any] = [ZERO] * steps.loop.sizes[1]
+    own = steps.own(rest, (*values, *dys)) if last else set()
+
+    def kept(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([_written(x, to) if id(to) in own else x for x, to in zip(state, spare.pop())]) if spare else state
 
     def swept() -> Any:
         for start, stop, keeps in schedule(steps.loop.count, steps.slots):
             state = steps.advance(values, states[start], start, stop)
             if keeps:
-                states[stop] = state
+                states[stop] = kept(state)
                 continue
-            if stop == start:
-                del states[start]
             yield state, stop
-    return _back(steps, values, dys, swept())
+            if stop == start:
+                done = states.pop(start)
+                if not own.isdisjoint(map(id, done)) and are_apart((*totals, *dys, *done)):
+                    spare.append(done)
+    return _back(steps, values, totals, dys, swept())
 
 
-def _back(steps: Steps, values: Sequence[Any], dys: list[Any], states: Any) -> list[Any]:
-    """Sweep over the steps, of which the states before are given, the last step's first."""
+def _written(x: Any, to: Any) -> Any:
+    to[...] = x
+    return to
+
+
+def _back(steps: Steps, values: Sequence[Any], totals: list[Any], dys: list[Any], states: Any) -> list[Any]:
+    """Sweep over the steps, of which the states before are given, the last step's first: in `totals` and `dys` are the
+    cotangents of what is given to all, and of the state.
+    """
     numbers, given, _, _ = steps.loop.sizes
-    totals: list[Any] = [ZERO] * given
     fast = None if tracer_of((*values, *dys)) is not None else steps.fast(values)
     for state, k in states:
         at = steps.step(values, state, k)
@@ -116,7 +136,7 @@ def _back(steps: Steps, values: Sequence[Any], dys: list[Any], states: Any) -> l
         found = (unwrap(list(pulled(steps.one, (), at, tuple(dys)))) if found is None else found)[numbers:]
         for i, dx in enumerate(found[:given]):
             totals[i] = accumulate(totals[i], dx)
-        dys = found[given:]
+        dys[:] = found[given:]
     return [*totals, *dys]
 
 
