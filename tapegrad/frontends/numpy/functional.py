@@ -105,7 +105,7 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
     tried = [call(*fixed, *map(_first, xs))] if self.otypes is None else []
     types = self.otypes or [numpy_dtype(as_array(part)) for part in _parts(tried[0])]
-    if not self.cache and (found := _at_once(call, fixed, xs, shape, types)) is not None:
+    if not self.cache and (found := _at_once(call, fixed, xs, shape, len(types), types)) is not None:
         return found
     places = list(zip(*[_numbers(x, shape) for x in xs]))
     results = [*tried, *[call(*fixed, *numbers) for numbers in places[1:]]] if tried and self.cache else [
@@ -113,9 +113,10 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     if not results:
         empty = tuple(np.empty(shape, dtype) for dtype in types)
         return empty if len(empty) > 1 else empty[0]
-    if any(rank(as_array(part)) for result in results for part in _parts(result)):
+    several = isinstance(results[0], tuple)
+    if several == (len(types) == 1) or any(rank(as_array(part)) for result in results for part in _parts(result)):
         raise ValueError("setting an array element with a sequence.")
-    if not isinstance(results[0], tuple):
+    if not several:
         return _gathered(results, shape, types[0])
     return tuple(_gathered(part, shape, dtype) for part, dtype in zip(zip(*results), types))
 
@@ -124,10 +125,10 @@ def _parts(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array], shape: tuple[int, ...],
+def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array], shape: tuple[int, ...], count: int,
              types: Sequence[Any] | None = None) -> Any:
-    """Return the results for all places from one trace of `call(*fixed, *numbers)`, of these types; None where it takes
-    a call for each.
+    """Return the results for all places, `count` each, from one trace of `call(*fixed, *numbers)`, of these types; None
+    where it takes a call for each.
     """
     size = int(np.prod(shape))
     if size < FEW or any(is_tensor(plain(x)) or numpy_dtype(x).char not in _AS_PYTHON for x in xs):
@@ -138,6 +139,8 @@ def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array]
     def one(*given: Any) -> Any:
         result = call(*given)
         parts = list(map(as_array, _parts(result)))
+        if isinstance(result, tuple) == (count == 1) or len(parts) != count:
+            raise ValueError(f"wrong number of outputs from pyfunc: expected {count}, got {len(parts)}")
         if any(rank(part) or numpy_dtype(part).char not in _AS_PYTHON for part in parts):
             raise ValueError("setting an array element with a sequence.")
         parts = parts if types is None else [as_dtype(part, dtype) for part, dtype in zip(parts, types, strict=True)]
@@ -146,7 +149,7 @@ def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array]
     if found is None:
         return None
     found = [ops.reshape(part, shape) for part in _parts(found)]
-    return tuple(found) if len(found) > 1 else found[0]
+    return tuple(found) if count > 1 else found[0]
 
 
 def _first(x: Array) -> Any:
@@ -207,9 +210,12 @@ def from_python(ufunc: np.ufunc, *args: Any) -> Any:
         return NotImplemented
     xs = list(map(as_array, args))
     shape = np.broadcast_shapes(*map(shape_of, xs))
-    if (found := _at_once(_called, [fn], xs, shape)) is not None:
+    if (found := _at_once(_called, [fn], xs, shape, ufunc.nout)) is not None:
         return found
     results = [fn(*numbers) for numbers in zip(*[_numbers(x, shape) for x in xs])]
+    if ufunc.nout == 1 and any(isinstance(result, tuple) for result in results):
+        raise refused("np.frompyfunc", "its function returns tuples, which are no numbers of an array",
+                      "as many outputs as it returns: np.frompyfunc(f, nin, nout)")
     if not shape:
         return results[0]
     if ufunc.nout == 1:
