@@ -32,7 +32,7 @@ def numbers(value: Any) -> Iterator[np.ndarray]:
         elif type(top) is Accumulator:
             stack.append(top.array)
         elif is_tensor(top):
-            top = top.detach().cpu()
+            top = top.detach().to_dense().cpu()
             if top.is_floating_point() or top.is_complex():
                 yield (top if top.element_size() > 2 else top.float()).numpy()  # NumPy has no bfloat16
         elif isinstance(top, (float, complex)) or getattr(getattr(top, "dtype", None), "kind", "") in ("f", "c"):

@@ -36,9 +36,10 @@ def check_dense(x: Any) -> None:
     if is_distributed(x):
         raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(), "x.to_local()")
     if x.layout is not sys.modules["torch"].strided or x.is_quantized or x.is_nested:
-        kind = "quantized tensor" if x.is_quantized else "nested tensor" if x.is_nested else f"tensor of layout {x.layout}"
-        raise UnknownFunction(f"a {kind} is not traced", user_location(),
-                              "x.to_dense(), x.dequantize(), a padded tensor, or tg.primitive for the function around it")
+        kind, cure = (("quantized tensor", "x.dequantize()") if x.is_quantized
+                      else ("nested tensor", "a padded tensor and a mask") if x.is_nested
+                      else (f"tensor of layout {x.layout}", "x.to_dense()"))
+        raise UnknownFunction(f"a {kind} is not traced", user_location(), cure)
 
 
 def is_distributed(x: Any) -> bool:

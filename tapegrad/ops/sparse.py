@@ -7,7 +7,10 @@ arrays at the places of the matrix alone.
 
 from __future__ import annotations
 
+import functools
 import threading
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +18,8 @@ import numpy as np
 from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
-from tapegrad.numbers.lazy import Lazy
-from tapegrad.numbers.tensors import on_host
+from tapegrad.numbers.lazy import Lazy, torch
+from tapegrad.numbers.tensors import device_of, on_host, to_tensor
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.shape import permute_dims, reshape
 from tapegrad.rules.op import EACH
@@ -36,6 +39,47 @@ def matrix(data: Array, indices: Array, indptr: Any, shape: Shape, transposed: b
 def major_of(indptr: Any) -> Any:
     """Return the row of each number that is stored, or its column where columns are compressed."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+# -- on torch: where all are tensors of a kind that it multiplies, in its own sparse layout
+
+
+@functools.cache
+def _has_warned() -> None:
+    """Let torch say once, to nobody, that compressed layouts are in beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.eye(1).to_sparse_csr()
+
+
+def _tensors(xs: Sequence[Array], places: Sequence[Array]) -> tuple[Any, ...] | None:
+    """Return numbers and places as tensors, the numbers in one dtype; None where torch has no product of these."""
+    device = device_of(xs)
+    moved = [to_tensor(x, device) for x in xs]
+    dtype = functools.reduce(torch.promote_types, [x.dtype for x in moved])
+    if dtype.itemsize < 4 or not (dtype.is_floating_point or dtype.is_complex) or not all(x.numel() for x in moved):
+        return None
+    _has_warned()
+    return (*[x.to(dtype) for x in moved], *[to_tensor(place, device) for place in places])
+
+
+def _torch_matmul(data: Array, indices: Array, indptr: Any, x: Array, *, shape: Shape, transposed: bool = False) -> Any:
+    found = _tensors((data, x), (indices, indptr))
+    if found is None:
+        return on_host(_matmul)(data, indices, indptr, x, shape=shape, transposed=transposed)
+    data, x, indices, indptr = found
+    layout = torch.sparse_csc if transposed else torch.sparse_csr
+    return torch.sparse_compressed_tensor(indptr, indices, data, shape, layout=layout, check_invariants=False) @ x
+
+
+def _torch_sampled(a: Array, b: Array, indices: Array, indptr: Any, *, transposed: bool = False) -> Any:
+    found = _tensors((a, b), (indices, indptr))
+    if found is None:
+        return on_host(_sampled)(a, b, indices, indptr, transposed=transposed)
+    a, b, indices, indptr = found
+    (major, minor), counts = (b, a) if transposed else (a, b), indptr.diff()
+    y = torch.repeat_interleave(major, counts, 0, output_size=len(indices)) * minor[indices]
+    return y if a.ndim == 1 else y.sum(1)
 
 
 # -- a sparse matrix times a dense one
@@ -69,7 +113,7 @@ def _columns(members: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _matmul_by_x), linear=EACH,
-                       torch=on_host(_matmul), batch=_columns)
+                       torch=_torch_matmul, opaque=True, batch=_columns)
 
 
 # -- a dense matrix times the transpose of another, at the places of a sparse one: sum_k a[i, k] b[j, k]
@@ -95,7 +139,7 @@ sampled_matmul = define("sampled_matmul", _sampled, (
                                                                          transposed),
     lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, a, shape_of(b)[0],
                                                                          not transposed),
-    None, None), linear=EACH, torch=on_host(_sampled), batch=False)
+    None, None), linear=EACH, torch=_torch_sampled, opaque=True, batch=False)
 
 
 # -- a sparse matrix times a sparse one, at the places of a third

@@ -14,6 +14,7 @@ from weakref import ReferenceType
 import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
+from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.systems import system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
@@ -43,6 +44,7 @@ from tapegrad.tree.nodes import (
 )
 from tapegrad.tree.seeds import unmirror
 from tapegrad.tree.sparse import is_sparse
+from tapegrad.tree.sparse_tensors import SparseTensor
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
@@ -62,7 +64,9 @@ def is_leaf(x: Any) -> bool:
         return False
     if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype.kind in "biufc" and not is_subclassed(x)
-    return ((isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x) or is_tensor(x)
+    if is_tensor(x):
+        return not is_sparse_tensor(x)
+    return ((isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x)
             or system_of(kind) is not None)
 
 
@@ -329,6 +333,9 @@ class Walk:
         if is_sparse(x):
             whole = is_container(x) and "data" in vars(x)
             return (Container(x), iter([(x.data, _join(label, "data"))])) if whole else None
+        if is_sparse_tensor(x):
+            tensor = SparseTensor(x)
+            return tensor, ((part, _join(label, name)) for part, name in tensor.parts)
         if is_subclassed(x):
             own = {NUMBERS: numbers_of(x),
                    **{key: NoInput(part) if _is_count(part) else part for key, part in x.__dict__.items()}}

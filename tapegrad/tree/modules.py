@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tapegrad.errors import ArgumentError
+from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.tensors import is_distributed, is_tensor
 from tapegrad.tree.nodes import Leaf, Record
 
@@ -237,6 +238,9 @@ def refuse(module: Any, label: str) -> None:
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
             raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None,
                                 "call the module once on such arguments")
+        if x is not None and is_sparse_tensor(x):
+            raise ArgumentError(f"{label}.{name} is a sparse parameter", None,
+                                "a parameter of its numbers, and torch.sparse_coo_tensor of these in forward")
         if x is not None and is_distributed(x):
             raise ArgumentError(f"{label}.{name} is a {type(x).__name__}, which is spread over processes", None,
                                 "the module as it was before it was "

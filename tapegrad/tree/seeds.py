@@ -25,6 +25,7 @@ from tapegrad.tree.nodes import (
     is_subclassed,
     numbers_of,
 )
+from tapegrad.tree.sparse_tensors import SparseTensor
 
 
 def is_nothing(cotangent: Any) -> bool:
@@ -43,6 +44,8 @@ def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "
     if isinstance(node, Leaf):
         known = parts[node.index]
         parts[node.index] = value if known is None else accumulate(known, value)
+    elif isinstance(node, SparseTensor):
+        unmirror(node.children[-1], node.seed(value), parts, whole, path, inside)
     elif isinstance(node, Container):
         for number, (child, field) in enumerate(zip(node.children, _fields(node, value, whole, path))):
             unmirror(child, field, parts, whole, f"{path}[{number}]", inside)

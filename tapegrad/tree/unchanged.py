@@ -10,6 +10,7 @@ from operator import attrgetter, is_
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.tree.copies import class_of, is_empty, slots_of
 from tapegrad.tree.flatten import Walk
@@ -50,7 +51,7 @@ class Unchanged:
                 raise Intricate
             functions += [x for x in walk.called if isinstance(x, FunctionType)]
             for x, _ in walk.keep:
-                if is_tensor(x):
+                if is_tensor(x) and not is_sparse_tensor(x):
                     tensors.append(x)
                 elif isinstance(x, FunctionType):
                     functions.append(x)
@@ -68,7 +69,7 @@ class Unchanged:
 
     def _note(self, x: Any) -> None:
         kind = type(x)
-        if is_sparse(x):  # of which the indices may be written to
+        if is_sparse(x) or is_sparse_tensor(x):  # of which the indices may be written to
             raise Intricate
         if issubclass(kind, tuple) or is_memory(x):
             if isinstance(own := getattr(x, "__dict__", None), dict):  # of a class of the program's

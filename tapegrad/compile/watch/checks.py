@@ -17,6 +17,7 @@ import numpy as np
 from tapegrad.compile.watch.wrappers import kept_in
 from tapegrad.numbers.equality import alike, parts_of, values_of
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.sparse_tensors import is_sparse_tensor, taken_apart
 from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.inputs import print_of
 from tapegrad.trace.interposition import original
@@ -248,6 +249,27 @@ class Tensor:
         held = self.held
         return (type(found) is self.kind and found.requires_grad == self.trained and found.shape == held.shape
                 and found.dtype == held.dtype and found.device == held.device and torch.equal(found.detach(), held))
+
+
+class SparseTensor:
+    """The numbers of a sparse tensor, and where they stand."""
+
+    __slots__ = ("form", "parts", "trained")
+
+    def __init__(self, value: Any) -> None:
+        self.form, parts = taken_apart(value)
+        self.parts, self.trained = list(map(Tensor, parts)), value.requires_grad
+
+    def __call__(self, found: Any) -> bool:
+        if not is_sparse_tensor(found) or found.requires_grad != self.trained:
+            return False
+        form, parts = taken_apart(found)
+        return form == self.form and all(check(part) for check, part in zip(self.parts, parts))
+
+
+def tensor_check(x: Any) -> Check:
+    """Return the check of a tensor."""
+    return SparseTensor(x) if is_sparse_tensor(x) else Tensor(x)
 
 
 class Bytes:

@@ -33,8 +33,8 @@ from tapegrad.compile.watch.checks import (
     Sample,
     Sequence,
     Table,
-    Tensor,
     is_sealed,
+    tensor_check,
 )
 from tapegrad.compile.watch.code_names import (
     ASKED,
@@ -67,6 +67,7 @@ from tapegrad.compile.watch.namespaces import (
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
 from tapegrad.compile.watch.wrappers import CACHED, parts_in
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
+from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
@@ -291,7 +292,7 @@ class Reads:
         if isinstance(x, np.ndarray):
             return self.array(x, label)
         if is_tensor(x):
-            return Plain(x) if self.samples or self.is_too_much(x.nbytes, label) else Tensor(x)
+            return Plain(x) if self.samples or self.is_too_much(stored_bytes(x), label) else tensor_check(x)
         if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
             return self.container(x, label)
         if isinstance(x, (bytearray, array)):

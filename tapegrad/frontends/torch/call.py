@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
 from tapegrad.errors import MutationError, UnknownFunction, user_location
-from tapegrad.frontends.torch import autocast, random
+from tapegrad.frontends.torch import autocast, random, sparse
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
@@ -39,6 +39,8 @@ def traced_in(args: Any) -> Iterator[Any]:
             yield from traced_in(arg)
         elif type(arg) is dict:
             yield from traced_in(arg.values())
+        elif type(arg) is sparse.SparseProxy:
+            yield from traced_in(arg._sparse_parts)
 
 
 @means("torch")
@@ -73,6 +75,9 @@ def is_of_program(frame: Any) -> bool:
 
 def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the meaning of a function, or record it as one operation of torch's own."""
+    for _ in sparse.sparse_in((args, kwargs)):
+        return sparse.call(tracer, func, args, {NUMPYS.get(key, key): value for key, value in kwargs.items()
+                                                if key != "out" or value is not None})
     if autocast.ENABLED():
         writes = func in MAKERS or is_in_place(func, kwargs) or func.__name__ == "__get__"
         cast = autocast.casting(tracer, func, writes)
@@ -124,7 +129,7 @@ def constant(y: Any) -> Any:
     """Return what was computed under torch.no_grad: no gradient flows through it."""
     if type(y) in (tuple, list):
         return type(y)(map(constant, y))
-    return ops.stop_gradient(y) if isinstance(y, Traced) else y
+    return ops.stop_gradient(y) if isinstance(y, Traced) else sparse.detach(y) if type(y) is sparse.SparseProxy else y
 
 
 class Listening(TorchFunctionMode):  # type: ignore[misc]

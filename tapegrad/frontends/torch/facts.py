@@ -46,9 +46,11 @@ _OF_TENSORS = """
     is_pinned is_shared is_coalesced is_distributed dim_order _is_view __hash__ _is_zerotensor"""
 _OF_TORCH = ("is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference is_same_size "
              "result_type can_cast")
+FACTS: set[Any] = set()
 for _name in [*(f"Tensor.{name}" for name in _OF_TENSORS.split()), *_OF_TORCH.split()]:
     for _fn in found(_name):
         torch_means(_name)(asked(_fn))
+        FACTS.add(_fn)
 
 
 # -- where a tensor becomes a plain number

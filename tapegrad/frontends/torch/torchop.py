@@ -98,11 +98,13 @@ class TorchOp(Op):
     arguments, which may be traced.
 
     `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
+    `cure` says what to do where torch's own backward fails, which runs no code of the user's then; its backward of that
+    may be wrong, and is refused: the pullback is the `last`.
     """
 
     def __init__(self, name: str, func: Callable[..., Any]) -> None:
         super().__init__(name, func, nested=True, torch=func)
-        self.rr = self.forward
+        self.rr, self.cure, self.last = self.forward, getattr(func, "cure", ""), False
         self.refused: dict[Any, dict[int, str]] = {}
 
     def run(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> Any:
@@ -237,11 +239,14 @@ class Vjp:
     def __call__(self, dy: Any) -> tuple[Any, ...]:
         if type(dy) is ZeroTangent:
             return (ZERO,) * len(self.args)
+        if self.op.last:
+            raise MissingRule(f"torch's derivatives of {self.op.__name__} may be wrong beyond the first gradient",
+                              user_location(), self.op.cure)
         if tracer_of(leaves_of((dy, self.args))) is not None:
             return self.record(dy)
         if self.roots is None:
             self.begin()
-        return self.cotangents(moved(self.args), vjp(self.y, self.roots or [], dy, create=False, again=True))
+        return self.cotangents(moved(self.args), vjp(self.op, self.y, self.roots or [], dy, create=False, again=True))
 
     def record(self, dy: Cotangent) -> tuple[Any, ...]:
         """Record the pullback as an operation, where it is played on proxies."""
@@ -303,16 +308,28 @@ def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
     return next(dxs) if is_tensor(arg) and has_derivative(arg) else ZERO
 
 
-def vjp(y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) -> list[Any]:
-    """Return what flows back to each root, None to one that is None."""
+def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) -> list[Any]:
+    """Return what flows back to each root of a call, None to one that is None."""
     pairs = [(out, cast(part, out).expand(out.shape)) for out, part in flowing(y, unwrap(mapped_cotangent(dy)))
              if out.requires_grad]
     known = [root for root in roots if root is not None]
     if not pairs or not known:
         return [None if root is None else torch.zeros_like(root) for root in roots]
-    found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs], retain_graph=again,
-                                     create_graph=create, allow_unused=True, materialize_grads=True))
-    return [None if root is None else next(found) for root in roots]
+    try:
+        found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs],
+                                         retain_graph=again, create_graph=create, allow_unused=True,
+                                         materialize_grads=True))
+    except RuntimeError as err:
+        if not op.cure:
+            raise
+        raise MissingRule(f"torch has no gradient of {op.__name__}: {str(err).partition('. ')[0]}", user_location(),
+                          op.cure) from None
+    return [None if root is None else dense_tensor(next(found)) for root in roots]
+
+
+def dense_tensor(x: Any) -> Any:
+    """Return a tensor as a dense one: the gradient of some functions is sparse, as that of an embedding is."""
+    return x if x.layout is torch.strided else x.to_dense()
 
 
 def flowing(y: Array, dy: Cotangent) -> Iterator[tuple[Any, Any]]:
@@ -333,9 +350,10 @@ def vjp_op(op: TorchOp) -> TorchOp:
         with torch.enable_grad():
             # a view made under no_grad requires a gradient, and is on no tape
             y, roots = op.begin(args, names, kwargs, create=create)
-            dxs = vjp(y, roots, dy, create=create, again=create)
+            dxs = vjp(op, y, roots, dy, create=create, again=create)
             # of a sum torch gives one tensor for both, the cotangent itself
             return tuple(dxs) if create else tuple([None if dx is None else dx.detach() for dx in dxs])
     made = TorchOp(f"{op.__name__}_vjp", run)
+    made.cure, made.last = op.cure, bool(op.cure)
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]
     return made

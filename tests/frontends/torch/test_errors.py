@@ -56,12 +56,25 @@ def leak(x: Any) -> Any:
     return Leaking.apply(x * 2)
 
 
-SPARSE = torch.eye(X.shape[0], dtype=X.dtype).to_sparse()
+SPARSE = torch.ones_like(X).to_sparse()
+
+
+def autocast(x: Any) -> Any:
+    with torch.autocast("cpu"):
+        return SPARSE @ x.T
+
+
 # name: what the program does, the class of the error, a part of what it says, a part of what it advises
 CASES: dict[str, tuple[Any, Any, str, str]] = {
     "backward": (lambda x: x.sum().backward(), tg.UnknownFunction, "differentiates what the function computes", "tg.grad"),
-    "sparse": (lambda x: (SPARSE @ x).sum(), tg.UnknownFunction, "a tensor of layout torch.sparse_coo is not traced", "x.to_dense()"),
-    "sparse rows": (lambda x: (SPARSE.to_sparse_csr() @ x).sum(), tg.UnknownFunction, "a tensor of layout torch.sparse_csr is not traced", "x.to_dense()"),
+    "a part of a sparse tensor": (lambda x: (SPARSE * x)[0].to_dense() ** 2, tg.MissingRule, "torch has no gradient of sparse_getitem", "x.to_dense()"),
+    "a second gradient of a sparse tensor's": (lambda x: tg.gradient(lambda x: (x.to_sparse() * x).sum(), x)[0], tg.MissingRule, "may be wrong beyond the first gradient", "x.to_dense()"),
+    "a sparse tensor in place": (lambda x: x.to_sparse().mul_(2), tg.UnknownFunction, "it writes to it", "returns a new tensor"),
+    "a sparse tensor's hook": (lambda x: x.to_sparse().register_hook(torch.sin), tg.UnknownFunction, "made of", "hook of its values"),
+    "sparse in autocast": (autocast, tg.UnknownFunction, "autocast is on", "without autocast"),
+    "the stored numbers in another order": (lambda x: x.to_sparse().t()._values(), tg.UnknownFunction, "in another order", "coalesce()"),
+    "a sparse leaf": (lambda x: torch.sparse_coo_tensor([[0], [0]], x[0, :1], (3, 3), requires_grad=True), tg.UnknownFunction, "requires_grad=True", "by the values"),
+    "a number that is no tensor, of a sparse one": (lambda x: x * torch.is_nonzero(torch.sparse.sum(x.to_sparse(), (0, 1)).to_sparse()), tg.UnknownFunction, "it returns bool", "x.to_dense()"),
     "nested sizes": (lambda x: torch.nested.as_nested_tensor([x, x[:1]]).to_padded_tensor(0.0), tg.UnknownFunction, "a nested tensor", "padded"),
     "float": (lambda x: x * float(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
     "complex": (lambda x: x * complex(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
@@ -75,11 +88,9 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "x.data =": (set_data, tg.MutationError, "other memory", "copy_"),
     "x.grad =": (set_grad, tg.MutationError, "other memory", "of your own"),
     "a write through detach()": (lambda x: (x * 2).detach().add_(x), tg.MutationError, "by way of x.detach()", "write to x itself"),
-    "an operator": (lambda x: x + x.to_sparse(), tg.UnknownFunction, "sparse_coo", "to_dense"),
     "an operator in place": (add_outside, tg.MutationError, "does not own", "torch.zeros"),
     "resize_": (lambda x: x.clone().resize_(2, 2), tg.UnknownFunction, "other memory", "torch.zeros"),
-    "to_sparse": (lambda x: x.to_sparse(), tg.UnknownFunction, "sparse_coo", "to_dense"),
-    "a sparse tensor of the program's": (lambda x: torch.sparse.mm(torch.eye(3).to_sparse(), x), tg.UnknownFunction, "sparse_coo", "to_dense"),
+    "sparse blocks": (lambda x: x.to_sparse_bsr((1, 2)), tg.UnknownFunction, "torch.sparse_bsr is not traced", "x.to_dense()"),
     "quantized": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), tg.UnknownFunction, "quantized", "dequantize"),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]), tg.UnknownFunction, "does not let others see", "tg.primitive"),
     "pickle": (lambda x: pickle.dumps(x), tg.UnknownFunction, "no numbers of its own", "tg.value"),
