@@ -245,6 +245,12 @@ def refuse(module: Any, label: str) -> None:
             raise ArgumentError(f"{label}.{name} is a {type(x).__name__}, which is spread over processes", None,
                                 "the module as it was before it was "
                                 "sharded, in each process, and torch.distributed for what they exchange")
-        if x is not None and not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
-            raise ArgumentError(f"{label}.{name} has a hook, which runs on torch's own tape alone", None,
-                                "remove it, and do to the gradient that is returned what it does")
+        if x is not None:
+            refuse_hooks(x, f"{label}.{name}")
+
+
+def refuse_hooks(x: Any, label: str) -> None:
+    """Raise ArgumentError for a tensor whose gradient in torch is what a hook of its own makes of it."""
+    if not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
+        raise ArgumentError(f"{label} has a hook, which runs on torch's own tape alone", None,
+                            "remove it, and do to the gradient that is returned what it does")

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.checkpoint import checkpoint
 
 from tapegrad.frontends.torch.call import by_mode
 from tapegrad.frontends.torch.generic import recorded_whole
-from tapegrad.rules.registry import means
+from tapegrad.rules.registry import means, refuse, refused
 from tapegrad.trace.checkpoint import recorded
 
 
@@ -26,9 +27,19 @@ def whole(cls: Any) -> Callable[..., Any]:
 
 @means(torch.autograd.Function.apply.__func__)
 def apply(cls: type, *args: Any) -> Any:
-    """Record the call as one operation: its gradient is the user's backward."""
+    """Record the call as one operation: its gradient is the user's backward. Those of a module's backward hooks are
+    torch's, and know only its tape.
+    """
+    if cls is BackwardHookFunction:
+        raise refused("a backward hook of a module", "it runs on torch's own tape alone",
+                      "x = tg.hook(fn, x), of what the module is given or returns")
     # one that reverses a gradient returns its argument
     return by_mode(recorded_whole(whole(cls), args, {}, itself=False))
+
+
+refuse(torch.masked.masked_tensor, torch.masked.as_masked_tensor,
+       why="a masked tensor is of a class with operators of its own",
+       try_="torch.where(mask, x, 0), with the mask beside it")
 
 
 @means(torch.cond)

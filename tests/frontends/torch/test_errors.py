@@ -56,6 +56,22 @@ def leak(x: Any) -> Any:
     return Leaking.apply(x * 2)
 
 
+HOOKED = torch.nn.Linear(4, 2)
+HOOKED.register_full_backward_hook(lambda module, dx, dy: None)
+
+
+def hooked_everywhere(x: Any) -> Any:
+    handle = torch.nn.modules.module.register_module_full_backward_pre_hook(lambda module, dy: None)
+    try:
+        return LAYER(x)
+    finally:
+        handle.remove()
+
+
+def scripted(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x)
+
+
 SPARSE = torch.ones_like(X).to_sparse()
 
 
@@ -91,6 +107,10 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "an operator in place": (add_outside, tg.MutationError, "does not own", "torch.zeros"),
     "resize_": (lambda x: x.clone().resize_(2, 2), tg.UnknownFunction, "other memory", "torch.zeros"),
     "sparse blocks": (lambda x: x.to_sparse_bsr((1, 2)), tg.UnknownFunction, "torch.sparse_bsr is not traced", "x.to_dense()"),
+    "a masked tensor": (lambda x: torch.masked.masked_tensor(x, X > 0).sum().get_data(), tg.UnknownFunction, "operators of its own", "torch.where"),
+    "a hook of a module that is no argument": (lambda x: HOOKED(x), tg.UnknownFunction, "a backward hook of a module", "tg.hook"),
+    "a hook of all modules": (hooked_everywhere, tg.UnknownFunction, "a backward hook of a module", "tg.hook"),
+    "TorchScript": (torch.jit.script(scripted), tg.UnknownFunction, "does not let others see called aten", "tg.primitive"),
     "quantized": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), tg.UnknownFunction, "quantized", "dequantize"),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]), tg.UnknownFunction, "does not let others see", "tg.primitive"),
     "pickle": (lambda x: pickle.dumps(x), tg.UnknownFunction, "no numbers of its own", "tg.value"),

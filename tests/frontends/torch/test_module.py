@@ -425,6 +425,16 @@ def test_what_would_have_another_gradient_is_refused(change: Any, message: str) 
         tg.grad(loss, change(nn.Linear(3, 2)), X)
 
 
+def test_a_tensor_with_a_hook_is_refused_as_an_argument() -> None:
+    x, w = X.clone().requires_grad_(), X.clone().requires_grad_()
+    x.register_hook(lambda dx: 2 * dx)
+    w.register_post_accumulate_grad_hook(lambda w: None)
+    with pytest.raises(tg.ArgumentError, match="x has a hook"):
+        tg.grad(lambda x: (x * x).sum(), x)
+    with pytest.raises(tg.ArgumentError, match="w has a hook"):
+        tg.grad(lambda x: (x * w).sum(), X)
+
+
 def hooked(x: Any) -> Any:
     y = torch.sin(x)
     y.register_hook(lambda dy: 3 * dy)
