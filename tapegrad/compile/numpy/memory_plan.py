@@ -150,14 +150,22 @@ def varying(tape: Tape, given: Collection[Operation] = ()) -> set[Operation]:
                              for op in tape.ops):
         return found
     for op in tape.ops:
-        if isinstance(op, Call) and not _is_number(op.spec):
-            sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
-            if getattr(op.fn, "owns", False) and not any(isinstance(arg, Operation) for arg in op.args):
-                continue  # torch.zeros and its kin: their arguments say how large it is
-            if not is_known(op.fn) or getattr(op.fn, "dynamic", False) or any(arg in found for arg in sources
-                                                                              if isinstance(arg, Operation)):
-                found.add(op)
+        if isinstance(op, Call) and is_varying(op, found, is_known(op.fn)):
+            found.add(op)
     return found
+
+
+def is_varying(op: Call, found: set[Operation], known: bool) -> bool:
+    """True if numbers may decide the shape of a result, or that of an array that it is computed from; those of a
+    function that is `known` do where it is dynamic.
+    """
+    if _is_number(op.spec):
+        return False
+    if getattr(op.fn, "owns", False) and not any(isinstance(arg, Operation) for arg in op.args):
+        return False  # torch.zeros and its kin: their arguments say how large it is
+    sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
+    return (not known or getattr(op.fn, "dynamic", False)
+            or any(arg in found for arg in sources if isinstance(arg, Operation)))
 
 
 def _is_number(x: Spec) -> bool:

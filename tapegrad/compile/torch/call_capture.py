@@ -147,7 +147,7 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
             self.calls.escaped = self.calls.escaped or f"a shape that numbers decide, by {func}"
         self.draws = self.draws or _RANDOM in tags
         for part in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(part, torch.Tensor):
+            if isinstance(part, torch.Tensor) and part.layout is torch.strided:
                 self.made[storage_of(part)] = part
         return result
 
@@ -155,6 +155,16 @@ class Below(TorchDispatchMode):  # type: ignore[misc]
 def storage_of(x: Any) -> int:
     """Return what tells the memory of a tensor from that of another that lives."""
     return int(x.untyped_storage()._cdata)
+
+
+def share(a: Any, b: Any) -> bool:
+    """True if two tensors have one storage."""
+    return storage_of(a) == storage_of(b)
+
+
+def is_dense(x: Any) -> bool:
+    """True for a tensor that fills its memory, row by row."""
+    return bool(x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.element_size())
 
 
 def _masked(parts: Any) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from tapegrad import ops
+from tapegrad.compile.torch.call_capture import is_dense
 from tapegrad.compile.torch.kernel import (
     Kernel,
     arguments,
@@ -25,7 +26,7 @@ from tapegrad.compile.torch.kernel import (
     values_in,
     without,
 )
-from tapegrad.compile.torch.lower import Lowering, is_dense
+from tapegrad.compile.torch.lower import Lowering
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop

@@ -9,6 +9,7 @@ numbers among the arguments may steer, stays one call of its implementation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +19,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from tapegrad import ops
 from tapegrad.compile.numpy.call_facts import ufunc_of
-from tapegrad.compile.numpy.memory_plan import is_known, varying
-from tapegrad.compile.torch.call_capture import Calls, Seen, storage_of, tensors_in
+from tapegrad.compile.numpy.memory_plan import is_known, is_varying
+from tapegrad.compile.torch.call_capture import Calls, Seen, is_dense, share, storage_of, tensors_in
+from tapegrad.compile.torch.closed_calls import Again, Finish, Start, Watched, kinds_of, of_tensors, pairs_of
 from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, mapped, nest, without
 from tapegrad.compile.torch.peephole import peephole
 from tapegrad.errors import TapeError
@@ -88,8 +90,8 @@ class Lowering:
     def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
         self.tape, self.leaves, self.numbers, self.device, self.loops = tape, leaves, numbers, device, loops
         self.memory = Memory(tape, device, strict=False)
-        self.varies = varying(tape)
-        self.calls = Calls()
+        self.varies: set[Operation] = set()  # whose shape numbers decide, as far as the tape has run
+        self.pairs, self.calls = pairs_of(tape) if numbers else {}, Calls()
         self.new = tape.blank()
         self.known: Any = WeakIdKeyDictionary()  # the operation on the new tape that a tensor is the value of
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
@@ -196,6 +198,9 @@ class Lowering:
     def call(self, op: Call, dead: list[int]) -> None:
         fn = self.value(op.fn)
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
+        watched = getattr(fn, "watched", False)
+        if is_varying(op, self.varies, watched or is_known(fn)):
+            self.varies.add(op)
         if type(fn) in SUBTAPES:
             self.memory.release(op, fn, 0)
             return self.set(op, *SUBTAPES[type(fn)](self, op, given, refs))
@@ -221,14 +226,25 @@ class Lowering:
         within = isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
         self.calls.start()
         if within:
-            y = self.memory.run(op, fn, given, dead)
+            with self.calls.below if watched else nullcontext():
+                if op in self.pairs and op is self.pairs[op].op:  # it may lie otherwise in memory than without torch's tape
+                    self.memory.release(op, fn, first)
+                    y = self.pairs[op].start(given)[0]
+                else:
+                    y = self.memory.run(op, fn, given, dead)
+            if self.calls.escaped:
+                self.varies.add(op)
         else:
             with self.calls:
                 y = self.memory.run(op, fn, given, dead)
             within = bool(self.calls.escaped) or not _is_plain(y) or self.is_strange((y, [(seen.args, seen.kwargs) for seen in self.calls.seen]))
         if within:
-            again = self.host_function(op, fn, given) if not mixed else None
-            self.set(op, y, self.whole(op, again or Again(self, op, fn, dead, first, owned, len(given)), given, refs, y))
+            if op in self.pairs and op not in self.varies and self.pair(op, given, refs, y):
+                return
+            again: Any = (None if mixed else self.host_function(op, fn, given)) or Again(self, op, fn, dead, first, owned)
+            if watched and op not in self.varies:
+                again = Watched(again, op, kinds_of(y, given))
+            self.set(op, y, self.whole(op, again, given, refs, y))
         else:
             self.trail(op, given, refs)
             self.set(op, y, op.kwargs["into"].build(refs) if fn is ops.pack else self.ref_of(y, op))
@@ -253,8 +269,8 @@ class Lowering:
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
             return True
-        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref) and not _of_tensors(value)]
-        if any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts) and fn not in PASSING:
+        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref) and not of_tensors(value)]
+        if any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts) and fn not in (*PASSING, ops.setitem):
             self.varies.add(op)  # a number may be a length
         if fn is ops.pack:
             return not _is_plain(fn.run(*given, **op.kwargs))
@@ -321,7 +337,7 @@ class Lowering:
             ref = self.known[y]
             self.step(op, fn, *refs, inside=True, writes=[ref])
             return ref
-        flat = isinstance(y, (tuple, list)) and bool(y) and all(is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
+        flat = isinstance(y, (tuple, list)) and bool(y) and all(part is None or is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
         if isinstance(op.fn, Operation):
             refs = [self.refs[op.fn.id], *refs]
         lies = tuple([self.holder(part, given) for part in y]) if flat else self.holder(y, given)
@@ -330,6 +346,26 @@ class Lowering:
         pairs = zip(y, out) if isinstance(out, tuple) else [(y, out)]
         self.known.update((x, ref) for x, ref in pairs if is_tensor(x))
         return out
+
+    def pair(self, op: Call, given: list[Any], refs: list[Any], y: Any) -> bool:
+        """Put a call on the new tape that keeps torch's own tape of it, or the pullback that walks that; return False
+        where neither can be.
+        """
+        pair, parts = self.pairs[op], list(y) if isinstance(y, (tuple, list)) else [y]
+        starts = op is pair.op
+        if any(part is not None and not is_tensor(part) for part in parts) or (not starts and pair.graph is None):
+            return False
+        lies = [self.holder(part, given) for part in parts]
+        if starts:
+            call = self.step(op, Start(pair, kinds_of(y, given)), *refs, lies=(*lies, ELSEWHERE), inside=True)
+            *out, pair.graph = self.several(op, call, [UNKNOWN] * len(call.fn.lies))
+        else:
+            kept = (*refs[1:], self.refs[pair.op.id])
+            call = self.step(op, Finish(pair), refs[0], pair.graph, *kept, lies=tuple(lies), inside=True)
+            out = list(self.several(op, call, [UNKNOWN] * len(parts)))
+        self.known.update((x, ref) for x, ref in zip(parts, out) if is_tensor(x))
+        self.set(op, y, tuple(out) if isinstance(y, (tuple, list)) else out[0])
+        return True
 
     def holder(self, y: Any, given: list[Any]) -> Any:
         """Return where something lies that such a call made: with what it was given, or with anything else."""
@@ -445,23 +481,6 @@ def result_of(tape: Tape, parts: list[Any]) -> Any:
     return (parts[0], into.signature.gradients(parts[1:])) if isinstance(into, ValueAndGradients) else into.build(parts)
 
 
-class Again:
-    """One call of a tape, made anew as a replay makes it."""
-
-    def __init__(self, of: Lowering, op: Call, fn: Callable[..., Any], dead: list[int], first: int, owned: int, count: int) -> None:
-        self.op, self.fn, self.dead, self.first, self.owned = op, None if isinstance(op.fn, Operation) else fn, dead, first, owned
-        self.tape, self.device = of.tape, of.device
-        of.memory.copied(op)
-        self.used = of.memory.used
-        self.__name__ = getattr(fn, "__name__", "call")
-
-    def __call__(self, *given: Any) -> Any:
-        fn = self.fn
-        if fn is None:
-            fn, *given = given  # type: ignore[assignment]
-        return Memory.once(self.tape, self.device, {self.first: self.owned}, self.used).run(self.op, fn, list(given), self.dead)
-
-
 def conformed(dx: Any, x: Any) -> Any:
     """Return a gradient with the dtype and shape of its input; in whose memory it lies is seen to elsewhere."""
     if not is_tensor(dx):
@@ -469,11 +488,6 @@ def conformed(dx: Any, x: Any) -> Any:
     dtype = x.dtype if x.is_floating_point() or x.is_complex() else dx.dtype
     dx = dx if dx.dtype is dtype else to_tensor(dx, x.device, dtype)
     return dx if dx.shape == x.shape else dx.broadcast_to(x.shape)
-
-
-def share(a: Any, b: Any) -> bool:
-    """True if two tensors have one storage."""
-    return storage_of(a) == storage_of(b)
 
 
 def _is_plain(x: Any) -> bool:
@@ -485,13 +499,3 @@ def _is_plain(x: Any) -> bool:
     if type(x) is dict:
         return all(map(_is_plain, x.values()))
     return x is None or is_tensor(x) or isinstance(x, (*PYTHON, np.ndarray, np.generic, str, slice, type(Ellipsis)))
-
-
-def _of_tensors(x: Any) -> bool:
-    """True for a tuple or list that holds tensors and nothing else that a call could decide by."""
-    return isinstance(x, (tuple, list)) and all(is_tensor(part) or _of_tensors(part) for part in x)
-
-
-def is_dense(x: Any) -> bool:
-    """True for a tensor that fills its memory, row by row."""
-    return bool(x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.element_size())

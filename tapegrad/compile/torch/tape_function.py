@@ -18,6 +18,7 @@ from tapegrad.compile.backend import unfolded
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
 from tapegrad.compile.torch.buffer_reuse import reuse
+from tapegrad.compile.torch.closed_calls import Unsteady
 from tapegrad.compile.torch.function import Run, numbers, scope
 from tapegrad.compile.torch.kernel import everywhere, inside
 from tapegrad.compile.torch.lower import Lowered, lower, result_of
@@ -81,6 +82,12 @@ class TapeOnTorch:
             except Miss as miss:
                 if miss.tape is not self.tape or miss.guard is not None:
                     raise
+            except Unsteady:
+                with self.lock:
+                    self.runs, self.kinds = (), ()
+                if self.drawn or self.sources:
+                    raise Miss(self.tape, None) from None
+                break
             except torch.linalg.LinAlgError as err:
                 raise np.linalg.LinAlgError(str(err)) from err
         return self.first(args, kwargs)

@@ -7,7 +7,7 @@ where it is played on proxies: gradients of gradients need nothing more.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -99,12 +99,15 @@ class TorchOp(Op):
 
     `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
     `cure` says what to do where torch's own backward fails, which runs no code of the user's then; its backward of that
-    may be wrong, and is refused: the pullback is the `last`.
+    may be wrong, and is refused: the pullback is the `last`. A pullback is `of` an op.
     """
+
+    watched = True  # a compiled tape looks whether its results are such as it was made for
 
     def __init__(self, name: str, func: Callable[..., Any]) -> None:
         super().__init__(name, func, nested=True, torch=func)
         self.rr, self.cure, self.last = self.forward, getattr(func, "cure", ""), False
+        self.of: TorchOp | None = None
         self.refused: dict[Any, dict[int, str]] = {}
 
     def run(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> Any:
@@ -133,10 +136,22 @@ class TorchOp(Op):
                                   user_location(), "pass them as arguments")
         return y
 
+    def start(self, args: tuple[Any, ...], names: tuple[str, ...] = (), only: Collection[int] | None = None,
+              **kwargs: Any) -> tuple[Any, Any]:
+        """Return the value of a call, and torch's own tape of it."""
+        with torch.no_grad():
+            graph = self.begin(moved(args), names, kwargs, only=only)
+        return mapped(detached, graph[0]), graph
+
+    def finish(self, graph: tuple[Any, list[Any]], dy: Cotangent, again: bool) -> tuple[Any, ...]:
+        """Return what flows back through such a tape, which is kept if it is walked `again`."""
+        dxs = vjp(self, *graph, dy, create=False, again=again)
+        return tuple([None if dx is None else dx.detach() for dx in dxs])
+
     def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any],
-              create: bool = False) -> tuple[Any, list[Any]]:
+              create: bool = False, only: Collection[int] | None = None) -> tuple[Any, list[Any]]:
         """Call the function on torch's own tape: its value, and the tensors to differentiate by, None for one
-        by which torch has no gradient.
+        by which torch has no gradient, or that is none of the `only` ones.
 
         With `create` they stay on a tape of torch's that they are on.
         """
@@ -146,7 +161,7 @@ class TorchOp(Op):
             def root(x: Any) -> Any:
                 if not has_derivative(x):
                     return x.detach()
-                if not wanted(len(roots)):
+                if not wanted(len(roots)) or (only is not None and len(roots) not in only):
                     roots.append(None)
                     return x.detach()
                 roots.append(x if create and x.requires_grad else x.detach().requires_grad_())
@@ -354,6 +369,6 @@ def vjp_op(op: TorchOp) -> TorchOp:
             # of a sum torch gives one tensor for both, the cotangent itself
             return tuple(dxs) if create else tuple([None if dx is None else dx.detach() for dx in dxs])
     made = TorchOp(f"{op.__name__}_vjp", run)
-    made.cure, made.last = op.cure, bool(op.cure)
+    made.cure, made.last, made.of = op.cure, bool(op.cure), op
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]
     return made
