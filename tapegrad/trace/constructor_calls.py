@@ -64,8 +64,7 @@ def _is_at_work(frame: FrameType | None) -> bool:
     it has, up to the program.
     """
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
-        values = frame.f_locals
-        if _among(values.values()) or ("self" in values and _among(_attributes(values["self"]))):
+        if any(_keeps(value) for value in frame.f_locals.values()):
             return True
         frame = frame.f_back
     return False
@@ -77,9 +76,25 @@ def _among(values: Iterable[Any]) -> bool:
                for value in values)
 
 
-def _attributes(x: Any) -> list[Any]:
-    found = inspect.getattr_static(x, "__dict__", None) if isinstance(x, Traced) else getattr(x, "__dict__", None)
-    return list(found.values()) if type(found) is dict else []
+def _keeps(x: Any, depth: int = 3) -> bool:
+    """True if a library's variable is, or keeps in its attributes, lists and dicts, a traced value."""
+    if isinstance(x, Traced):
+        return True
+    kind = type(x)
+    if kind in _ATOMS or not depth:
+        return False
+    if issubclass(kind, (list, tuple)):
+        return any(_keeps(part, depth - 1) for part in x)
+    if issubclass(kind, dict):
+        return any(_keeps(part, depth - 1) for part in dict.values(x))
+    if not isinstance(x, (type, ModuleType)) and any(base.__module__.partition(".")[0] in LIBRARIES
+                                                     for base in kind.__mro__[:-1]):
+        found = getattr(x, "__dict__", None)
+        return type(found) is dict and any(_keeps(part, depth - 1) for part in found.values())
+    return False
+
+
+_ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None), FunctionType, type, ModuleType, CodeType])
 
 
 def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:

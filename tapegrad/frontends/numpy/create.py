@@ -65,7 +65,9 @@ def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, o
         return ops.copy(ops.broadcast_to(value, integers(shape)), **({"order": "F"} if order == "F" else {}))
     if not numeric(np.asarray(value).dtype if dtype is None else dtype):
         return fn(shape, value, dtype, order, **other)
-    return tracer.record(ops.full, (integers(shape), value), _described(dtype, order))
+    # without one it has the dtype of the value, not float's
+    typed = {} if dtype is None else {"dtype": np.dtype(dtype)}
+    return tracer.record(ops.full, (integers(shape), value), {**typed, **_described(None, order)})
 
 
 _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}

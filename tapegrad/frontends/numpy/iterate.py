@@ -30,7 +30,7 @@ def nditer(
 ) -> Any:
     several = isinstance(op, (tuple, list)) and any(hasattr(x, "shape") or x is None for x in op)
     given = list(op) if several else [op]
-    if not any(isinstance(x, Traced) or holds_traced(x) for x in given):
+    if not any(isinstance(x, Traced) or (isinstance(x, (list, tuple)) and holds_traced(x)) for x in given):
         return fn(op, flags, op_flags, *args, order=order, **options)
     if args or options or any(x is None for x in given) or not _FLAGS.issuperset(flags):
         raise refused(

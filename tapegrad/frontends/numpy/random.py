@@ -142,4 +142,7 @@ def seed(tracer: Any, fn: Callable[..., Any], seed: Any = None) -> None:
 
 @constructs(np.random.default_rng)
 def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    for given in (*args, *kwargs.values()):
+        if isinstance(plain(given), np.random.Generator):  # one of the program's, which goes on
+            return given
     return tracer.record(ops.default_rng, tuple(map(static, args)), {"make": fn, **kwargs})

@@ -86,15 +86,14 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 @means(np.ravel_multi_index, constant=True)
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
     parts = map(as_array, multi_index) if isinstance(multi_index, (list, tuple)) else multi_index
-    return ops.ravel_multi_index(*parts, shape=static(dims if isinstance(dims, (list, tuple)) else (dims,)),
+    return ops.ravel_multi_index(*parts, shape=tuple(map(int, np.atleast_1d(static(dims)))),
                                  **({} if mode == "raise" else {"mode": mode}),
                                  **({} if order == "C" else {"order": order}))
 
 
 @means(np.unravel_index, constant=True)
 def unravel_index(indices: Array, shape: Any, order: str = "C") -> Any:
-    shape = static(shape if isinstance(shape, (list, tuple)) else (shape,))
-    found = ops.unravel_index(as_array(indices), shape=shape, **({} if order == "C" else {"order": order}))
+    found = ops.unravel_index(as_array(indices), shape=tuple(map(int, np.atleast_1d(static(shape)))), **({} if order == "C" else {"order": order}))
     return tuple(found)
 
 

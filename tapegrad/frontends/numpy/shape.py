@@ -18,7 +18,7 @@ from tapegrad.frontends.common import as_array, columns, keywords, laid, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
-from tapegrad.rules.op import Traced
+from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import means, register
 from tapegrad.trace import views
 
@@ -251,8 +251,10 @@ def broadcast_to(array: Array, shape: Any, subok: bool = False) -> Any:
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     xs = [as_array(a) for a in args]
     shape = np.broadcast_shapes(*map(shape_of, xs))
-    return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape else views.lock(ops.broadcast_to(x, shape))
-                 for x in xs)
+    tracer = tracer_of(xs)
+    # a constant is on the tape with the others: its copy may be written to
+    return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape
+                 else views.lock(tracer.record(ops.broadcast_to, (x, shape), {})) for x in xs)
 
 
 @means(np.tile)

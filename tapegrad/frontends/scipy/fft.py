@@ -52,6 +52,32 @@ for _name in ("hfft", "ihfft"):
     register(getattr(basic, _name), _as_numpy(_name, False))
 
 
+def _of_conjugates(name: str, axes: Axis = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what `hfftn` and `ihfftn` mean: the inverse of the real transform, of the conjugate, scaled the other way
+    round, and its inverse.
+    """
+    def of_spectrum(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
+                    workers: Any = None, *, plan: Any = None) -> Any:
+        y = np.fft.irfftn(ops.conj(as_array(x)), s, *_last(s, axes), INVERSE[norm])
+        return value_by(f"scipy.fft.{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
+
+    def of_signal(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
+                  workers: Any = None, *, plan: Any = None) -> Any:
+        y = ops.conj(np.fft.rfftn(as_array(x), s, *_last(s, axes), INVERSE[norm]))
+        return value_by(f"scipy.fft.i{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
+    return of_spectrum, of_signal
+
+
+def _last(s: Any, axes: Axis) -> tuple[Any]:
+    """Return the axes: those of the sizes are the last ones, which NumPy wants to be told."""
+    return (tuple(range(-len(s), 0)) if axes is None and s is not None else axes,)
+
+
+for _name, _axes in (("hfftn", None), ("hfft2", (-2, -1))):
+    for _prefix, _meaning in zip(("", "i"), _of_conjugates("hfftn", _axes)):
+        register(getattr(basic, _prefix + _name), _meaning)
+
+
 def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: Any, orthogonalize: Any) -> Any:
     """Transform along one axis: the inverse is the transpose, scaled the other way round."""
     if orthogonalize is not None and orthogonalize is not (norm == "ortho"):
