@@ -10,16 +10,19 @@ from typing import Any, NamedTuple
 
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import AS_WRITTEN, CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Refusal
+from tapegrad.show.scipy_names import MEASURED
 from tapegrad.show.sheet import Sheet
 from tapegrad.trace.lazy_frontends import register_imported
 
 SPACES = {"numpy": "numpy", "linalg": "numpy.linalg", "fft": "numpy.fft", "ndarray": "numpy.ndarray", "math": "math",
-          "scipy.special": "scipy.special", "scipy.linalg": "scipy.linalg", "scipy.sparse": "scipy.sparse",
-          "scipy.sparse.linalg": "scipy.sparse.linalg"}
+          **{f"scipy.{name}": f"scipy.{name}" for name in (
+              "special", "linalg", "integrate", "interpolate", "signal", "ndimage", "sparse", "sparse.linalg",
+              "optimize", "stats", "spatial", "spatial.distance", "spatial.transform", "fft")}}
 
 KINDS = {
     "differentiable": "an op with a rule",
     "composite": "differentiable, written in ops",
+    "traced": "differentiable, for the library's own Python code is traced",
     "non-differentiable": "its result is constant almost everywhere, integer, bool or a plain fact",
     "constructor": "makes an array, which the traced program can write to",
     "plain": "takes no traced value",
@@ -39,11 +42,11 @@ class Entry(NamedTuple):
     @property
     def covered(self) -> bool:
         """True if tapegrad differentiates it."""
-        return self.kind in ("differentiable", "composite")
+        return self.kind in ("differentiable", "composite", "traced")
 
 
-def entry(name: str, value: Any) -> Entry:
-    """Classify what a name stands for.
+def entry(name: str, value: Any, space: str = "") -> Entry:
+    """Classify what a name stands for: by the registries, or by what was measured of a name of SciPy's.
 
     >>> import math
     >>> entry("sin", math.sin)
@@ -59,10 +62,15 @@ def entry(name: str, value: Any) -> Entry:
         return Entry(name, "constructor", "", False)
     if value in CONSTANT:
         return Entry(name, "non-differentiable", "" if meaning is not None else "a plain value", False)
-    if meaning is not None or value in THROUGH | AS_WRITTEN:
-        return Entry(name, "composite", "" if meaning is not None else "Python code, traced through", True)
+    if meaning is not None:
+        return Entry(name, "composite", "", True)
+    if value in THROUGH | AS_WRITTEN:
+        return Entry(name, "traced", "", True)
     if value in PLAIN:
         return Entry(name, "plain", PLAIN[value], False)
+    if (space, name) in MEASURED:
+        kind, note = MEASURED[space, name]
+        return Entry(name, kind, note, kind in ("composite", "traced", "refused"))
     return Entry(name, "unknown", "", True)  # for all one knows
 
 
@@ -70,9 +78,10 @@ def entries(space: str) -> list[Entry]:
     """Return an entry for each public function of a namespace, or for each method and attribute of a class."""
     found = pkgutil.resolve_name(SPACES[space])
     register_imported()
-    public = {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
+    names = getattr(found, "__all__", None) if space.startswith("scipy.") else None
+    public = {name: getattr(found, name) for name in names or dir(found) if not name.startswith("_")}
     kinds = list(KINDS)
-    return sorted((entry(name, value) for name, value in public.items()
+    return sorted((entry(name, value, space) for name, value in public.items()
                    if isinstance(found, type) or (callable(value) and not isinstance(value, ModuleType))),
                   key=lambda e: (kinds.index(e.kind), e.name))
 
@@ -96,15 +105,13 @@ def overview() -> Sheet:
 
     A name that is registered nowhere counts as if it had one.
     """
-    spaces = [space for space, path in SPACES.items() if importlib.util.find_spec(path.partition(".")[0])]
-    columns = [entries(space) for space in spaces]
-    columns.append([e for column in columns for e in column])
-    counts = [Counter(e.kind for e in column) for column in columns]
-    derivatives = [sum(e.derivative for e in column) for column in columns]
-    covered = [sum(e.covered for e in column) for column in columns]
-    rows = [(kind, (kind, *(str(count[kind]) for count in counts))) for kind in KINDS]
-    rows.append(("title", ("names", *(str(len(column)) for column in columns))))
-    rows.append(("title", ("with a derivative", *map(str, derivatives))))
-    rows.append(("title",
-                 ("of these covered", *(f"{100 * part // whole}%" for part, whole in zip(covered, derivatives)))))
-    return Sheet("what tapegrad makes of public names", ("", *spaces, "all"), rows, numbers=True)
+    found = {space: entries(space) for space, path in SPACES.items()
+             if importlib.util.find_spec(path.partition(".")[0])}
+    found["all"] = [e for column in found.values() for e in column]
+    rows = []
+    for space, column in found.items():
+        count, whole = Counter(e.kind for e in column), sum(e.derivative for e in column)
+        share = f"{100 * sum(e.covered for e in column) // whole}%"
+        rows.append(("title" if space == "all" else "composite",
+                     (space, share, str(whole), str(len(column)), *(str(count[kind]) for kind in KINDS))))
+    return Sheet("what tapegrad makes of public names", ("", "covered", "of", "names", *KINDS), rows, numbers=True)

@@ -29,6 +29,7 @@ STYLES = {
     # the kinds of a foreign function
     "differentiable": "bold #009e73",
     "composite": "#009e73",
+    "traced": "#009e73",
     "non-differentiable": "",
     "constructor": "#56b4e9",
     "plain": "dim",

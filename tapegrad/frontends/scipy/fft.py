@@ -58,19 +58,20 @@ def _of_conjugates(name: str, axes: Axis = None) -> tuple[Callable[..., Any], Ca
     """
     def of_spectrum(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                     workers: Any = None, *, plan: Any = None) -> Any:
-        y = np.fft.irfftn(ops.conj(as_array(x)), s, *_last(s, axes), INVERSE[norm])
+        y = np.fft.irfftn(ops.conj(as_array(x)), *_last(s, axes), INVERSE[norm])
         return value_by(f"scipy.fft.{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
 
     def of_signal(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                   workers: Any = None, *, plan: Any = None) -> Any:
-        y = ops.conj(np.fft.rfftn(as_array(x), s, *_last(s, axes), INVERSE[norm]))
+        y = ops.conj(np.fft.rfftn(as_array(x), *_last(s, axes), INVERSE[norm]))
         return value_by(f"scipy.fft.i{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
     return of_spectrum, of_signal
 
 
-def _last(s: Any, axes: Axis) -> tuple[Any]:
-    """Return the axes: those of the sizes are the last ones, which NumPy wants to be told."""
-    return (tuple(range(-len(s), 0)) if axes is None and s is not None else axes,)
+def _last(s: Any, axes: Axis) -> tuple[Any, Any]:
+    """Return the sizes and the axes: those of the sizes are the last ones, which NumPy wants to be told."""
+    sizes, chosen = (None if x is None else tuple(map(static, np.atleast_1d(x))) for x in (s, axes))
+    return sizes, tuple(range(-len(sizes), 0)) if chosen is None and sizes is not None else chosen
 
 
 for _name, _axes in (("hfftn", None), ("hfft2", (-2, -1))):

@@ -4,19 +4,24 @@ weights, and a Gaussian's width.
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import scipy.ndimage as sn
 
+import tapegrad.frontends.scipy.ndimage_order
+import tapegrad.frontends.scipy.ndimage_spline  # noqa: F401  (its interpolation)
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Axis
+from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
 
 
@@ -27,13 +32,36 @@ def _parameters(x: Array, output: Array, mode: Any, cval: Any, origin: Any) -> d
 
 
 def _dtype(output: Array, x: Array) -> Any:
-    """Return the dtype of what a filter returns; an array to write into is refused."""
-    if output is None:
-        return numpy_dtype(x)
-    if isinstance(output, (type, str, np.dtype)):
-        return np.dtype(output)
-    raise UnknownFunction("tapegrad knows no filter with an array as output=", user_location(),
-                          "y[...] = the filter's result")
+    """Return the dtype of what a filter returns."""
+    dtype = numpy_dtype(x) if output is None else np.dtype(output)
+    if numpy_dtype(x).kind == "c" != dtype.kind:
+        raise RuntimeError("output must have complex dtype")  # in SciPy's words
+    return dtype
+
+
+def _is_array(output: Any) -> bool:
+    return isinstance(output, (np.ndarray, Traced)) and not isinstance(output, type)
+
+
+def _filter(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what filters mean; with an array as `output=` it is written there."""
+    def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
+        told = signature(meaning)
+
+        @functools.wraps(meaning)
+        def into(*args: Any, **kwargs: Any) -> Any:
+            given = told.bind(*args, **kwargs)
+            output = given.arguments.get("output")
+            if not _is_array(output):
+                return meaning(*args, **kwargs)
+            given.arguments["output"] = numpy_dtype(output)
+            y = meaning(*given.args, **given.kwargs)
+            if shape_of(output) != shape_of(y):
+                raise RuntimeError("output shape not correct")  # in SciPy's words
+            output[...] = y
+            return output
+        return means(*functions)(into)
+    return decorate
 
 
 def _several(x: Array, n: int) -> list[Any]:
@@ -52,27 +80,27 @@ def _reversed(w: Array) -> Any:
     return ops.conj(ops.flip(w)) if numpy_dtype(w).kind == "c" else ops.flip(w)
 
 
-@means(sn.correlate1d)
+@_filter(sn.correlate1d)
 def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
                 origin: int = 0) -> Any:
     x = as_array(input)
     return ops.correlate1d(x, as_array(weights), axis=static(axis), **_parameters(x, output, mode, cval, origin))
 
 
-@means(sn.convolve1d)
+@_filter(sn.convolve1d)
 def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
                origin: int = 0) -> Any:
     w = as_array(weights)
     return correlate1d(input, _reversed(w), axis, output, mode, cval, -origin - (1 - shape_of(w)[0] % 2))
 
 
-@means(sn.correlate)
+@_filter(sn.correlate)
 def correlate(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
               axes: Any = None) -> Any:
     return _filtered(input, as_array(weights), output, mode, cval, origin, axes)
 
 
-@means(sn.convolve)
+@_filter(sn.convolve)
 def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
              axes: Any = None) -> Any:
     w = as_array(weights)
@@ -109,14 +137,14 @@ def gaussian(sigma: Array, order: int, radius: int) -> Any:
     return bell if not order else np.dot(x[:, None] ** np.arange(order + 1), as_array(coefficients[:order + 1])) * bell
 
 
-@means(sn.gaussian_filter1d)
+@_filter(sn.gaussian_filter1d)
 def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
                       cval: Any = 0.0, truncate: float = 4.0, *, radius: Any = None) -> Any:
     order, reach = operator.index(order), int(truncate * sigma + 0.5) if radius is None else static(radius)
     return correlate1d(input, gaussian(sigma, order, reach)[::-1], axis, output, mode, cval, 0)
 
 
-@means(sn.gaussian_filter)
+@_filter(sn.gaussian_filter)
 def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
                     truncate: float = 4.0, *, radius: Any = None, axes: Axis = None) -> Any:
     x = as_array(input)
@@ -129,14 +157,14 @@ def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, 
     return ops.astype(ops.copy(y), dtype=dtype) if y is x else y
 
 
-@means(sn.uniform_filter1d)
+@_filter(sn.uniform_filter1d)
 def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0,
                      origin: int = 0) -> Any:
     x = as_array(input)
     return ops.uniform_filter1d(x, static(size), axis=static(axis), **_parameters(x, output, mode, cval, origin))
 
 
-@means(sn.uniform_filter)
+@_filter(sn.uniform_filter)
 def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
                    origin: Any = 0, *, axes: Axis = None) -> Any:
     x = as_array(input)
@@ -158,17 +186,17 @@ def _slope(x: Any, across: Sequence[float], axis: Any, output: Any, mode: Any, c
     return y
 
 
-@means(sn.sobel)
+@_filter(sn.sobel)
 def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
     return _slope(input, [1.0, 2.0, 1.0], axis, output, mode, cval)
 
 
-@means(sn.prewitt)
+@_filter(sn.prewitt)
 def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
     return _slope(input, [1.0, 1.0, 1.0], axis, output, mode, cval)
 
 
-@means(sn.laplace)
+@_filter(sn.laplace)
 def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> Any:
     chosen = _axes(axes, len(shape_of(as_array(input))))
     parts = [correlate1d(input, [1.0, -2.0, 1.0], axis, output, beyond, cval, 0)
@@ -176,7 +204,7 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0
     return sum(parts[1:], parts[0])
 
 
-@means(sn.gaussian_laplace)
+@_filter(sn.gaussian_laplace)
 def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
                      axes: Any = None, **kwargs: Any) -> Any:
     chosen = _axes(axes, len(shape_of(as_array(input))))
@@ -185,7 +213,7 @@ def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "re
     return sum(parts[1:], parts[0])
 
 
-@means(sn.gaussian_gradient_magnitude)
+@_filter(sn.gaussian_gradient_magnitude)
 def gaussian_gradient_magnitude(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
                                 axes: Any = None, **kwargs: Any) -> Any:
     chosen = _axes(axes, len(shape_of(as_array(input))))
