@@ -14,10 +14,12 @@ import scipy.ndimage as sn
 from scipy.ndimage import _filters
 
 from tapegrad.frontends.common import as_array, static
-from tapegrad.frontends.scipy.ndimage_spline import MODES, put
+from tapegrad.frontends.numpy.shape import numpy_dtype
+from tapegrad.frontends.scipy.ndimage_spline import MODES
 from tapegrad.frontends.scipy.python_code import run_with
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.ops.signal import PADS
+from tapegrad.rules.registry import refused
 
 
 def _extended(x: Any, widths: list[tuple[int, int]], mode: int, cval: Any) -> Any:
@@ -48,9 +50,12 @@ def min_or_max_filter(x: Any, footprint: Any, structure: Any, output: Any, mode:
         return
     found = windows(x, footprint, mode, cval, origins)
     if structure is not None:
+        if numpy_dtype(output).kind in "biu":
+            raise refused("grey morphology of whole numbers with a structure", "SciPy rounds on the way",
+                          "an image of floats")
         each = np.reshape(as_array(structure)[np.asarray(footprint, bool)], (-1, *[1] * len(shape_of(x))))
         found = found - each if smallest else found + each
-    put(output, np.min(found, axis=0) if smallest else np.max(found, axis=0))
+    output[...] = np.min(found, axis=0) if smallest else np.max(found, axis=0)
 
 
 def min_or_max_filter1d(x: Any, size: int, axis: int, output: Any, mode: int, cval: Any, origin: int,

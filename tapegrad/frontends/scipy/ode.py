@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from scipy.integrate._ivp import ivp, radau
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.optimize import Found, converged
+from tapegrad.frontends.scipy.python_code import number, with_names
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
@@ -85,18 +86,11 @@ def solve_event_equation(event: Any, sol: Any, t_old: Any, t: Array) -> Any:
     return _EVENT(event, type(sol), vars(sol), t_old, t)
 
 
-def _with(fn: Callable[..., Any], **names: Any) -> Any:
-    """Return a function of SciPy's that finds something else by some of its global names."""
-    made = FunctionType(fn.__code__, {**fn.__globals__, **names}, fn.__name__, fn.__defaults__)
-    made.__kwdefaults__ = fn.__kwdefaults__
-    return made
-
-
 _collocation = radau.solve_collocation_system
-_asking = _with(
+_asking = with_names(
     _collocation, **{name: SimpleNamespace(dot=partial(np.dot, getattr(radau, name))) for name in ("T", "TI")}
 )
-_solve_ivp = _with(si.solve_ivp, float=lambda x: x if isinstance(x, Traced) else float(x))
+_solve_ivp = with_names(si.solve_ivp, float=number)
 
 
 @means(_collocation)

@@ -16,9 +16,20 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import register
 
 
+class _Names(dict[str, Any]):
+    """Global names, and below them those of a module as they are at the time: a trace replaces some."""
+
+    def __init__(self, below: dict[str, Any], names: dict[str, Any]) -> None:
+        super().__init__(names, __builtins__=below["__builtins__"], __name__=below["__name__"])
+        self.below = below
+
+    def __missing__(self, name: str) -> Any:
+        return self.below[name]
+
+
 def with_names(fn: Callable[..., Any], **names: Any) -> Any:
     """Return a function of SciPy's that finds something else by some of its global names."""
-    made = FunctionType(fn.__code__, {**fn.__globals__, **names}, fn.__name__, fn.__defaults__, fn.__closure__)
+    made = FunctionType(fn.__code__, _Names(fn.__globals__, names), fn.__name__, fn.__defaults__, fn.__closure__)
     made.__kwdefaults__ = fn.__kwdefaults__
     return made
 

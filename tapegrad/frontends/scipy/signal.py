@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.signal as sg
 
+import tapegrad.frontends.scipy.signal_design  # noqa: F401  (its Python code)
+
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
@@ -132,7 +134,7 @@ def sosfilt(sos: Array, x: Array, axis: int = -1, zi: Array | None = None) -> An
 
 def _in_sections(sos: Array, x: Array, axis: int, zi: Array | None) -> Any:
     """Filter by sections of second order, one after the other."""
-    sections, y, states = as_array(sos), as_array(x), []
+    sections, y, states = np.atleast_2d(as_array(sos)), as_array(x), []
     for k in range(shape_of(sections)[0]):
         b, a = sections[k, :3], sections[k, 3:]
         if zi is None:
@@ -149,7 +151,7 @@ def sosfilt_zi(sos: Array) -> Any:
 
 
 def _steady_sections(sos: Array) -> Any:
-    sections, scale, states = as_array(sos), 1.0, []
+    sections, scale, states = np.atleast_2d(as_array(sos)), 1.0, []
     for k in range(shape_of(sections)[0]):
         b, a = sections[k, :3], sections[k, 3:]
         states.append(scale * _steady(b, a))
