@@ -27,7 +27,7 @@ from tapegrad.trace.views import peek
 from tapegrad.tree.copies import own_attributes
 
 
-def _method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register what a method means where its object or its arguments hold traced values."""
     def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
         def called(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ def _within(y: Any, x: Any, low: Any, high: Any, extrapolate: Any) -> Any:
     return y if extrapolate else np.where(((x < low) | (x > high))[:, None], np.nan, y)
 
 
-@_method(_PPoly.__call__)
+@method(_PPoly.__call__)
 def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     """Return a piecewise polynomial at points, as `_PPolyBase.__call__` has axes and periods."""
     if self.x[-1] < self.x[0]:
@@ -92,7 +92,7 @@ def _bernstein(self: Any, c: Any, x: Any, nu: int) -> Any:
     return sum(c[a][i] * comb(k, a) * s ** a * (1 - s) ** (k - a) for a in range(k + 1))
 
 
-@_method(_PPoly.antiderivative)
+@method(_PPoly.antiderivative)
 def antiderivative(self: Any, nu: int = 1) -> Any:
     if nu <= 0:
         return self.derivative(-nu)
@@ -108,7 +108,7 @@ def antiderivative(self: Any, nu: int = 1) -> Any:
     return self.construct_fast(c, self.x, False if self.extrapolate == "periodic" else self.extrapolate, self.axis)
 
 
-@_method(_PPoly.integrate)
+@method(_PPoly.integrate)
 def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     if extrapolate == "periodic":
@@ -199,7 +199,7 @@ if hasattr(_splines, "_dierckx"):  # since SciPy 1.15
     _names["_handle_lhs_derivatives"] = with_names(_splines._handle_lhs_derivatives, _names)
     for _name in ("__call__", "_evaluate", "integrate"):
         if _name in vars(_BSpline):
-            _method(vars(_BSpline)[_name])(with_names(vars(_BSpline)[_name], _names))
+            method(vars(_BSpline)[_name])(with_names(vars(_BSpline)[_name], _names))
     register(si.make_interp_spline, with_names(si.make_interp_spline, _names))
 
 
@@ -316,7 +316,7 @@ def _coordinates(points: Any, ndim: Any = None) -> Any:
     return points if points.ndim > 1 else points.reshape(-1, 1) if ndim in (None, 1) else points.reshape(-1, ndim)
 
 
-@_method(_grids.RegularGridInterpolator._find_indices)
+@method(_grids.RegularGridInterpolator._find_indices)
 def find_indices(self: Any, xi: Any) -> tuple[Any, Any]:
     """Return in which cell of the grid points lie, and where in it."""
     cells = [_cells(grid, x, 0, max(len(grid) - 2, 0)) for grid, x in zip(self.grid, xi)]
@@ -332,5 +332,59 @@ def _evaluate_linear(values: Any, indices: Sequence[Any], distances: Sequence[An
 
 
 for _fn in (_grids.RegularGridInterpolator._prepare_xi, _grids.RegularGridInterpolator.__call__):
-    _method(_fn)(with_names(_fn, {"evaluate_linear_2d": _evaluate_linear, "_ndim_coords_from_arrays": _coordinates}))
+    method(_fn)(with_names(_fn, {"evaluate_linear_2d": _evaluate_linear, "_ndim_coords_from_arrays": _coordinates}))
 register(si.interpn, with_names(si.interpn, {"_ndim_coords_from_arrays": _coordinates}))
+
+
+# -- in several dimensions
+
+
+def _along_each(self: Any, x: Any, matrix: Callable[[int, Any], Any], c: Any) -> Any:
+    """Return the sum of coefficients times a function of each coordinate, at points: `matrix(i, x)` has them."""
+    y = np.tensordot(matrix(0, x[:, 0]), c, 1)
+    for i in range(1, x.shape[1]):
+        factor = matrix(i, x[:, i])
+        y = np.sum(factor.reshape(factor.shape + (1,) * (y.ndim - 2)) * y, axis=1)
+    return y
+
+
+@method(si.NdBSpline.__call__)
+def nd_spline(self: Any, xi: Any, *, nu: Any = None, extrapolate: Any = None) -> Any:
+    x, t, k = as_array(xi) * 1.0, self.t, self.k
+    extrapolate = self.extrapolate if extrapolate is None else bool(extrapolate)
+    orders = [0] * len(t) if nu is None else [int(n) for n in nu]
+    if x.shape[-1] != len(t) or len(orders) != len(t):
+        raise ValueError(f"Shapes: xi.shape={x.shape} and ndim={len(t)}")
+
+    def splines(i: int, at: Any) -> Any:
+        return evaluate_spline(t[i], np.eye(len(t[i]) - k[i] - 1), k[i], at, orders[i], extrapolate)
+    y = _along_each(self, x.reshape(-1, len(t)), splines, self.c)
+    return y.reshape(x.shape[:-1] + self.c.shape[len(t):])
+
+
+@method(si.NdPPoly.__call__)
+def nd_polynomial(self: Any, x: Any, nu: Any = None, extrapolate: Any = None) -> Any:
+    x, ndim = _coordinates(x), len(self.x)
+    extrapolate = self.extrapolate if extrapolate is None else bool(extrapolate)
+    at = x.reshape(-1, ndim)
+    cells = [_cells(grid, at[:, i], 0, len(grid) - 2) for i, grid in enumerate(self.x)]
+    c = self.c[(slice(None),) * ndim + tuple(cells)]
+    for i, (grid, order) in enumerate(zip(self.x, [0] * ndim if nu is None else nu)):
+        degree, s, y = len(c) - 1, at[:, i] - grid[cells[i]], 0.0
+        s = s.reshape((-1,) + (1,) * (c.ndim - ndim + i - 1))
+        for k in range(degree, int(order) - 1, -1):  # Horner's rule
+            y = y * s + c[degree - k] * (factorial(k) / factorial(k - int(order)))
+        c = y if np.ndim(plain(y)) else 0.0 * c[0]
+    outside = [(at[:, i] < grid[0]) | (at[:, i] > grid[-1]) for i, grid in enumerate(self.x)]
+    if not extrapolate:
+        c = np.where(np.any(outside, axis=0).reshape((-1,) + (1,) * (c.ndim - 1)), np.nan, c)
+    return c.reshape(x.shape[:-1] + self.c.shape[2 * ndim:])
+
+
+_radial: Any = importlib.import_module("scipy.interpolate._rbfinterp")
+if hasattr(_radial, "_get_backend"):  # since SciPy 1.17: the formulas are there in Python code too
+    _formulas = importlib.import_module("scipy.interpolate._rbfinterp_xp")
+    for _fn in (si.RBFInterpolator.__init__, si.RBFInterpolator.__call__, si.RBFInterpolator._chunk_evaluator):
+        method(_fn)(with_names(_fn, {"_get_backend": lambda xp: _formulas}))
+
+importlib.import_module("tapegrad.frontends.scipy.interpolate_fitpack")

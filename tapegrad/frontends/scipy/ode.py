@@ -22,12 +22,13 @@ from scipy.integrate._ivp import ivp, radau
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.optimize import Found, converged
-from tapegrad.frontends.scipy.python_code import number, with_names
+from tapegrad.frontends.scipy.python_code import number
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused
+from tapegrad.trace.interposition import with_names
 from tapegrad.trace.steering import agree, steered
 
 _SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs they have other code
@@ -88,9 +89,9 @@ def solve_event_equation(event: Any, sol: Any, t_old: Any, t: Array) -> Any:
 
 _collocation = radau.solve_collocation_system
 _asking = with_names(
-    _collocation, **{name: SimpleNamespace(dot=partial(np.dot, getattr(radau, name))) for name in ("T", "TI")}
+    _collocation, {name: SimpleNamespace(dot=partial(np.dot, getattr(radau, name))) for name in ("T", "TI")}
 )
-_solve_ivp = with_names(si.solve_ivp, float=number)
+_solve_ivp = with_names(si.solve_ivp, {"float": number})
 
 
 @means(_collocation)
