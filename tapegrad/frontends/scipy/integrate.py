@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 import scipy.integrate as si
+from scipy.integrate import _bvp
 
 import tapegrad.frontends.scipy.ode  # noqa: F401  (the differential equations)
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.scipy.optimize import Found, converged
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.shape import along
 from tapegrad.ops.solver import Limits, Solver
-from tapegrad.rules.registry import means, refuse, refused
+from tapegrad.rules.registry import means, refused
 
 
 def widths(y: Array, x: Array, dx: Cotangent, axis: int) -> Any:
@@ -108,7 +110,7 @@ def _limits(given: dict[str, Any]) -> Limits:
 
 _QUAD = Solver("quad", lambda given: si.quad(**given), _integrand, "integral", facts=True, limits=_limits)
 # while a trace runs they have other code
-_SIGNATURES = {fn: signature(fn) for fn in (si.quad, si.dblquad, si.tplquad, si.nquad)}
+_SIGNATURES = {fn: signature(fn) for fn in (si.quad, si.dblquad, si.tplquad, si.nquad, si.quad_vec, si.solve_bvp)}
 
 
 def _bound(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +181,66 @@ def tplquad(*args: Any, **kwargs: Any) -> Any:
                  opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
 
 
-refuse(si.solve_bvp, why="the steps of the solver depend on values", derivative=True,
-       try_="an initial value problem, of which scipy.optimize.root finds the start: both are differentiable")
-refuse(si.quad_vec, why="it runs other code on plain numbers", derivative=True,
-       try_="a fixed rule: np.polynomial.legendre.leggauss gives nodes and weights, and the sum is recorded")
+_QUAD_VEC = Solver("quad_vec", lambda given: si.quad_vec(**given)[:2],
+                   lambda x, given: _integrand(x, {**given, "func": given["f"]}), "integral", facts=True,
+                   limits=_limits)
+
+
+@means(si.quad_vec)
+def quad_vec(*args: Any, **kwargs: Any) -> Any:
+    given = _bound(si.quad_vec, args, kwargs)
+    if given.get("full_output"):
+        raise refused("quad_vec with full_output", "of it only the integral and its error are on a tape",
+                      "a call without full_output")
+    return _QUAD_VEC(given)
+
+
+# -- boundary values: SciPy's collocation, with its mesh as it is, is differentiated by its equations
+
+
+def _collocated(given: dict[str, Any]) -> Any:
+    found = converged("solve_bvp", si.solve_bvp(**given))
+    return np.concatenate([found.y.ravel(), [] if found.p is None else found.p, found.x])
+
+
+def _parts(z: Any, given: dict[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
+    """Return the values, the parameters, and the mesh, of one vector of them."""
+    n, k = shape_of(as_array(given["y"]))[0], 0 if given.get("p") is None else shape_of(as_array(given["p"]))[0]
+    m = (shape_of(z)[0] - k) // (n + 1)
+    return ops.reshape(z[:n * m], (n, m)), ((z[n * m:n * m + k],) if k else ()), z[n * m + k:]
+
+
+def _equations(z: Any, given: dict[str, Any]) -> Any:
+    """Return what is zero of a solution: in the middle of each interval, and at both ends (J. Kierzenka and
+    L. F. Shampine, "A BVP solver based on residual control and the Maltab PSE", 2001).
+    """
+    y, p, mesh = _parts(z, given)
+    x = ops.stop_gradient(mesh)
+    h, f = x[1:] - x[:-1], as_array(given["fun"](x, y, *p))
+    middle = 0.5 * (y[:, 1:] + y[:, :-1]) - 0.125 * h * (f[:, 1:] - f[:, :-1])
+    between = as_array(given["fun"](x[:-1] + 0.5 * h, middle, *p))
+    inside = y[:, 1:] - y[:, :-1] - h / 6 * (f[:, :-1] + f[:, 1:] + 4 * between)
+    ends = as_array(given["bc"](y[:, 0], y[:, -1], *p))
+    return ops.concat(ops.reshape(inside, (-1,)), ops.reshape(ends, (-1,)), mesh - x, axis=0)
+
+
+def _adjoint(z: Any, dz: Any, given: dict[str, Any]) -> Any:
+    return np.linalg.solve(Solver.jacobian(lambda z: _equations(z, given), z).T, dz)
+
+
+_BVP = Solver("solve_bvp", _collocated, _equations, adjoint=_adjoint)
+
+
+@means(si.solve_bvp)
+def solve_bvp(*args: Any, **kwargs: Any) -> Any:
+    given = _bound(si.solve_bvp, args, kwargs)
+    if given.get("S") is not None:
+        raise refused("solve_bvp with a singular term", "its equations are not written here",
+                      "the equation from a little beyond the singular point")
+    for name in ("x", "y", "p"):  # where the search begins
+        given[name] = None if given.get(name) is None else ops.stop_gradient(as_array(given[name]))
+    y, p, mesh = _parts(_BVP(given), given)
+    mesh = ops.stop_gradient(mesh)
+    slopes = as_array(given["fun"](mesh, y, *p))
+    return Found(sol=_bvp.create_spline(y, slopes, mesh, mesh[1:] - mesh[:-1]), p=p[0] if p else None, x=mesh, y=y,
+                 yp=slopes, success=True)

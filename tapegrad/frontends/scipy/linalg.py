@@ -14,7 +14,7 @@ import scipy.linalg as sl
 import tapegrad.frontends.scipy.linalg_structured  # noqa: F401  (banded and Toeplitz matrices)
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array, keywords, static
+from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.linalg import _adjoint as adjoint
@@ -273,6 +273,40 @@ def qr(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full
     return (y,) if mode == "r" else tuple(y)
 
 
+@means(sl.rq)
+def rq(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", check_finite: bool = True) -> Any:
+    """Factorise the transpose of the matrix turned upside down, with the signs that SciPy gives."""
+    a = as_array(a)
+    if len(shape_of(a)) != 2 or mode not in ("full", "r", "economic") or (
+            shape_of(a)[0] != shape_of(a)[1] and mode != "economic") or shape_of(a)[0] > shape_of(a)[1]:
+        raise unknown(f"rq of a matrix of shape {shape_of(a)} with mode={mode!r}", "a square one, or mode='economic'")
+    q, r = ops.qr(ops.conj(ops.permute_dims(ops.flip(a, axis=0), axes=(1, 0))))
+    q, r = (ops.flip(ops.conj(ops.permute_dims(x, axes=(1, 0)))) if x is r else
+            ops.flip(ops.conj(ops.permute_dims(x, axes=(1, 0))), axis=0) for x in (q, r))
+    known = np.diagonal(ops.stop_gradient(value_by("scipy.linalg.rq", r, a, part=0,
+                                                   mode="economic" if mode == "economic" else "full")))
+    turn = known / np.where(known == 0, 1.0, np.diagonal(ops.stop_gradient(r)))
+    turn = turn / np.where(known == 0, 1.0, np.abs(turn))
+    r, q = r * turn, ops.conj(turn)[:, None] * q
+    return r if mode == "r" else (r, q)
+
+
+@means(sl.qr_multiply)
+def qr_multiply(a: Array, c: Array, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
+                overwrite_a: bool = False, overwrite_c: bool = False) -> Any:
+    a, c = as_array(a), as_array(c)
+    if pivoting or mode not in ("left", "right"):
+        raise unknown(f"qr_multiply with pivoting={pivoting}, mode={mode!r}", "pivoting=False")
+    q, r = qr(a, mode="economic")
+    q = ops.conj(q) if conjugate else q
+    c = c if dtype_of(c).kind == "c" else ops.astype(c, dtype=dtype_of(q))  # LAPACK's, by the matrix
+    if mode == "right":
+        return c @ q, r
+    if shape_of(c)[0] != shape_of(q)[1]:
+        raise unknown(f"qr_multiply of {shape_of(c)} with all columns of q", "q, r = qr(a)")
+    return q @ c, r
+
+
 @means(sl.pinv)
 def pinv(a: Array, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
     if atol is not None or return_rank:
@@ -366,9 +400,8 @@ AS_WRITTEN.update(getattr(sl, name) for name in _IN_PYTHON.split() if hasattr(sl
 
 _FACTORS = "no rule is known here of these factors"
 for _names, _why, _try in (
-        ("schur rsf2csf hessenberg qz ordqz ldl cossin rq", _FACTORS, "qr, lu, eig, svd or cholesky"),
-        ("qr_delete qr_insert qr_update qr_multiply", _FACTORS, "qr of the matrix that is meant"),
-        ("cholesky_banded", _FACTORS, "cholesky of the matrix in full, or solveh_banded"),
+        ("schur rsf2csf hessenberg qz ordqz ldl cossin", _FACTORS, "qr, lu, eig, svd or cholesky"),
+        ("qr_delete qr_insert qr_update", _FACTORS, "qr of the matrix that is meant"),
         ("funm", "SciPy makes it of Schur's form", "expm, logm, sqrtm or another function of that kind, or eig"),
         ("matrix_balance", "it scales by powers of two, which it chooses", "the matrix as it is"),
         ("clarkson_woodruff_transform", "it draws a matrix, and writes in place",

@@ -86,6 +86,20 @@ def _dense(ab: Any, lower: bool) -> Any:
     return ops.where(inside, _whole(ab, lower)[np.where(inside, u + i - j, 0), j], 0.0)
 
 
+@means(sl.cholesky_banded)
+def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, check_finite: bool = True) -> Any:
+    """Factorise the matrix in full; what stands in the corners of its bands stays there."""
+    ab, lower = as_array(ab), bool(lower)
+    u, n = shape_of(ab)[0] - 1, shape_of(ab)[1]
+    row, j = np.indices((u + 1, n))
+    i = j + row if lower else j - u + row
+    inside = (i >= 0) & (i < n)
+    factor = ops.cholesky(_dense(ab, lower))
+    factor = factor if lower else ops.conj(ops.permute_dims(factor, axes=(1, 0)))
+    y = ops.where(inside, factor[np.clip(i, 0, n - 1), j], ab)
+    return value_by("scipy.linalg.cholesky_banded", y, ab, lower=lower)
+
+
 _EIGVALS_BANDED = sl.eigvals_banded
 
 

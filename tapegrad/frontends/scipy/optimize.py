@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any
@@ -291,18 +292,53 @@ def _global(fn: Callable[..., Any]) -> None:
 
 for _fn in GLOBAL:
     _global(_fn)
+
+
+def _by_name(fn: Callable[..., Any], failed: Callable[[Any], Any], how: Named, places: tuple[int, ...] = ()) -> None:
+    """Register a minimiser of a name of its own, called so that it says whether it failed; what it returns beside the
+    minimum is in places of the tuple, where it returns one: the function's value there.
+    """
+    told = signature(fn)
+
+    def find(given: Named) -> Any:
+        found = fn(**{**given, **how})
+        converged(fn.__name__, not failed(found), "it stopped before")
+        return np.asarray(found[0] if isinstance(found, tuple) else found, float)
+
+    def objective(x: Array, given: Named) -> Any:
+        with_slope = "approx_grad" in told.parameters and not given.get("approx_grad") and not given.get("fprime")
+        args = given.get("args", ())
+        found = given[next(iter(told.parameters))](x, *(args if isinstance(args, tuple) else (args,)))
+        found = as_array(found[0] if with_slope else found)
+        return ops.reshape(found, ()) if shape_of(found) else found
+
+    solver = Solver(fn.__name__, find, objective, "minimum")
+
+    @means(fn)
+    def minimum(*args: Any, **kwargs: Any) -> Any:
+        given = dict(told.bind(*args, **kwargs).arguments)
+        wrong = [name for name in ("full_output", "retall", "eqcons", "ieqcons", "f_eqcons", "f_ieqcons", "cons")
+                 if np.size(plain(given.get(name))) and given.get(name)]
+        if wrong:
+            raise refused(f"{fn.__name__} with {wrong[0]}", "of it only a minimum without constraints is on a tape",
+                          "scipy.optimize.minimize without constraints")
+        x = solver(given)
+        return tuple([x, objective(x, given), {}][i] for i in (0, *places)) if places else x
+
+
+_QUIET = {"full_output": True, "disp": False}
+_by_name(so.fmin, lambda found: found[4], _QUIET)
+_by_name(so.fmin_powell, lambda found: found[5], _QUIET)
+_by_name(so.fmin_ncg, lambda found: found[5], _QUIET)
+_by_name(so.fmin_slsqp, lambda found: found[3], {"full_output": True, "iprint": 0})
+_by_name(so.fmin_cobyla, lambda found: False, {"disp": 0})
+_by_name(so.fmin_l_bfgs_b, lambda found: found[2]["warnflag"], {}, (1, 2))
 refuse(
-    so.fmin,
-    so.fmin_powell,
-    so.fmin_ncg,
-    so.fmin_l_bfgs_b,
-    so.fmin_tnc,
-    so.fmin_slsqp,
-    so.fmin_cobyla,
     so.brute,
-    why="the steps of the solver depend on values",
+    so.fmin_tnc,
+    why="what it says besides a minimum is not known",
     derivative=True,
-    try_="scipy.optimize.minimize with that method, which is differentiated by what it solves",
+    try_="scipy.optimize.minimize, which is differentiated by what it solves",
 )
 
 # -- least squares
@@ -404,10 +440,4 @@ def curve_fit(*args: Any, **kwargs: Any) -> Any:
     # SciPy's, by its differences, with the derivative of the formula
     return popt, pcov + (covariance - ops.stop_gradient(covariance))
 
-
-refuse(
-    so.linprog,
-    why="the steps of the solver depend on values",
-    derivative=True,
-    try_="call it with tg.value(x), and differentiate its solution by tg.implicit(residual)(solution, *params)",
-)
+importlib.import_module("tapegrad.frontends.scipy.programs")  # which are made of the names above
