@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -37,3 +38,11 @@ ravel_multi_index = constant("ravel_multi_index",
 unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True,
                          batch=batching.of_first,
                          on_torch=on_host(lambda x, shape, order="C": np.unravel_index(x, shape, order)))
+
+
+def _nearest_points(points: Array, x: Array, k: Any, p: float) -> Any:
+    """Return which points are the nearest to those of x, by SciPy, imported when they are first sought."""
+    return importlib.import_module("scipy.spatial").KDTree(points).query(x, k=k, p=p)[1]
+
+
+nearest_points = constant("nearest_points", _nearest_points, on_torch=on_host(_nearest_points))

@@ -8,7 +8,7 @@ import warnings
 
 # The library's modules whose functions are not registered yet, and the frontend that does it.
 _SCIPY = ("special", "linalg", "signal", "stats", "integrate", "interpolate",
-          "optimize", "fft", "ndimage", "spatial.distance", "spatial.transform",
+          "optimize", "fft", "ndimage", "spatial", "spatial.distance", "spatial.transform",
           "sparse", "sparse.linalg")
 _WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name.replace('.', '_')}" for name in _SCIPY},
             **{f"{owner}array_api_compat.common._helpers": "tapegrad.frontends.array_api"

