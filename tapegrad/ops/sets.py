@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import of_reals, on_host, together
 from tapegrad.ops.elementwise import constant

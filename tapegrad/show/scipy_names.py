@@ -1,5 +1,5 @@
-"""What was measured of SciPy's public names that no registry has: each that is differentiable stands in a table of programs
-of the tests, and is compared with central differences there.
+"""What was measured of SciPy's public names that no registry has: each that is differentiable stands in a table of
+programs of the tests, and is compared with central differences there.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ CONSTANT = {
 
 def _measured() -> dict[tuple[str, str], tuple[str, str]]:
     """Return the kind of each name of a space, and a note."""
-    found = {}
+    found: dict[tuple[str, str], tuple[str, str]] = {}
     for kind, table in (("composite", COMPOSITE), ("traced", TRACED)):
         found |= {(space, name): (kind, "") for space, names in table.items() for name in names.split()}
     for kind, noted in (("refused", REFUSED), ("non-differentiable", CONSTANT)):

@@ -219,7 +219,8 @@ def test_functions_by_schurs_form() -> None:
 
 
 @pytest.mark.parametrize("f", [
-    lambda x: si.solve_bvp(lambda t, y: -x * y, lambda a, b: a, np.linspace(0, 1, 5), np.ones((1, 5))).y.sum(), lambda x: so.linprog([x, 1.0]).x[0],
+    lambda x: si.solve_bvp(lambda t, y: -x * y, lambda a, b: a, np.linspace(0, 1, 5), np.ones((1, 5)), S=np.zeros((1, 1))).y.sum(),
+    lambda x: so.linprog([x, 2.0], A_eq=[[1.0, 1.0]], b_eq=[x]).x[0], lambda x: so.linprog([x, 1.0], integrality=1).x[0],
     lambda x: sg.fftconvolve(np.ones(2) * x, np.ones(2), axes=0).sum(), lambda x: sl.eigh(A, b=x * S)[0].sum(), lambda x: sl.pinv(x * A, atol=1.0).sum(),
     lambda x: sg.convolve2d(A * x, A, boundary="wrap").sum(), lambda x: sl.qr(x * A, pivoting=True)[0].sum(), lambda x: sl.block_diag(A[None] * x).sum(),
 ])

@@ -67,7 +67,7 @@ def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, o
         return fn(shape, value, dtype, order, **other)
     # without one it has the dtype of the value, not float's
     typed = {} if dtype is None else {"dtype": np.dtype(dtype)}
-    return tracer.record(ops.full, (integers(shape), value), {**typed, **_described(None, order)})
+    return tracer.record(ops.full, (integers(shape), value), {**typed, **_described(float, order)})
 
 
 _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}

@@ -93,7 +93,8 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 
 @means(np.unravel_index, constant=True)
 def unravel_index(indices: Array, shape: Any, order: str = "C") -> Any:
-    found = ops.unravel_index(as_array(indices), shape=tuple(map(int, np.atleast_1d(static(shape)))), **({} if order == "C" else {"order": order}))
+    sizes = tuple(map(int, np.atleast_1d(static(shape))))
+    found = ops.unravel_index(as_array(indices), shape=sizes, **({} if order == "C" else {"order": order}))
     return tuple(found)
 
 

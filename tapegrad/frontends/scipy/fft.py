@@ -58,12 +58,12 @@ def _of_conjugates(name: str, axes: Axis = None) -> tuple[Callable[..., Any], Ca
     """
     def of_spectrum(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                     workers: Any = None, *, plan: Any = None) -> Any:
-        y = np.fft.irfftn(ops.conj(as_array(x)), *_last(s, axes), INVERSE[norm])
+        y = FOREIGN[np.fft.irfftn](ops.conj(as_array(x)), *_last(s, axes), INVERSE[norm])
         return value_by(f"scipy.fft.{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
 
     def of_signal(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                   workers: Any = None, *, plan: Any = None) -> Any:
-        y = ops.conj(np.fft.rfftn(as_array(x), *_last(s, axes), INVERSE[norm]))
+        y = ops.conj(FOREIGN[np.fft.rfftn](as_array(x), *_last(s, axes), INVERSE[norm]))
         return value_by(f"scipy.fft.i{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
     return of_spectrum, of_signal
 

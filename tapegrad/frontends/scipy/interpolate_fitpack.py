@@ -1,8 +1,8 @@
 """scipy.interpolate by FITPACK: surfaces, their fits with given knots, and B-splines' derivatives and knots.
 
-SciPy's Python code runs as it is. FITPACK's functions that evaluate are written in ops; those that fit are linear in the
-data where the knots do not depend on these, and are known by what they make of units (P. Dierckx, "Curve and Surface
-Fitting with Splines", 1993).
+SciPy's Python code runs as it is. FITPACK's functions that evaluate are written in ops; those that fit are linear in
+the data where the knots do not depend on these, and are known by what they make of units (P. Dierckx, "Curve and
+Surface Fitting with Splines", 1993).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def derivatives(t: Any, c: Any, order: int, x: Any) -> tuple[Any, int]:
 
 
 def _linear(fit: Callable[[Any], tuple[Any, ...]], data: Any, place: int) -> tuple[Any, ...]:
-    """Return what a fit gives, of which the coefficients, in some place, are a matrix times the data: found by units."""
+    """Return what a fit gives; its coefficients, in some place, are a matrix times the data, found by units."""
     data = as_array(data)
     if not isinstance(data, Traced):
         return fit(data)

@@ -51,7 +51,7 @@ def _filter(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
         @functools.wraps(meaning)
         def into(*args: Any, **kwargs: Any) -> Any:
             given = told.bind(*args, **kwargs)
-            output = given.arguments.get("output")
+            output: Any = given.arguments.get("output")
             if not _is_array(output):
                 return meaning(*args, **kwargs)
             given.arguments["output"] = numpy_dtype(output)

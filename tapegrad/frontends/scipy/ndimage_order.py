@@ -24,7 +24,7 @@ from tapegrad.rules.registry import refused
 
 def _extended(x: Any, widths: list[tuple[int, int]], mode: int, cval: Any) -> Any:
     """Return an array that goes on so far beyond its edges."""
-    how = PADS[MODES[mode]]
+    how: Any = PADS[MODES[mode]]
     if how == "":
         return np.pad(x, widths, constant_values=cval)
     for axis, (n, (before, behind)) in enumerate(zip(shape_of(x), widths)):
@@ -41,7 +41,8 @@ def windows(x: Any, footprint: Any, mode: int, cval: Any, origins: Any) -> Any:
     """Return what a footprint covers around each pixel, along a first axis."""
     x, footprint, shape = as_array(x), np.asarray(footprint, bool), shape_of(x)
     wide = _extended(x, [_widths(n, static(at)) for n, at in zip(footprint.shape, origins)], mode, cval)
-    return np.stack([wide[tuple(slice(k, k + n) for k, n in zip(place, shape))] for place in np.argwhere(footprint)])
+    corners = [tuple(map(int, place)) for place in np.argwhere(footprint)]
+    return np.stack([wide[tuple(slice(k, k + n) for k, n in zip(corner, shape))] for corner in corners])
 
 
 def min_or_max_filter(x: Any, footprint: Any, structure: Any, output: Any, mode: int, cval: Any, origins: Any,
@@ -80,7 +81,8 @@ def generic_filter(x: Any, function: Any, footprint: Any, output: Any, mode: int
     if 0 in shape_of(x):
         return
     found = windows(as_array(x) * 1.0, footprint, mode, cval, origins)
-    each = [as_array(function(found[(slice(None), *place)], *args, **kwargs)) for place in np.ndindex(*shape_of(x))]
+    lines = np.reshape(found, (shape_of(found)[0], -1))
+    each = [as_array(function(lines[:, i], *args, **kwargs)) for i in range(shape_of(lines)[1])]
     output[...] = np.reshape(np.stack(each), shape_of(x))
 
 

@@ -44,8 +44,8 @@ def spline_filter1d(x: Any, order: int, axis: int, output: Any, mode: int) -> No
 
 
 def _mapped(x: Any, n: int, mode: str) -> Any:
-    """Return where a place beyond the ends of an axis is among its pixels: in SciPy's arithmetic, for a rounding decides
-    which pixel is next to a place between two.
+    """Return where a place beyond the ends of an axis is among its pixels: in SciPy's arithmetic, for a rounding
+    decides which pixel is next to a place between two.
     """
     if mode in ("constant", "grid-constant", "nearest"):
         return x

@@ -8,7 +8,6 @@ equation that they solve.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from inspect import signature
 from types import SimpleNamespace
@@ -27,9 +26,10 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import means, refused
+from tapegrad.rules.registry import constructs, means, refused
 from tapegrad.trace.interposition import with_names
 from tapegrad.trace.steering import agree, steered
+from tapegrad.tree.flatten import flatten
 
 _SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs they have other code
 
@@ -63,6 +63,23 @@ def odeint(*args: Any, **kwargs: Any) -> Any:
 def _vector(x: Array) -> Any:
     x = as_array(x)
     return ops.reshape(x, (-1,)) * 1.0 if isinstance(x, Traced) else np.atleast_1d(np.asarray(x, float))
+
+
+def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Refuse the integrators that call a traced slope from compiled code, which does not survive what that raises."""
+    leaves: list[Any] = []
+    names = ("f", "cf", "jac", "cjac", "f_params", "jac_params", "_y")
+    flatten(([getattr(self, name, None) for name in names], args), "", leaves, [])
+    if any(isinstance(leaf, Traced) for leaf in leaves):
+        raise refused(
+            f"scipy.integrate.{type(self).__name__}",
+            "its steps are made by compiled code",
+            "scipy.integrate.solve_ivp, or odeint, which are differentiable",
+        )
+    return own(self, *args, **kwargs)
+
+
+constructs(si.ode.integrate, interposed=True)(_by_compiled_steps)
 
 
 # -- what the methods in Python ask of the trace

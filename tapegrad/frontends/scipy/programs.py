@@ -1,5 +1,5 @@
-"""scipy.optimize's programs under constraints: a solution is differentiated by the constraints that hold it, where these
-decide it and each of them pulls.
+"""scipy.optimize's programs under constraints: a solution is differentiated by the constraints that hold it, where
+these decide it and each of them pulls.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def _rows(given: Named, n: int) -> tuple[Any, Any]:
         rows.append(np.reshape(as_array(given["A_ub"]), (-1, n)))
         limits.append(np.reshape(as_array(given["b_ub"]), (-1,)))
     bounds = given.get("bounds", (0, None))
-    pair = (0, None) if bounds is None else bounds
-    each = [pair] * n if len(pair) == 2 and not np.size(plain(pair[0])) > 1 and not isinstance(pair[0], (list, tuple)) \
-        else pair[0:1] * n if len(pair) == 1 else pair
+    pair: Any = (0, None) if bounds is None else bounds
+    one = len(pair) == 2 and np.ndim(plain(pair[0])) == 0  # for all
+    each: Any = [pair] * n if one else [pair[0]] * n if len(pair) == 1 else pair
     for i in range(n):
         for sign, limit in zip((-1.0, 1.0), (each[i][0], each[i][1])):
             if limit is not None and np.isfinite(plain(limit)):

@@ -1,5 +1,5 @@
-"""scipy.signal's Python code: the design of filters, waves, spectra and splines, run on traced values with what asks for
-plain numbers left out, and its compiled kernels written in ops.
+"""scipy.signal's Python code: the design of filters, waves, spectra and splines, run on traced values with what asks
+for plain numbers left out, and its compiled kernels written in ops.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.signal as sg
-from scipy.signal import _filter_design, _fir_filter_design, _spectral_py, _spline_filters, _upfirdn, _waveforms
+from scipy.signal import _filter_design, _fir_filter_design, _spectral_py, _spline_filters, _waveforms
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location

@@ -144,7 +144,8 @@ def test_kinks_that_move_and_jumps_that_stay() -> None:
         lambda k: si.nquad(lambda x: k * x, [(0.0, 1.0)], full_output=True)[0],
         lambda k: si.odeint(lambda y, t: -k * y, 1.0, [0.0, 1.0], full_output=True)[0].sum(),
         lambda k: si.solve_ivp(lambda t, y: -k * y, (0.0, 1.0), [1.0], method="LSODA").y.sum(),
-        lambda k: si.quad_vec(lambda x: k * x, 0.0, 1.0)[0],
+        lambda k: si.quad_vec(lambda x: k * x, 0.0, 1.0, full_output=True)[0],
+        lambda k: si.ode(lambda t, y: -k * y).set_initial_value([1.0], 0.0).integrate(0.5)[0],
         lambda k: si.odeint(lambda y, t: k * y * y, 1.0, [0.0, 9.0]).sum(),
     ],
 )

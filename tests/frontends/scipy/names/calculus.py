@@ -107,7 +107,7 @@ INTERPOLATE = {
     "bisplrep": (lambda z: sy.bisplrep(PLANE[:, 0], PLANE[:, 1], z, kx=1, ky=1)[2], HEIGHT),
     "griddata": (lambda z: sy.griddata(PLANE, z, QUERY), HEIGHT),
     "insert": (lambda c: sy.insert(1.5, (KNOTS, np.append(c, np.zeros(4)), 3))[1][:7], draw(6)),
-    "interp1d": of_curve(sy.interp1d),
+    "interp1d": (lambda y, at: sy.interp1d(T, y)(at), Y, AT),
     "interpn": (lambda z, q: sy.interpn((GX, GY), z, q), GRID, np.abs(QUERY)),
     "krogh_interpolate": (lambda y, at: sy.krogh_interpolate(T[:5], y, at), Y[:5], AT),
     "lagrange": (lambda y: sy.lagrange(T[:4], y)(AT), Y[:4]),

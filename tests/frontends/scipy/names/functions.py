@@ -77,7 +77,7 @@ SPECIAL = {
     "lmbda": (lambda x: sp.lmbda(2, x), 0.6), "lqmn": (lambda z: sp.lqmn(1, 2, z), 0.6), "lqn": (lambda z: sp.lqn(2, z), 0.6), "mathieu_even_coef": (lambda q: sp.mathieu_even_coef(2, q), 0.6), "mathieu_odd_coef": (lambda q: sp.mathieu_odd_coef(2, q), 0.6),
     "obl_cv": (lambda c: sp.obl_cv(1, 2, c), 0.6), "pro_cv": (lambda c: sp.pro_cv(1, 2, c), 0.6), "obl_cv_seq": (lambda c: sp.obl_cv_seq(1, 2, c), 0.6), "pro_cv_seq": (lambda c: sp.pro_cv_seq(1, 2, c), 0.6),
     "obl_rad2": (lambda x: sp.obl_rad2(1, 2, 0.7, x), 0.6), "pro_rad2": (lambda x: sp.pro_rad2(1, 2, 0.7, x), 1.6),
-    **{f"{kind}_{part}_cv": (lambda x, fn=getattr(sp, f"{kind}_{part}_cv"), cv=getattr(sp, f"{kind}_cv"): fn(1, 2, 0.7, cv(1, 2, 0.7), x), 0.6 if kind == "obl" or part == "ang1" else 1.6)
+    **{f"{kind}_{part}_cv": (lambda x, how=(kind, part): getattr(sp, "_".join((*how, "cv")))(1, 2, 0.7, 1.0, x), 0.6 if kind == "obl" or part == "ang1" else 1.6)
        for kind in ("obl", "pro") for part in ("ang1", "rad1", "rad2")},
     "pbdn_seq": (lambda z: sp.pbdn_seq(2, z), 0.6), "pbdv_seq": (lambda x: sp.pbdv_seq(2, x), 0.6), "pbvv_seq": (lambda x: sp.pbvv_seq(2, x), 0.6), "riccati_jn": (lambda x: sp.riccati_jn(2, x), 0.6), "riccati_yn": (lambda x: sp.riccati_yn(2, x), 0.6),
     "zetac": (sp.zetac, 2.5),

@@ -100,7 +100,7 @@ U, T = np.array([0.4, 1.2, 0.7, 2.0]), np.array([0.9, 0.3, 1.7, 1.1])
 DISTANCE = {
     **{name: (getattr(sd, name), U, T) for name in ("braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "euclidean", "jensenshannon", "minkowski", "sqeuclidean")},
     "cdist": (sd.cdist, P, Q), "pdist": (sd.pdist, P), "squareform": (lambda p: sd.squareform(sd.pdist(p)), P), "directed_hausdorff": (lambda p: sd.directed_hausdorff(p, Q)[0], P), "mahalanobis": (lambda u, v: sd.mahalanobis(u, v, SYM), V, W), "seuclidean": (lambda u, v: sd.seuclidean(u, v, [1.0, 2.0, 0.5]), V, W),
-    **{name: (lambda u, v, w, fn=getattr(sd, name): fn(u, v, w), np.array([1.0, 0.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.0, 1.0]), U) for name in ("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule")},
+    **{name: (lambda u, v, w, name=name: getattr(sd, name)(u, v, w), np.array([1.0, 0.0, 1.0, 1.0]), np.array([1.0, 1.0, 0.0, 1.0]), U) for name in ("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule")},
 }
 TURNS = draw(4, 3, low=-0.8, high=0.8)
 TRANSFORM = {
