@@ -364,21 +364,9 @@ def as_named(fn: FunctionType) -> FunctionType:
                            for name, x in fn.__globals__.items()})
 
 
-class _Names(dict[str, Any]):
-    """Global names, and below them those of a module as they are at the time: a trace replaces some."""
-
-    def __init__(self, below: dict[str, Any], names: dict[str, Any]) -> None:
-        super().__init__(names, __builtins__=below["__builtins__"], __name__=below["__name__"])
-        self.below = below
-
-    def __missing__(self, name: str) -> Any:
-        return self.below[name]
-
-
 def with_names(fn: Any, names: dict[str, Any], code: CodeType | None = None) -> FunctionType:
     """Return a function of a library's, or other code in its place, with other meanings of some names of its module."""
-    made = FunctionType(code or code_of(fn), _Names(fn.__globals__, names), fn.__name__, fn.__defaults__,
-                        fn.__closure__)
+    made = FunctionType(code or code_of(fn), {**fn.__globals__, **names}, fn.__name__, fn.__defaults__, fn.__closure__)
     made.__kwdefaults__ = fn.__kwdefaults__
     return made
 

@@ -22,8 +22,9 @@ from tapegrad.ops.shape import along
 from tapegrad.rules.registry import means
 
 run_with(sg.lp2lp, sg.lp2hp, sg.lp2lp_zpk, sg.lp2hp_zpk, sg.lp2bp_zpk, sg.lp2bs_zpk, sg.lp2bp, sg.lp2bs,
-         sg.ellipap, sg.gammatone, sg.iircomb, _filter_design._design_notch_peak_filter, _waveforms._chirp_phase,
+         sg.ellipap, sg.gammatone, sg.iircomb, _filter_design._design_notch_peak_filter,
          _fir_filter_design.firwin, float=number)
+run_with(_waveforms._chirp_phase, float=number, asarray=as_array)
 
 
 # -- spectra: the windows of a signal are read, not written to
