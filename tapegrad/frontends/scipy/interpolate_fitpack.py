@@ -23,6 +23,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import refused
 from tapegrad.trace.interposition import with_names
+from tapegrad.trace.views import peek
 
 _impl: Any = importlib.import_module("scipy.interpolate._fitpack_impl")
 _classes: Any = importlib.import_module("scipy.interpolate._fitpack2")
@@ -70,6 +71,8 @@ def _linear(fit: Callable[[Any], tuple[Any, ...]], data: Any, place: int) -> tup
         return fit(data)
     found = list(fit(np.array(plain(data), float)))
     zero = fit(np.zeros(shape_of(data)))[place]
+    if found[-1] > 10:  # SciPy asks again, with more memory
+        return tuple(found)
     found[place] = np.array(found[place])
     matrix = np.stack([fit(unit)[place] - zero for unit in np.eye(shape_of(data)[0])], axis=1)
     if not np.allclose(matrix @ np.array(plain(data), float) + zero, found[place], 1e-8, 1e-8):
@@ -115,7 +118,14 @@ def _known(x: Any) -> Any:
 
 def scattered(x: Any, y: Any, z: Any, *rest: Any, **options: Any) -> Any:
     x, y = _known(x), _known(y)
-    return _linear(lambda data: _fitpack.surfit_lsq(x, y, data, *rest, **options), z, 2)
+    if any(isinstance(part, Traced) and not part._tracer.independent(peek(part)) for part in rest):
+        raise refused("LSQBivariateSpline by its knots or weights", "FITPACK reads them", "the surface by its values")
+    rest = tuple(np.array(plain(part)) if np.ndim(plain(part)) else part for part in rest)  # FITPACK writes into knots
+    return _linear(lambda data: _fitpack.surfit_lsq(x, y, data, *_copied(rest), **options), z, 2)
+
+
+def _copied(parts: Any) -> Any:
+    return [part.copy() if isinstance(part, np.ndarray) else part for part in parts]
 
 
 def on_sphere(theta: Any, phi: Any, r: Any, *rest: Any, **options: Any) -> Any:
