@@ -12,7 +12,8 @@ from tapegrad.numbers.kinds import Array, Cotangent, DType
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
-from tapegrad.numbers.tensors import ORDINARY, device_of, is_tensor, numpy_dtype, result_type, to_tensor
+from tapegrad.numbers.tensor_dtypes import numpy_dtype, result_type
+from tapegrad.numbers.tensors import ORDINARY, device_of, is_tensor, to_tensor
 from tapegrad.numbers.view_path import Path, add_at
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
 from tapegrad.numbers.tensor_index import add_at, read, write
-from tapegrad.numbers.tensors import is_tensor, numpy_dtype, share_memory, to_host, torch_dtype
+from tapegrad.numbers.tensors import is_tensor, share_memory, to_host
 from tapegrad.numbers.view_path import Path, follow
 
 

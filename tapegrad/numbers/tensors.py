@@ -8,22 +8,32 @@ global setting of torch's.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.kinds import Array, Axis, DType
+from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_dtypes import (
+    WIDEST,
+    TensorDtype,
+    given_back,
+    inexact_type,
+    kind_of,
+    numpy_dtype,
+    numpy_stand_in,
+    result_type,
+    torch_dtype,
+)
 
 # What cannot be a tensor, nor a proxy: a call of these alone is NumPy's
-ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np.ndarray, np.float64, np.float32, np.int64, np.bool_, np.complex128])
+ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np.ndarray, np.float64, np.float32,
+                      np.int64, np.bool_, np.complex128])
 
 
 def is_tensor(x: Any) -> bool:
@@ -34,7 +44,8 @@ def is_tensor(x: Any) -> bool:
 def check_dense(x: Any) -> None:
     """Raise UnknownFunction for a sparse, a nested, a quantized or a distributed tensor."""
     if is_distributed(x):
-        raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(), "x.to_local()")
+        raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(),
+                              "x.to_local()")
     if x.layout is not sys.modules["torch"].strided or x.is_quantized or x.is_nested:
         kind, cure = (("quantized tensor", "x.dequantize()") if x.is_quantized
                       else ("nested tensor", "a padded tensor and a mask") if x.is_nested
@@ -73,91 +84,6 @@ def holds_tensor(xs: Iterable[Any]) -> bool:
 # -- dtypes
 
 
-@dataclass(frozen=True)
-class TensorDtype:
-    """A dtype that torch has and NumPy has not; it answers what rules ask of one."""
-
-    name: str
-    kind: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-_KINDS = {"bfloat16": "f", "complex32": "c"}
-# torch has no longer double
-_WIDEST = {"float128": "float64", "complex256": "complex128", "float96": "float64", "complex192": "complex128"}
-
-
-@functools.cache
-def numpy_dtype(dtype: Any) -> Any:
-    """Return NumPy's dtype of the same name as torch's; a TensorDtype where there is none.
-
-    >>> import torch
-    >>> numpy_dtype(torch.float32), numpy_dtype(torch.bfloat16).kind
-    (dtype('float32'), 'f')
-    """
-    name = str(dtype).removeprefix("torch.")
-    return TensorDtype(name, _KINDS.get(name, "f")) if name in _KINDS or name.startswith("float8") else np.dtype(name)
-
-
-@functools.cache
-def torch_dtype(dtype: DType) -> Any:
-    """Return torch's dtype of the same name as NumPy's; the widest it has for a long double.
-
-    >>> torch_dtype(np.float32), torch_dtype(int)
-    (torch.float32, torch.int64)
-    """
-    if isinstance(dtype, torch.dtype):
-        return dtype
-    name = dtype.name if isinstance(dtype, TensorDtype) else np.dtype(dtype).name
-    return getattr(torch, _WIDEST.get(name, name))
-
-
-def kind_of(x: Any) -> Any:
-    """Return what decides about promotion: the dtype of a tensor or of NumPy's scalar, the type of a Python number."""
-    kind = type(x)
-    return kind if kind in PYTHON else x.dtype
-
-
-def _stand_in(kind: Any) -> Any:
-    """Return what NumPy's rules of promotion are asked about; bfloat16 is promoted as float16 is."""
-    if kind is bool:
-        return np.dtype(bool)
-    if isinstance(kind, type):
-        return kind
-    found = numpy_dtype(kind) if isinstance(kind, torch.dtype) else kind
-    return np.dtype("complex64" if found.kind == "c" else "float16") if isinstance(found, TensorDtype) else found
-
-
-@functools.cache
-def _promoted(kinds: tuple[Any, ...]) -> Any:
-    stand_ins = [_stand_in(kind) for kind in kinds]
-    return _back(np.result_type(*[kind(0) if isinstance(kind, type) else kind for kind in stand_ins]), kinds)
-
-
-def _back(dtype: Any, kinds: tuple[Any, ...]) -> Any:
-    """Return torch's dtype for one of NumPy's that was found with stand-ins."""
-    return torch.bfloat16 if dtype == np.float16 and torch.bfloat16 in kinds else torch_dtype(dtype)
-
-
-def result_type(*args: Any) -> Any:
-    """Return the dtype that NumPy's promotion gives numbers, arrays and tensors, as torch's.
-
-    >>> import torch
-    >>> one, three = torch.zeros((), dtype=torch.float64), torch.zeros(3, dtype=torch.float32)
-    >>> result_type(one, three), result_type(torch.tensor([1]), 0.5)
-    (torch.float64, torch.float64)
-    """
-    return _promoted(tuple(map(kind_of, args)))
-
-
-def inexact_type(*args: Any) -> Any:
-    """Return the same, and float64 for integers: what a function of real or complex numbers computes in."""
-    dtype = result_type(*args)
-    return dtype if dtype.is_floating_point or dtype.is_complex else torch.float64
-
-
 # -- tensors of values
 
 
@@ -169,8 +95,9 @@ def to_tensor(x: Any, device: Any, dtype: Any = None) -> Any:
         if not isinstance(x, np.ndarray) or not x.ndim:
             kind: Any = x.dtype if hasattr(x, "dtype") else type(x)
             dtype = dtype or torch_dtype(kind)
-            return torch.full((), np.asarray(x, numpy_dtype(torch_dtype(x.dtype))).item() if hasattr(x, "dtype") else x, dtype=dtype, device=device)
-        if min(x.strides, default=0) < 0 or x.dtype.name in _WIDEST or not x.flags.writeable or not x.dtype.isnative:
+            number = np.asarray(x, numpy_dtype(torch_dtype(x.dtype))).item() if hasattr(x, "dtype") else x
+            return torch.full((), number, dtype=dtype, device=device)
+        if min(x.strides, default=0) < 0 or x.dtype.name in WIDEST or not x.flags.writeable or not x.dtype.isnative:
             # torch has no negative strides, and warns of what may not be written to
             x = x.astype(numpy_dtype(torch_dtype(x.dtype)), order="C")
         x = torch.from_numpy(x)
@@ -180,7 +107,8 @@ def to_tensor(x: Any, device: Any, dtype: Any = None) -> Any:
 def convert(x: Any, dtype: Any) -> Any:
     """Return a tensor in another dtype, the real part of complex numbers for a real one."""
     wanted = torch_dtype(dtype)
-    return (x.real if x.is_complex() and not wanted.is_complex and wanted is not torch.bool else x).to(wanted, copy=True)
+    return (x.real if x.is_complex() and not wanted.is_complex and wanted is not torch.bool
+            else x).to(wanted, copy=True)
 
 
 def device_of(args: Iterable[Any]) -> Any:
@@ -207,7 +135,8 @@ def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
     if not apart:
         return args
     device = device_of(args)
-    return [to_tensor(arg, device) if type(arg) is np.ndarray or (is_tensor(arg) and arg.device != device) else arg for arg in args]
+    return [to_tensor(arg, device) if type(arg) is np.ndarray or (is_tensor(arg) and arg.device != device) else arg
+            for arg in args]
 
 
 def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> list[Any]:
@@ -284,12 +213,14 @@ def duplicate(x: Any) -> Any:
         return x.clone() if is_tensor(x) else x.copy(order="K")
     if is_tensor(x):
         y = x.clone()
-        return y if y.stride() == x.stride() or 0 in x.stride() else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+        return (y if y.stride() == x.stride() or 0 in x.stride()
+                else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x))
     # numbers that stand in it several times are written apart
     if x.flags.forc or x.dtype.hasobject or (0 in x.strides and x.flags.writeable):
         return x.copy(order="K")
     low, high = np.lib.array_utils.byte_bounds(x)
-    y = np.ndarray(x.shape, x.dtype, np.empty(high - low, np.uint8).data, x.__array_interface__["data"][0] - low, x.strides)
+    y = np.ndarray(x.shape, x.dtype, np.empty(high - low, np.uint8).data, x.__array_interface__["data"][0] - low,
+                   x.strides)
     y[...] = x
     y.flags.writeable = x.flags.writeable
     return y
@@ -389,8 +320,8 @@ def elementwise(ufunc: np.ufunc, fn: Callable[..., Any] | str, numbers: bool = F
 
 
 def _loop(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> Loop:
-    dtypes = ufunc.resolve_dtypes((*map(_stand_in, kinds), *(None,) * ufunc.nout))
-    found = tuple(_back(dtype, kinds) for dtype in dtypes)
+    dtypes = ufunc.resolve_dtypes((*map(numpy_stand_in, kinds), *(None,) * ufunc.nout))
+    found = tuple(given_back(dtype, kinds) for dtype in dtypes)
     return Loop(found[:ufunc.nin], found[ufunc.nin:])
 
 
@@ -439,7 +370,8 @@ def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
     them, as exact as NumPy's is.
     """
     def long(x: Any, beside: Any) -> Any:
-        short = type(beside) is int and is_tensor(x) and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)
+        short = (type(beside) is int and is_tensor(x)
+                 and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool))
         return x.long() if short else x
     return lambda a, b: fn(long(a, b), long(b, a))
 

@@ -24,6 +24,7 @@ from tapegrad.ops.reduce import *
 from tapegrad.ops.sets import *
 from tapegrad.ops.shape import *
 from tapegrad.ops.signal import *
+from tapegrad.ops.softmax import *
 from tapegrad.ops.sort import *
 from tapegrad.ops.sparse import *
 from tapegrad.ops.special import *

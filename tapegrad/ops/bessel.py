@@ -11,12 +11,25 @@ from typing import Any
 from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, cosh, exp, imag, less, maximum, real, sin, sqrt, where
-from tapegrad.ops.special import SQRT_PI, _implementation, _real, _refused, by_part, i0, j0, jv, k0, rgamma, special, y0
+from tapegrad.ops.special import (
+    SQRT_PI,
+    _refused,
+    by_part,
+    check_real,
+    i0,
+    implementation,
+    j0,
+    jv,
+    k0,
+    rgamma,
+    special,
+    y0,
+)
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
-jve = special("jve", "v", lambda _y, v, x: (jve(v - 1, _real("jve", x)) - jve(v + 1, x)) / 2)
-yve = special("yve", "v", lambda _y, v, x: (yve(v - 1, _real("yve", x)) - yve(v + 1, x)) / 2)
+jve = special("jve", "v", lambda _y, v, x: (jve(v - 1, check_real("jve", x)) - jve(v + 1, x)) / 2)
+yve = special("yve", "v", lambda _y, v, x: (yve(v - 1, check_real("yve", x)) - yve(v + 1, x)) / 2)
 hankel1 = special("hankel1", "v", lambda _y, v, z: (hankel1(v - 1, z) - hankel1(v + 1, z)) / 2)
 hankel2 = special("hankel2", "v", lambda _y, v, z: (hankel2(v - 1, z) - hankel2(v + 1, z)) / 2)
 hankel1e = special("hankel1e", "v", lambda y, v, z: (hankel1e(v - 1, z) - hankel1e(v + 1, z)) / 2 - 1j * y)
@@ -65,7 +78,7 @@ def _airye_slope(part: int, z: Array) -> Any:
     plain = z * airye(z, part=part - 1) if part % 2 else airye(z, part=part + 1)
     if part < 2:
         return plain + sqrt(z) * airye(z, part=part)
-    return plain - sqrt(maximum(_real("airye", z), 0.0)) * airye(z, part=part)
+    return plain - sqrt(maximum(check_real("airye", z), 0.0)) * airye(z, part=part)
 
 
 airy = by_part("airy", _airy_slope)
@@ -76,7 +89,7 @@ airye = by_part("airye", _airye_slope)
 
 def _spherical(name: str, below: int, above: int) -> Op:
     """Define an op by the factors of the neighbours in (2n + 1) f_n' = below n f_(n-1) + above (n + 1) f_(n+1)."""
-    impl = _implementation(name)
+    impl = implementation(name)
 
     def slope(dy: Cotangent, _y: Array, n: Any, z: Array, derivative: bool = False) -> Any:
         first, second = (op(k, z, derivative=derivative) for k in (maximum(n - 1, 0), n + 1))

@@ -11,7 +11,8 @@ import numpy as np
 
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensors import cast, numbers_of, result_type, torch_dtype
+from tapegrad.numbers.tensor_dtypes import result_type, torch_dtype
+from tapegrad.numbers.tensors import cast, numbers_of
 from tapegrad.ops.batched_shape import filled, filled_like, like
 from tapegrad.rules.registry import define
 

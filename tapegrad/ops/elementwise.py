@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers import tensors
+from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
@@ -421,7 +421,7 @@ lcm = constant("lcm", np.lcm, np.lcm)
 
 def _where(c: Array, a: Array, b: Array) -> Any:
     device = tensors.device_of((c, a, b))
-    a, b = (tensors.to_tensor(x, device, tensors.result_type(a, b)) for x in (a, b))
+    a, b = (tensors.to_tensor(x, device, tensor_dtypes.result_type(a, b)) for x in (a, b))
     return torch.where(tensors.to_tensor(c, device, torch.bool), a, b)
 
 

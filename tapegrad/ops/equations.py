@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers import tensors
+from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
@@ -64,7 +64,7 @@ def _lu_tangent(ts: Any, y: Array, _a: Array) -> Any:
 
 
 def _lu_factor_tensor(a: Any) -> Any:
-    lu, piv, _ = torch.linalg.lu_factor_ex(a.to(tensors.inexact_type(a)))  # a singular matrix has factors
+    lu, piv, _ = torch.linalg.lu_factor_ex(a.to(tensor_dtypes.inexact_type(a)))  # a singular matrix has factors
     return lu, piv - 1  # torch counts rows as LAPACK does, from 1
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensors import inexact_type
+from tapegrad.numbers.tensor_dtypes import inexact_type
 from tapegrad.ops.elementwise import where
 from tapegrad.ops.shape import along, pad
 from tapegrad.rules import batching

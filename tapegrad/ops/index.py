@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from tapegrad.numbers import tensor_index, tensors
+from tapegrad.numbers import tensor_dtypes, tensor_index, tensors
 from tapegrad.numbers.cotangents import ZERO, Scatter, dtype_of, layout_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent, DType
@@ -98,7 +98,8 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
                      through: tuple[Path, ...] = (), order: Any = "C") -> Any:
     pieces = [piece for piece, _ in pieced(parts, ranks)]
     device = tensors.device_of(parts)
-    wide = tensors.result_type(*pieces, *([] if dtype is None else [torch.empty((), dtype=tensors.torch_dtype(dtype))]))
+    wanted = [] if dtype is None else [torch.empty((), dtype=tensor_dtypes.torch_dtype(dtype))]
+    wide = tensor_dtypes.result_type(*pieces, *wanted)
     if not through and len(ranks) > 1 and (axis := _tiled(parts, shape, ranks)) is not None:
         return _concatenated(parts, shape, ranks, axis, wide, device)
     # in C order: a path is followed by the numbers of places where torch has no view

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers import tensors
+from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Axis, Cotangent
 from tapegrad.numbers.lazy import torch
@@ -38,7 +38,7 @@ def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False)
 
 
 def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    return torch.linalg.vector_norm(x.to(tensors.inexact_type(x)), ord, tensors.dims(x, axis) if x.ndim else None,
+    return torch.linalg.vector_norm(x.to(tensor_dtypes.inexact_type(x)), ord, tensors.dims(x, axis) if x.ndim else None,
                                     keepdims)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers import tensors
+from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
@@ -134,7 +134,7 @@ def _angle_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
 
 
 def _angle(x: Any) -> Any:
-    x = x.to(tensors.inexact_type(x))
+    x = x.to(tensor_dtypes.inexact_type(x))
     return torch.atan2(x.imag, x.real) if x.is_complex() else torch.atan2(torch.zeros_like(x), x)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers import tensors
+from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Axis, Cotangent, DType
 from tapegrad.numbers.lazy import torch
@@ -96,7 +96,7 @@ def _prod(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
 
 
 def _mean(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
-    x = x.to(tensors.inexact_type(x))
+    x = x.to(tensor_dtypes.inexact_type(x))
     return x.mean(axes, keepdim)
 
 
@@ -147,7 +147,7 @@ nanmin = reduction("nanmin", np.nanmin, _share, _extreme("amin", np.nanmin, math
 logsumexp = reduction("logsumexp",
                       lambda x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
                       lambda dy, y, x, axis: dy * exp(x - restore(y, x, axis)),
-                      over_axes(lambda x, axes, keepdim: torch.logsumexp(x.to(tensors.inexact_type(x)), axes,
+                      over_axes(lambda x, axes, keepdim: torch.logsumexp(x.to(tensor_dtypes.inexact_type(x)), axes,
                                                                          keepdim=keepdim)))
 
 

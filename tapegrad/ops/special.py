@@ -20,9 +20,8 @@ import numpy as np
 from tapegrad.errors import MissingRule, user_location
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import dtype_of
-from tapegrad.numbers.kinds import Array, Axis, Cotangent
+from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.ops.elementwise import (
     LN10,
     abs,
@@ -36,12 +35,10 @@ from tapegrad.ops.elementwise import (
     hypot,
     imag,
     is_complex,
-    isfinite,
     less_equal,
     log,
     log1p,
     logical_and,
-    logical_not,
     maximum,
     real,
     sign,
@@ -49,7 +46,6 @@ from tapegrad.ops.elementwise import (
     trunc,
     where,
 )
-from tapegrad.ops.reduce import restore, sum
 from tapegrad.rules import batching
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
@@ -58,7 +54,7 @@ _BLOCK = 1 << 14  # numbers
 SQRT_PI, SQRT_TAU = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
 
-def _implementation(name: str, scalar: Callable[[float], float] | None = None) -> Callable[..., Any]:
+def implementation(name: str, scalar: Callable[[float], float] | None = None) -> Callable[..., Any]:
     """Return SciPy's function, found when it is called; while SciPy has not been imported, `math`'s of a float."""
     def impl(*args: Any, **kwargs: Any) -> Any:
         if scalar is not None and "scipy.special" not in sys.modules and isinstance(args[0], float):
@@ -70,11 +66,12 @@ def _implementation(name: str, scalar: Callable[[float], float] | None = None) -
 def _refused(name: str, argument: str) -> Callable[..., Any]:
     def derivative(*_: Any) -> Any:
         raise MissingRule(f"{name} has no derivative by its argument {argument!r}", user_location(),
-                          f"tg.stop_gradient({argument}); tg.gradient, where the function captured it; or hand it over by keyword")
+                          f"tg.stop_gradient({argument}); tg.gradient, where the function captured it; or hand it over "
+                          "by keyword")
     return derivative
 
 
-def _real(name: str, x: Array, try_: str = "the unscaled function, and the scale written out") -> Any:
+def check_real(name: str, x: Array, try_: str = "the unscaled function, and the scale written out") -> Any:
     """Return `x` if it is real; refuse complex numbers: what is scaled by an absolute value, and so not
     holomorphic, or no function of SciPy's.
     """
@@ -91,8 +88,9 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
     back. `strong` says that SciPy lists the loop in double precision first, which a Python number then chooses.
     """
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
-    impl = _implementation(name, scalar)
-    of_tensors = tensors.on_host(impl) if on_torch is None else tensors.of_reals(tensors.number_function(on_torch, strong), impl)
+    impl = implementation(name, scalar)
+    of_tensors = (tensors.on_host(impl) if on_torch is None
+                  else tensors.of_reals(tensors.number_function(on_torch, strong), impl))
     return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
 
 
@@ -118,7 +116,7 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
     """Define an op of one of the several results of SciPy's function, `part`, by the derivative with respect to each
     argument, a formula of the part and the arguments, or the argument's name where that is refused.
     """
-    whole = in_double(_implementation(name)) if double else _implementation(name)
+    whole = in_double(implementation(name)) if double else implementation(name)
 
     def impl(*x: Any, part: int) -> Any:
         return whole(*x)[part]
@@ -146,21 +144,25 @@ def _by_rgamma(y: Array, x: Array) -> Any:
 def _gamma(x: Any) -> Any:
     below = torch.where(x < 0, torch.floor(x), 0.0)
     y = torch.exp(torch.lgamma(x)) * torch.where(torch.remainder(below, 2) == 1, -1.0, 1.0).to(x.dtype)
-    return torch.where(((x < 0) & (x == below)) | (x == -math.inf), math.nan, torch.where(x == 0, torch.copysign(y, x), y))
+    pole = ((x < 0) & (x == below)) | (x == -math.inf)
+    return torch.where(pole, math.nan, torch.where(x == 0, torch.copysign(y, x), y))
 
 
 def _polygamma(x: Any, n: int) -> Any:
     if n == 0:
         return torch.digamma(x)
-    return (-1) ** (n + 1) * math.factorial(n) * torch.special.zeta(torch.full((), n + 1, dtype=x.dtype, device=x.device), x)
+    order = torch.full((), n + 1, dtype=x.dtype, device=x.device)
+    return (-1) ** (n + 1) * math.factorial(n) * torch.special.zeta(order, x)
 
 
 gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,), on_torch=_gamma)
-gammasgn = constant("gammasgn", _implementation("gammasgn"), on_torch=tensors.on_host(_implementation("gammasgn")), batch=batching.elementwise)
+gammasgn = constant("gammasgn", implementation("gammasgn"),
+                    on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise)
 gammaln = special("gammaln", lambda _y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
-digamma = special("digamma", lambda _y, x: polygamma(_real("digamma", x, "a real argument: SciPy has polygamma of no other"), n=1),
+_OF_REALS = "a real argument: SciPy has polygamma of no other"
+digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _OF_REALS), n=1),
                   on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
                    (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
@@ -171,9 +173,11 @@ def _lambertw(x: Array, k: Any) -> Any:
     return importlib.import_module("scipy.special").lambertw(x, k)
 
 
-lambertw = define("lambertw", _lambertw, (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw))
+lambertw = define("lambertw", _lambertw,
+                  (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw))
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
-beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)), lambda y, a, b: y * (digamma(b) - digamma(a + b)))
+beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)),
+               lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))
 binom = special("binom", lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
                 lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)))
@@ -216,8 +220,8 @@ def _voigt_by_width(y: Array, x: Array, s: Array, g: Any) -> Any:
 
 
 wofz = special("wofz", lambda y, z: _wofz_slope(z))
-voigt_profile = special("voigt_profile", lambda y, x, s, g: real(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1], _voigt_by_width,
-                        lambda y, x, s, g: -imag(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1])
+voigt_profile = special("voigt_profile", lambda y, x, s, g: real(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1],
+                        _voigt_by_width, lambda y, x, s, g: -imag(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1])
 
 # -- logistic functions
 
@@ -240,7 +244,8 @@ def _by_logarithm(_y: Array, x: Array, z: Array) -> Any:
 
 
 xlogy = special("xlogy", _by_factor, _by_logarithm, on_torch="special.xlogy", strong=True)
-xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z), lambda y, x, z: _by_logarithm(y, x, 1 + z), on_torch="special.xlog1py",
+xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z), lambda y, x, z: _by_logarithm(y, x, 1 + z),
+                  on_torch="special.xlog1py",
                   strong=True)
 entr = special("entr", lambda _y, x: -log(x) - 1, on_torch="special.entr")
 
@@ -299,10 +304,13 @@ def boxcox_by_power(x: Array, lam: Any) -> Any:
     return log(x) ** 2 * _exprel_slope(lam * log(x))
 
 
-boxcox = special("boxcox", lambda _y, x, lam: x ** (lam - 1), lambda _y, x, lam: boxcox_by_power(x, lam), on_torch=_boxcox)
-boxcox1p = special("boxcox1p", lambda _y, x, lam: (1 + x) ** (lam - 1), lambda _y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
+boxcox = special("boxcox", lambda _y, x, lam: x ** (lam - 1), lambda _y, x, lam: boxcox_by_power(x, lam),
+                 on_torch=_boxcox)
+boxcox1p = special("boxcox1p", lambda _y, x, lam: (1 + x) ** (lam - 1),
+                   lambda _y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
                    on_torch=_boxcox1p)
-inv_boxcox = special("inv_boxcox", lambda x, _y, lam: x ** (1 - lam), lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
+inv_boxcox = special("inv_boxcox", lambda x, _y, lam: x ** (1 - lam),
+                     lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
                      on_torch=_inv_boxcox)
 inv_boxcox1p = special("inv_boxcox1p", lambda x, _y, lam: (1 + x) ** (1 - lam),
                        lambda x, y, lam: -(1 + x) * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2, on_torch=_inv_boxcox1p)
@@ -328,7 +336,8 @@ def _pseudo_huber(delta: Any, r: Any) -> Any:
 
 huber = special("huber", lambda _y, delta, r: where(greater(abs(r), delta), abs(r) - delta, 0.0),
                 lambda _y, delta, r: where(greater(abs(r), delta), delta * sign(r), r), on_torch=_huber)
-pseudo_huber = special("pseudo_huber", _by_width, lambda _y, delta, r: delta * r / hypot(delta, r), on_torch=_pseudo_huber)
+pseudo_huber = special("pseudo_huber", _by_width, lambda _y, delta, r: delta * r / hypot(delta, r),
+                       on_torch=_pseudo_huber)
 
 # -- Bessel functions, by their argument: DLMF 10.6.1 and 2, 10.29.1 and 2
 
@@ -339,13 +348,14 @@ y0 = special("y0", lambda _y, x: -y1(x), on_torch="special.bessel_y0")
 y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
 jv = special("jv", "v", lambda _y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
 yv = special("yv", "v", lambda _y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
-yn = special("yn", "n", lambda _y, n, x: (yv(trunc(n) - 1, x) - yv(trunc(n) + 1, x)) / 2)  # a fraction of an order is cut off
+# a fraction of an order is cut off
+yn = special("yn", "n", lambda _y, n, x: (yv(trunc(n) - 1, x) - yv(trunc(n) + 1, x)) / 2)
 i0 = special("i0", lambda _y, x: i1(x), on_torch="special.i0")
 i1 = special("i1", lambda _y, x: (i0(x) + iv(2.0, x)) / 2, on_torch="special.i1")
 i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e")
 i1e = special("i1e", lambda y, x: (i0e(x) + ive(2.0, x)) / 2 - sign(x) * y, on_torch="special.i1e")
 iv = special("iv", "v", lambda _y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
-ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(_real("ive", x)) * y)
+ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(check_real("ive", x)) * y)
 k0 = special("k0", lambda _y, x: -k1(x), on_torch="special.modified_bessel_k0")
 k1 = special("k1", lambda y, x: -k0(x) - y / x, on_torch="special.modified_bessel_k1")
 k0e = special("k0e", lambda y, x: y - k1e(x), on_torch="special.scaled_modified_bessel_k0")
@@ -371,7 +381,8 @@ def _diric_slope(dy: Cotangent, _y: Array, x: Array, n: int) -> Any:
     return dy * -builtins.sum((((n - 1) / 2 - j) * sin(((n - 1) / 2 - j) * x) for j in range(n)), 0.0) / n
 
 
-diric = define("diric", _implementation("diric"), (_diric_slope,), pointwise=True, torch=tensors.on_host(_implementation("diric")))
+diric = define("diric", implementation("diric"), (_diric_slope,), pointwise=True,
+               torch=tensors.on_host(implementation("diric")))
 
 # -- integrals
 
@@ -383,118 +394,4 @@ spence = special("spence", lambda _y, x: -hyp2f1(1.0, 1.0, 2.0, 1 - x))
 # -- sums of exponentials along axes
 
 
-def _weight(y: Array, x: Array, b: Array, axis: Axis) -> Any:
-    """Return b exp(x - y), 0 where b is: what of the sum is this term's."""
-    y = restore(y, x, axis)
-    # alone: where b is 0 elsewhere, the weight still grows with it
-    nothing = logical_and(equal(b, 0), logical_not(isfinite(exp(x - y))))
-    return b * exp(where(nothing, -np.inf, x) - y)
-
-
-def _lse_vjp(y: Any, x: Any, b: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    def logsumexp_pullback(dy: Cotangent) -> tuple[Any, ...]:
-        dy = restore(dy, x, axis)
-        of_x = exp(x - restore(y, x, axis)) if b is None else _weight(y, x, b, axis)
-        return (dy * conj(of_x),) if b is None else (dy * conj(of_x), dy * conj(exp(x - restore(y, x, axis))))
-    return logsumexp_pullback
-
-
-def _signed_vjp(y: Array, x: Array, b: Array, axis: Axis = None, keepdims: bool = False) -> Any:
-    _real("signed_logsumexp", x)
-
-    def signed_logsumexp_pullback(dy: Cotangent) -> tuple[Any, ...]:
-        dx, db = _lse_vjp(y[0], x, b, axis)(dy[0] * y[1])
-        return dx, db
-    return signed_logsumexp_pullback
-
-
-def _terms(x: Any, b: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    """Return b exp(x - m), m, the largest real part along the axes, and the axes."""
-    x, b = tensors.together((x, 1 if b is None else b), number=True)
-    x, b = torch.broadcast_tensors(x, b)
-    x = torch.where(b == 0, -math.inf, x)
-    axes = tensors.dims(x, axis)
-    m = x.real.amax(axes, keepdim=True) if axes else x.real
-    m = torch.where(torch.isfinite(m), m, 0.0)
-    return b * torch.exp(x - m), m, axes
-
-
-def _scaled_logsumexp(x: Any, b: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    terms, m, axes = _terms(x, b, axis)
-    y = torch.log(terms.sum(axes, keepdim=True) if axes else terms) + m
-    return y if keepdims or not axes else y.squeeze(axes)
-
-
-def _signed_logsumexp(x: Array, b: Array, axis: Axis = None, keepdims: bool = False) -> Any:
-    terms, m, axes = _terms(x, b, axis)
-    total = terms.sum(axes, keepdim=True) if axes else terms
-    parts = torch.log(torch.abs(total)) + m, torch.sgn(total)
-    return parts if keepdims or not axes else tuple(part.squeeze(axes) for part in parts)
-
-
-def _softmax(x: Any, axis: Any = None) -> Any:
-    if type(axis) is int and x.is_floating_point():
-        return torch.softmax(x, axis)
-    e, _, axes = _terms(x, None, axis)
-    return e / e.sum(axes, keepdim=True) if axes else e / e
-
-
-def _log_softmax(x: Any, axis: Any = None) -> Any:
-    if type(axis) is int and x.is_floating_point():
-        return torch.log_softmax(x, axis)
-    x = x.to(tensors.inexact_type(x))
-    e, m, axes = _terms(x, None, axis)
-    return x - m - torch.log(e.sum(axes, keepdim=True) if axes else e)
-
-
-_logsumexp = _implementation("logsumexp")
-# SciPy's logsumexp, which scales each term and is more careful than `logsumexp`, a reduction by logaddexp
-scaled_logsumexp = define("scaled_logsumexp", lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims), vjp=_lse_vjp,
-                          batch=batching.along(None, "all", arrays=2), torch=_scaled_logsumexp)
-signed_logsumexp = define("signed_logsumexp", lambda x, b, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims, True),
-                          vjp=_signed_vjp, batch=batching.along(None, "all", arrays=2), torch=_signed_logsumexp)
-
-
 # what is linear in dy: the rules of the two, and an op, so that a tensor is passed through once
-
-
-def _softmax_back(dy: Cotangent, y: Array, axis: Axis = None) -> Any:
-    return conj(y) * (dy - sum(conj(y) * dy, axis=axis, keepdims=True))
-
-
-def _softmax_back_by_y(d2: Any, _g: Any, dy: Cotangent, y: Array, axis: Axis = None) -> Any:
-    return d2 * (dy - sum(y * dy, axis=axis, keepdims=True)) - dy * sum(y * d2, axis=axis, keepdims=True)
-
-
-def _log_softmax_back(dy: Cotangent, y: Array, axis: Axis = None) -> Any:
-    return dy - conj(exp(y)) * sum(dy, axis=axis, keepdims=True)
-
-
-def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return torch's function of a cotangent and an output, where it has one: for one axis and
-    real numbers of one dtype.
-    """
-    def run(dy: Any, y: Any, axis: Any = None) -> Any:
-        if type(axis) is int and tensors.is_tensor(dy) and dy.dtype is y.dtype and dy.shape == y.shape and y.is_floating_point():
-            return getattr(torch.ops.aten, name)(dy, y, axis, y.dtype)
-        return unwrap(otherwise(wrap(dy), wrap(y), axis))
-    return run
-
-
-softmax_backward = define("softmax_backward", _softmax_back, (
-    lambda d2, _g, _dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
-                          batch=batching.along(None, "all", arrays=2), torch=_kernel("_softmax_backward_data", _softmax_back))
-log_softmax_backward = define("log_softmax_backward", _log_softmax_back, (
-    lambda d2, _g, _dy, y, axis=None: d2 - sum(exp(y) * d2, axis=axis, keepdims=True),
-    lambda d2, _g, dy, y, axis=None: -d2 * exp(y) * sum(dy, axis=axis, keepdims=True)),
-    batch=batching.along(None, "all", arrays=2), torch=_kernel("_log_softmax_backward_data", _log_softmax_back))
-
-
-def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda dy, y, _x, axis=None: formula(dy, y, axis) if is_complex(y) else op(dy, y, axis=axis)
-
-
-softmax = define("softmax", _implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True,
-                 batch=batching.along(None), torch=_softmax)
-log_softmax = define("log_softmax", _implementation("log_softmax"), (_by_kernel(log_softmax_backward, _log_softmax_back),), direct=True,
-                     batch=batching.along(None), torch=_log_softmax)

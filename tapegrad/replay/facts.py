@@ -13,7 +13,8 @@ from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import layout_of
 from tapegrad.numbers.formatting import quoted
 from tapegrad.numbers.systems import PRECISION
-from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_writable, numpy_dtype, torch_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
+from tapegrad.numbers.tensors import ORDINARY, is_tensor, is_writable
 from tapegrad.tape.tape import Guard
 from tapegrad.trace.guards import FIXED, KINDS, are_apart
 from tapegrad.trace.number_systems import check_precision

@@ -15,7 +15,8 @@ from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import plain, type_name
 from tapegrad.numbers.systems import system
-from tapegrad.numbers.tensors import ORDINARY, is_tensor, numpy_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype
+from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.ops import convert
 from tapegrad.rules.op import Op
 from tapegrad.rules.user import rrule

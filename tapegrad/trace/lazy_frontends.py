@@ -6,16 +6,19 @@ import importlib
 import sys
 import warnings
 
-# The library's modules whose functions are not registered yet, and the frontend that does it.
+# The library's modules whose functions are not registered yet, and the frontends that do it, in order.
 _SCIPY = ("special", "linalg", "signal", "stats", "integrate", "interpolate",
           "optimize", "fft", "ndimage", "spatial", "spatial.distance", "spatial.transform",
           "sparse", "sparse.linalg")
-_WAITING = {**{f"scipy.{name}": f"tapegrad.frontends.scipy.{name.replace('.', '_')}" for name in _SCIPY},
-            **{f"{owner}array_api_compat.common._helpers": "tapegrad.frontends.array_api"
-               for owner in ("", "scipy._lib.", "scipy._external.", "sklearn.externals.")},
-            "numpy.ma.core": "tapegrad.frontends.numpy.masked",
-            "torch": "tapegrad.frontends.torch", "torch.autograd": "tapegrad.compile.torch.autograd",
-            "statistics": "tapegrad.frontends.statistics", "mpmath": "tapegrad.frontends.mpmath"}
+_WAITING: dict[str, tuple[str, ...]] = {
+    **{f"scipy.{name}": (f"frontends.scipy.{name.replace('.', '_')}",) for name in _SCIPY},
+    **{f"{owner}array_api_compat.common._helpers": ("frontends.array_api",)
+       for owner in ("", "scipy._lib.", "scipy._external.", "sklearn.externals.")},
+    "numpy.ma.core": ("frontends.numpy.masked",),
+    "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
+    "statistics": ("frontends.statistics",), "mpmath": ("frontends.mpmath",)}
+_WAITING["scipy.interpolate"] += ("frontends.scipy.interpolate_fitpack",)
+_WAITING["scipy.optimize"] += ("frontends.scipy.optimize_programs",)
 
 
 def register_imported() -> None:
@@ -26,9 +29,10 @@ def register_imported() -> None:
         # another thread is at it
         if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
             try:
-                frontend = importlib.import_module(_WAITING[name])
-                if hasattr(frontend, "added"):  # one for several
-                    frontend.added(name)
+                for each in _WAITING[name]:
+                    frontend = importlib.import_module(f"tapegrad.{each}")
+                    if hasattr(frontend, "added"):  # one for several
+                        frontend.added(name)
             except (ImportError, AttributeError) as err:
                 warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: "
                               f"{err}", stacklevel=2)

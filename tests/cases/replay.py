@@ -10,7 +10,7 @@ import torch
 
 import tapegrad as tg
 from tapegrad.errors import MissingRule
-from tapegrad.numbers.tensors import torch_dtype
+from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import Case

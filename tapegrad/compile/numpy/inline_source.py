@@ -23,7 +23,8 @@ from tapegrad.numbers.cotangents import layout_of
 from tapegrad.numbers.lazy import Lazy
 from tapegrad.numbers.systems import system, system_of
 from tapegrad.numbers.tensor_array import TensorArray
-from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type, numpy_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype
+from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type
 from tapegrad.numbers.view_path import Step
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Raised

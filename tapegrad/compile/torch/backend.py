@@ -16,7 +16,8 @@ from tapegrad.compile.torch.inductor import inductor
 from tapegrad.compile.torch.tape_function import Make, TapeOnTorch, eager, lowered, torch_sources
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.formatting import name_of
-from tapegrad.numbers.tensors import TensorDtype, device_of, is_tensor, numpy_dtype, to_host, to_tensor
+from tapegrad.numbers.tensor_dtypes import TensorDtype, numpy_dtype
+from tapegrad.numbers.tensors import device_of, is_tensor, to_host, to_tensor
 from tapegrad.optimise.pipeline import Pass, optimise
 from tapegrad.tape.tape import Tape
 from tapegrad.tree.flatten import flatten, leaves_of

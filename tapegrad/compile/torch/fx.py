@@ -13,7 +13,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.torch.call_capture import name_of
 from tapegrad.compile.torch.kernel import arguments, nest, replaced
-from tapegrad.compile.torch.lower import result_of
+from tapegrad.compile.torch.results import result_of
 from tapegrad.compile.torch.tape_function import lowered
 from tapegrad.errors import ArgumentError
 from tapegrad.ops import getfield, pack

@@ -22,30 +22,32 @@ from tapegrad.compile.numpy.call_facts import ufunc_of
 from tapegrad.compile.numpy.memory_plan import is_known, is_varying
 from tapegrad.compile.torch.call_capture import Calls, Seen, is_dense, share, storage_of, tensors_in
 from tapegrad.compile.torch.closed_calls import Again, Finish, Start, Watched, kinds_of, of_tensors, pairs_of
-from tapegrad.compile.torch.kernel import call_of, holds_value, is_kernel, mapped, nest, without
+from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
 from tapegrad.compile.torch.peephole import peephole
+from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
-from tapegrad.optimise.memory import ELSEWHERE, is_given, root, written
-from tapegrad.replay.interpreter import Memory, moved
+from tapegrad.optimise.memory import ELSEWHERE, is_given, root
 from tapegrad.replay.facts import verify
+from tapegrad.replay.interpreter import Memory, moved
 from tapegrad.replay.python_errors import raising, spec_recorded
 from tapegrad.rules.op import OPS, Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import UNKNOWN
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, drop, has_value, operands
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, operands
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.walk import pure
 from tapegrad.tree.flatten import flatten
 from tapegrad.tree.signature import ValueAndGradients
 
 # What passes a Python number on to torch as it is, whatever number it is.
-PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal", "greater", "greater_equal",
+PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal",
+                                           "greater", "greater_equal",
                                            "equal", "not_equal", "maximum", "minimum", "where"))
 # that no number changes
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])
@@ -186,7 +188,8 @@ class Lowering:
         """Hold a fact against these arguments, and keep what another call may find otherwise."""
         value, ref = self.value(op.args[0]), self.ref(op.args[0])
         verify(op, value)
-        fixed = op.fact in FIXED and op.args[0] not in self.varies and all(map(is_tensor, value if type(value) is tuple else (value,)))
+        fixed = (op.fact in FIXED and op.args[0] not in self.varies
+                 and all(map(is_tensor, value if type(value) is tuple else (value,))))
         # by the exact type of a number too
         entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple
         if not fixed and not entered and holds_value(ref):
@@ -227,7 +230,8 @@ class Lowering:
         self.calls.start()
         if within:
             with self.calls.below if watched else nullcontext():
-                if op in self.pairs and op is self.pairs[op].op:  # it may lie otherwise in memory than without torch's tape
+                # it may lie otherwise in memory than without torch's tape
+                if op in self.pairs and op is self.pairs[op].op:
                     self.memory.release(op, fn, first)
                     y = self.pairs[op].start(given)[0]
                 else:
@@ -237,11 +241,13 @@ class Lowering:
         else:
             with self.calls:
                 y = self.memory.run(op, fn, given, dead)
-            within = bool(self.calls.escaped) or not _is_plain(y) or self.is_strange((y, [(seen.args, seen.kwargs) for seen in self.calls.seen]))
+            within = (bool(self.calls.escaped) or not is_plain(y)
+                      or self.is_strange((y, [(seen.args, seen.kwargs) for seen in self.calls.seen])))
         if within:
             if op in self.pairs and op not in self.varies and self.pair(op, given, refs, y):
                 return
-            again: Any = (None if mixed else self.host_function(op, fn, given)) or Again(self, op, fn, dead, first, owned)
+            again: Any = None if mixed else self.host_function(op, fn, given)
+            again = again or Again(self, op, fn, dead, first, owned)
             if watched and op not in self.varies:
                 again = Watched(again, op, kinds_of(y, given))
             self.set(op, y, self.whole(op, again, given, refs, y))
@@ -261,7 +267,8 @@ class Lowering:
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
         """Return whether a call is to stay one, before it is made."""
-        if getattr(fn, "raw", False) and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs)):
+        if (getattr(fn, "raw", False)
+            and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs))):
             return False
         if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
             return False  # torch.zeros and its kin, as the program calls them
@@ -269,11 +276,13 @@ class Lowering:
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
             return True
-        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref) and not of_tensors(value)]
-        if any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts) and fn not in (*PASSING, ops.setitem):
+        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref)
+                 and not of_tensors(value)]
+        if (any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts)
+            and fn not in (*PASSING, ops.setitem)):
             self.varies.add(op)  # a number may be a length
         if fn is ops.pack:
-            return not _is_plain(fn.run(*given, **op.kwargs))
+            return not is_plain(fn.run(*given, **op.kwargs))
         if not mixed:
             return bool(hosts) or not (fn.owns and self.device is not None)
         return bool(hosts) and not (fn in PASSING and all(type(x) in PYTHON for x in hosts))
@@ -337,7 +346,8 @@ class Lowering:
             ref = self.known[y]
             self.step(op, fn, *refs, inside=True, writes=[ref])
             return ref
-        flat = isinstance(y, (tuple, list)) and bool(y) and all(part is None or is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
+        flat = isinstance(y, (tuple, list)) and bool(y) and all(
+            part is None or is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
         if isinstance(op.fn, Operation):
             refs = [self.refs[op.fn.id], *refs]
         lies = tuple([self.holder(part, given) for part in y]) if flat else self.holder(y, given)
@@ -449,7 +459,8 @@ class Lowering:
         for i, (ref, value) in enumerate(zip(self.parts, parts)):
             if holds_value(ref):
                 self.parts[i] = mapped(ref, partial(own, i if isinstance(ref, Operation) else -1), value)
-                parts[i] = mapped(self.parts[i], lambda x, y: copies.get(x, y) if isinstance(x, Operation) else y, value)
+                parts[i] = mapped(self.parts[i],
+                                  lambda x, y: copies.get(x, y) if isinstance(x, Operation) else y, value)
 
     def copy(self, op: Operation, ref: Operation, value: Any) -> tuple[Operation, Any]:
         """Put a copy, row by row in memory, on the new tape."""
@@ -457,45 +468,3 @@ class Lowering:
         dense = {"memory_format": torch.contiguous_format}
         out = self.known[y] = self.step(op, torch.Tensor.clone, ref, kwargs=dense, val=without(y))
         return out, y
-
-
-def settled(tape: Tape) -> Tape:
-    """Return a tape without the values that are no constants: of what is written to, of
-    results, of what is made of these.
-    """
-    changed, kept = written(tape), set(operands(tape.result))  # type: ignore[arg-type]
-    for op in reversed(tape.ops):
-        if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
-            kept.update(operands(op))
-    for op in tape.ops:
-        if type(op) is Call and has_value(op):
-            fixed = all(has_value(x) and root(x) not in changed for x in operands(op))
-            if not fixed or op in kept or root(op) in changed:
-                drop(op)
-    return tape
-
-
-def result_of(tape: Tape, parts: list[Any]) -> Any:
-    """Nest the parts of a result."""
-    into = tape.result.kwargs["into"]  # type: ignore[union-attr]
-    return (parts[0], into.signature.gradients(parts[1:])) if isinstance(into, ValueAndGradients) else into.build(parts)
-
-
-def conformed(dx: Any, x: Any) -> Any:
-    """Return a gradient with the dtype and shape of its input; in whose memory it lies is seen to elsewhere."""
-    if not is_tensor(dx):
-        return conform(dx, x)
-    dtype = x.dtype if x.is_floating_point() or x.is_complex() else dx.dtype
-    dx = dx if dx.dtype is dtype else to_tensor(dx, x.device, dtype)
-    return dx if dx.shape == x.shape else dx.broadcast_to(x.shape)
-
-
-def _is_plain(x: Any) -> bool:
-    """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds
-    tensors is not looked into.
-    """
-    if isinstance(x, (tuple, list)):
-        return all(map(_is_plain, x))
-    if type(x) is dict:
-        return all(map(_is_plain, x.values()))
-    return x is None or is_tensor(x) or isinstance(x, (*PYTHON, np.ndarray, np.generic, str, slice, type(Ellipsis)))

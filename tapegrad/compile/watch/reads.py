@@ -132,9 +132,7 @@ class Reads:
                 self.refused = f"it clears the cache of {place.label}"
 
     def reach(self, structure: Signature) -> None:
-        """Note what leads on from the arguments and what the function captured: classes and functions. What is
-        in them is looked at otherwise.
-        """
+        """Note what leads on from the arguments, and from what the function captured: classes and functions."""
         parts = (structure.function, *structure.args, *structure.kwargs.values())
         self.inputs.update(key for part in parts for key, node in part.seen.items() if not isinstance(node, Static))
         stack = [part.spec for part in parts]

@@ -62,8 +62,8 @@ def _within(y: Any, x: Any, low: Any, high: Any, extrapolate: Any) -> Any:
 def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     """Return a piecewise polynomial at points, as `_PPolyBase.__call__` has axes and periods."""
     if self.x[-1] < self.x[0]:
-        raise refused(f"{type(self).__name__.lstrip('_')} of falling breakpoints", "where its intervals begin is not known here",
-                      "the same, turned round")
+        raise refused(f"{type(self).__name__.lstrip('_')} of falling breakpoints",
+                      "where its intervals begin is not known here", "the same, turned round")
     extrapolate, x, (low, high) = (self.extrapolate if extrapolate is None else extrapolate, as_array(x),
                                    (self.x[0], self.x[-1]))
     at = np.ravel(x)
@@ -386,5 +386,3 @@ if hasattr(_radial, "_get_backend"):  # since SciPy 1.17: the formulas are there
     _formulas = importlib.import_module("scipy.interpolate._rbfinterp_xp")
     for _fn in (si.RBFInterpolator.__init__, si.RBFInterpolator.__call__, si.RBFInterpolator._chunk_evaluator):
         method(_fn)(with_names(_fn, {"_get_backend": lambda xp: _formulas}))
-
-importlib.import_module("tapegrad.frontends.scipy.interpolate_fitpack")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any
@@ -439,5 +438,3 @@ def curve_fit(*args: Any, **kwargs: Any) -> Any:
         covariance = covariance * ops.sum(misfits**2) / free
     # SciPy's, by its differences, with the derivative of the formula
     return popt, pcov + (covariance - ops.stop_gradient(covariance))
-
-importlib.import_module("tapegrad.frontends.scipy.programs")  # which are made of the names above

@@ -13,7 +13,8 @@ from tapegrad import ops
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.tensors import is_tensor, numpy_dtype, torch_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 

@@ -20,7 +20,8 @@ from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.tensors import is_tensor, numpy_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call
 from tapegrad.trace.recorder import Tracer

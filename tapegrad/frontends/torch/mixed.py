@@ -13,7 +13,8 @@ from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_array import unwrap
-from tapegrad.numbers.tensors import detached, is_tensor, to_host, to_tensor, torch_dtype
+from tapegrad.numbers.tensor_dtypes import torch_dtype
+from tapegrad.numbers.tensors import detached, is_tensor, to_host, to_tensor
 from tapegrad.rules.op import Op
 
 

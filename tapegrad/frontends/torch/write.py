@@ -20,7 +20,8 @@ from tapegrad.frontends.user import hook as hooked
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.tensors import is_tensor, numpy_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import Call, Input, operands

@@ -14,7 +14,7 @@ import torch
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.numbers.tensors import torch_dtype
+from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.rules.op import OPS
 from tests.cases import CASES
 from tests.cases.case import Case, draw

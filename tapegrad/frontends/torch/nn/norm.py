@@ -17,7 +17,7 @@ from tapegrad.frontends.torch.shape import ndim
 from tapegrad.frontends.torch.write import owned
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.tensors import torch_dtype
+from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Input
 from tapegrad.trace import views, writes
