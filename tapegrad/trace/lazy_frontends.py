@@ -18,6 +18,7 @@ _WAITING: dict[str, tuple[str, ...]] = {
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
     "statistics": ("frontends.statistics",), "mpmath": ("frontends.mpmath",)}
 _WAITING["scipy.interpolate"] += ("frontends.scipy.interpolate_fitpack",)
+_WAITING["scipy.sparse"] += ("frontends.scipy.sparse_arithmetic",)
 _WAITING["scipy.optimize"] += ("frontends.scipy.optimize_programs",)
 
 

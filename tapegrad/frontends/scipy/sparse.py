@@ -31,11 +31,11 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.matrix import OfMatrix
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.kinds import Array, Axis
-from tapegrad.ops.sparse import major_of, sparse_matmul, sparse_product
+from tapegrad.numbers.kinds import Array
+from tapegrad.ops.sparse import major_of
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused, register
+from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused
 from tapegrad.trace.call_arguments import guard_content
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
@@ -76,7 +76,8 @@ def stored(data: Array, at: Any) -> Any:
     if wanted.all():
         return ops.take(flat, at - 1, axis=0)
     where = np.nonzero(wanted)
-    return ops.scatter(ops.take(flat, at[where] - 1, axis=0), *where, shape=at.shape, ranks=(at.ndim,), dtype=dtype_of(data))
+    numbers = ops.take(flat, at[where] - 1, axis=0)
+    return ops.scatter(numbers, *where, shape=at.shape, ranks=(at.ndim,), dtype=dtype_of(data))
 
 
 def placed(found: Any, data: Array, given: Any = None) -> Any:
@@ -97,6 +98,12 @@ def handed_on(data: Array, at: Any, given: Any) -> Any:
         return data if at.shape == given.shape else ops.reshape(data, at.shape)
     start = at.flat[0] - given.flat[0]
     return data[start: start + at.size] if np.array_equal(at, given[start: start + at.size]) else stored(data, at)
+
+
+def note_zeros(y: Any) -> Any:
+    """Note of a matrix whether it stores a 0 that SciPy would not: how many numbers it stores is not to be asked."""
+    y._tapegrad_zeros = not np.all(plain(y.data))
+    return y
 
 
 def summed(x: Any) -> Any:
@@ -192,7 +199,7 @@ def _moving(fn: Any, sums: bool = False) -> None:
         probe = positions(x)
         y = placed(fn(probe, *args, **kwargs), x.data, probe.data)
         if self.format == "dia" and ss.issparse(y):
-            _note_zeros(y)
+            note_zeros(y)
         return y
 
 
@@ -212,9 +219,11 @@ def _changing(fn: Any) -> None:
         vars(self).update(vars(like(probe, data)))
 
 
-MOVED = {_cs_matrix: "tocoo", _csr_base: "tocsc", _csc_base: "tocsr", _coo_base: "transpose reshape", _dia_base: "tocsr transpose",
+MOVED = {_cs_matrix: "tocoo", _csr_base: "tocsc", _csc_base: "tocsr", _coo_base: "transpose reshape",
+         _dia_base: "tocsr transpose",
          _bsr_base: "tocoo tocsr tocsc transpose"}
-SUMMED = {_spbase: "reshape", _cs_matrix: "toarray diagonal", _csr_base: "tobsr _getrow _getcol", _csc_base: "_getrow _getcol",
+SUMMED = {_spbase: "reshape", _cs_matrix: "toarray diagonal", _csr_base: "tobsr _getrow _getcol",
+          _csc_base: "_getrow _getcol",
           IndexMixin: "__getitem__", _dia_base: "diagonal",
           _bsr_base: "diagonal", _coo_base: "toarray tocsr tocsc todia diagonal __getitem__"}
 CHANGED = {_cs_matrix: "sum_duplicates sort_indices resize", _coo_base: "sum_duplicates resize"}
@@ -234,9 +243,11 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     traced: Any = self.data if isinstance(self.data, Traced) else None
     tracer = running.tracers[-1]
     if traced._tracer is not tracer if traced is not None else getattr(self, "_tapegrad_made", 0) != number_of(tracer):
-        raise MutationError("a traced value is written into a sparse matrix that the trace does not own", user_location(), "A.copy() in the function")
+        raise MutationError("a traced value is written into a sparse matrix that the trace does not own",
+                            user_location(), "A.copy() in the function")
     def put(matrix: Any, new: Any) -> None:
-        there = matrix.tolil() if hasattr(self, "_tapegrad_lists") else matrix  # SciPy warns of another pattern where that is dear
+        # SciPy warns of another pattern where that is dear
+        there = matrix.tolil() if hasattr(self, "_tapegrad_lists") else matrix
         fn(there, *key, new[()])
         vars(matrix).update(vars(matrix if there is matrix else there.tocsr()))
     trial = ones(self)
@@ -252,7 +263,8 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     spread = ops.astype(spread, dtype=kind) if dtype_of(spread) != kind else spread
     both = ops.concat(ops.reshape(x.data, (-1,)), ops.reshape(spread, (-1,)), axis=0)
     there = probe.data > n
-    if x is self and traced is not None and Pattern(probe) == Pattern(x) and not (probe.data != positions(x).data)[~there].any():
+    if (x is self and traced is not None and Pattern(probe) == Pattern(x)
+        and not (probe.data != positions(x).data)[~there].any()):
         # in the places that it has: a matrix that shares the memory sees it
         traced[there] = both[probe.data[there] - 1]
     else:
@@ -267,7 +279,8 @@ def of_rows(self: Any) -> None:
     """Make a matrix of lists one of compressed rows: there traced numbers are written."""
     made, kind = getattr(self, "_tapegrad_made", 0), ss.csr_array if isinstance(self, ss.sparray) else ss.csr_matrix
     if made != number_of(running.tracers[-1]) or self.format == "dok":
-        raise refused(f"a traced number in a {self.format}_array{' from outside' * (self.format == 'lil')}", _LISTS, _MADE)
+        raise refused(f"a traced number in a {self.format}_array{' from outside' * (self.format == 'lil')}", _LISTS,
+                      _MADE)
     found = vars(self.tocsr())
     self.__class__ = kind
     vars(self).clear()
@@ -285,7 +298,8 @@ def _setting(fn: Callable[..., Any]) -> None:
             self[key] = x
             return
         key = fixed(key)
-        write(lambda probe, new: fn(probe, key, new), self, x, ones(self)[key].shape if self.ndim == 2 else np.shape(ones(self)[key]))
+        part = ones(self)[key]
+        write(lambda probe, new: fn(probe, key, new), self, x, part.shape if self.ndim == 2 else np.shape(part))
 
 
 for _fn in methods(dict.fromkeys((IndexMixin, _lil_base, _coo_base), "__setitem__")):
@@ -308,7 +322,8 @@ def setdiag(self: Any, values: Array, k: int) -> None:
 def eliminate_zeros(self: Any) -> None:
     if not isinstance(self.data, Traced) or not is_inert(peek(self.data)):
         if not np.all(self.data != 0):
-            raise refused("eliminate_zeros", "a number that is 0 has a gradient", "the matrix as it is: what stores a 0 computes the same")
+            raise refused("eliminate_zeros", "a number that is 0 has a gradient",
+                          "the matrix as it is: what stores a 0 computes the same")
         return
     x = like(self, np.array(self.data))
     x.eliminate_zeros()
@@ -320,7 +335,8 @@ def _joining(fn: Callable[..., Any]) -> None:
     @means(fn)
     def join(blocks: Any, *args: Any, **kwargs: Any) -> Any:
         def each(blocks: Any, of: Callable[[Any], Any]) -> list[Any]:
-            return [x and each(x, of) if x is None or isinstance(x, (list, tuple)) else of(x if ss.issparse(x) else ss.coo_array(x)) for x in blocks]
+            return [x and each(x, of) if x is None or isinstance(x, (list, tuple))
+                    else of(x if ss.issparse(x) else ss.coo_array(x)) for x in blocks]
         sums, datas = _adds(fn(each(blocks, ones), *args, **kwargs)), [np.zeros(1)[:0]]
 
         def part(x: Any) -> Any:
@@ -329,155 +345,12 @@ def _joining(fn: Callable[..., Any]) -> None:
             return positions(x, 1 + sum(shape_of(data)[0] for data in datas[:-1]))
         found = fn(each(blocks, part), *args, **kwargs)
         kind = np.result_type(*map(dtype_of, datas[1:]))
-        return placed(found, ops.concat(*[x if dtype_of(x) == kind else ops.astype(x, dtype=kind) for x in datas[1:]], axis=0))
+        alike = [x if dtype_of(x) == kind else ops.astype(x, dtype=kind) for x in datas[1:]]
+        return placed(found, ops.concat(*alike, axis=0))
 
 
 for _fn in (ss.hstack, ss.vstack, ss.bmat, ss.block_array):
     _joining(_fn)
-
-
-# -- products
-
-
-def compressed(x: Any) -> tuple[Any, Any, Any, bool]:
-    """Return what is stored, its indices, where rows or columns begin, and whether these are columns."""
-    if x.format == "coo" and x.ndim == 2:  # in its own order, which SciPy adds up in
-        rows, columns = x.coords
-        order = np.argsort(rows, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=x.shape[0]))]).astype(rows.dtype)
-        return stored(x.data, order + 1), columns[order], indptr, False
-    x = x if x.format in ("csr", "csc") else x.tocsr()
-    return x.data, x.indices, x.indptr, x.format == "csc"
-
-
-def matmul(self: Any, other: Array) -> Any:
-    """Return the product with a dense vector or matrix."""
-    data, indices, indptr, transposed = compressed(self)
-    y = sparse_matmul(data, indices, indptr, other, shape=self._shape_as_2d, **({"transposed": True} if transposed else {}))
-    return y[0] if self.ndim == 1 else y
-
-
-def product(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the product of two sparse matrices, at the places where it may be other than 0."""
-    def multiply(self: Any, other: Array) -> Any:
-        if self.ndim != 2 or other.ndim != 2:
-            raise refused("a product of sparse arrays in one dimension", "it has no rule", "arrays of one row or column")
-        found = fn(ones(self), ones(other))
-        at = found if found.format in ("csr", "csc") else found.tocsr()
-        (a, *a_places, ta), (b, *b_places, tb) = compressed(self), compressed(other)
-        data = sparse_product(a, *a_places, b, *b_places, at.indices, at.indptr, shapes=(*self.shape, other.shape[1]),
-                              transposed=(ta, tb, at.format == "csc"))
-        return like(at, data).asformat(found.format)
-    return multiply
-
-
-_KINDS = (_cs_matrix, _coo_base, _dia_base, _bsr_base)
-for _fn in methods(dict.fromkeys(_KINDS, "_matmul_vector _matmul_multivector")):
-    register(_fn, matmul)
-for _fn in methods(dict.fromkeys(_KINDS, "_matmul_sparse")):
-    register(_fn, product(_fn))
-
-# -- number by number
-
-
-def _at(x: Any, places: Any) -> Any:
-    """Return what a matrix stores at the places of another, 0 where it stores nothing."""
-    x = summed(x).asformat(places.format)
-    major = major_of(places.indptr)
-    index = (major, places.indices) if places.format == "csr" else (places.indices, major)
-    return stored(x.data, np.asarray(positions(x)[index[-places.ndim:]]).reshape(-1) if len(major) else np.zeros(0, int))
-
-
-_BINARY: dict[str, Any] = {"_plus_": ops.add, "_minus_": ops.subtract, "_elmul_": ops.multiply, "_maximum_": ops.maximum, "_minimum_": ops.minimum,
-                           "_ne_": ops.not_equal, "_lt_": ops.less, "_gt_": ops.greater}
-
-
-def _note_zeros(y: Any) -> Any:
-    """Note of a matrix whether it stores a 0 that SciPy would not: how many numbers it stores is not to be asked."""
-    y._tapegrad_zeros = not np.all(plain(y.data))
-    return y
-
-
-def _computed(places: Any, data: Array) -> Any:
-    """Return a matrix of what was computed of numbers; of a comparison, without what is False."""
-    y = like(places, data)
-    if dtype_of(data) == np.bool_:
-        y.eliminate_zeros()
-    return y
-
-
-@means(*methods({_cs_matrix: "_scalar_binopt"}))
-def beside_number(self: Any, other: Array, op: Any) -> Any:
-    x = summed(self)
-    return _computed(x, op(x.data, other))
-
-
-@means(*methods({_cs_matrix: "_binopt"}))
-def binary(self: Any, other: Array, op: str) -> Any:
-    if op not in _BINARY:
-        raise refused(f"{op.strip('_')} of two sparse matrices", "where it stores a number depends on values",
-                      "the same of A.toarray(), or of A.data where both store numbers at the same places")
-    places = ones(self)._binopt(ones(other), "_elmul_" if op == "_elmul_" else "_plus_")
-    y = _computed(places, _BINARY[op](_at(self, places), _at(other, places)))
-    return _note_zeros(y)
-
-
-@means(*methods({_csc_base: "nonzero"}))
-def nonzero(self: Any) -> Any:
-    return self.tocsr().nonzero()  # in the same order
-
-
-@means(*methods({_bsr_base: "_binopt"}))
-def of_blocks(self: Any, other: Any, op: str, *shapes: Any) -> Any:
-    return self.tocsr()._binopt(other.tocsr(), op).tobsr(self.blocksize)
-
-
-@means(*methods({_cs_matrix: "_getnnz"}))
-def count_of_stored(self: Any, axis: Axis = None) -> Any:
-    if getattr(self, "_tapegrad_zeros", False):
-        raise refused("A.nnz", "it stores a 0, which SciPy would leave out", "A.count_nonzero()")
-    return ones(self)._getnnz(axis)
-
-
-@means(*methods({_dia_base: "multiply"}))
-def multiply_diagonals(self: Any, other: Array) -> Any:
-    if not ss.issparse(other) and not shape_of(plain(as_array(other))):
-        return self._mul_scalar(other)
-    return self.tocsr().multiply(other).asformat("dia")
-
-
-def _total(fn: Any) -> None:
-    @means(fn)
-    def total(self: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        axis = static(axis)
-        if self.ndim == 1 and axis in (None, 0, -1):
-            return np.sum(self.data, dtype=dtype)
-        if self.ndim != 2 or axis not in (None, 0, 1, -1, -2, (0,), (1,)) or out is not None:
-            raise refused("this sum of a sparse array", "it has no rule", "A.sum(), A.sum(axis=0) or A.sum(axis=1)")
-        x = self if self.format == "coo" else self.tocoo()
-        if axis is None:
-            return np.sum(x.data, dtype=dtype)
-        kept = 1 - (axis[0] if isinstance(axis, tuple) else axis) % 2
-        kind = np.sum(np.zeros(0, dtype_of(x.data))).dtype  # in which NumPy adds up booleans and narrow integers
-        y = ops.scatter(ops.astype(x.data, dtype=kind), x.coords[kept], shape=(x.shape[kept],), ranks=(1,), dtype=kind)
-        y = y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
-        return y if isinstance(self, ss.sparray) else OfMatrix(ops.reshape(y, (-1, 1) if kept == 0 else (1, -1)))
-
-
-for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _dia_base), "sum")):
-    _total(_fn)
-
-
-def _beside_dense(fn: Callable[..., Any], op: Any) -> None:
-    @means(fn)
-    def of_dense(self: Any, other: Array) -> Any:
-        y = op(self.toarray(), as_array(other))
-        return y if isinstance(self, ss.sparray) else OfMatrix(y)
-
-
-for _names, _op in (("_add_dense", ops.add), ("_sub_dense", ops.subtract), ("_rsub_dense", lambda x, other: ops.subtract(other, x))):
-    for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _coo_base), _names)):
-        _beside_dense(_fn, _op)
 
 
 @means(ss.spmatrix.todense)
@@ -489,8 +362,8 @@ refuse(_csr_base.tolil, _spbase.tolil, why=_LISTS, try_=_MADE)
 
 CLASSES = "bsr_array bsr_matrix coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix dia_array dia_matrix"
 MAKERS = "block_diag diags diags_array expand_dims find kron kronsum permute_dims spdiags swapaxes tril triu"
-LEFT = {"get_index_dtype safely_cast_index_arrays issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc isspmatrix_csr isspmatrix_dia "
-        "isspmatrix_dok isspmatrix_lil": "asks what something is",
+LEFT = {"get_index_dtype safely_cast_index_arrays issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc "
+        "isspmatrix_csr isspmatrix_dia isspmatrix_dok isspmatrix_lil": "asks what something is",
         "eye eye_array identity rand random random_array": "takes counts, and returns plain matrices",
         "dok_array dok_matrix lil_array lil_matrix": _LISTS, "load_npz save_npz": "files",
         "SparseWarning SparseEfficiencyWarning sparray spmatrix": "classes to ask for"}

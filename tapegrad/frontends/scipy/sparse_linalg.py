@@ -11,7 +11,8 @@ import scipy.sparse.linalg as ssl
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
-from tapegrad.frontends.scipy.sparse import compressed, ones, summed
+from tapegrad.frontends.scipy.sparse import ones, summed
+from tapegrad.frontends.scipy.sparse_arithmetic import compressed
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
