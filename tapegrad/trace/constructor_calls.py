@@ -9,6 +9,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from itertools import islice
 from types import CodeType, FrameType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -84,9 +85,9 @@ def _keeps(x: Any, depth: int = 3) -> bool:
     if kind in _ATOMS or not depth:
         return False
     if issubclass(kind, (list, tuple)):
-        return any(_keeps(part, depth - 1) for part in x)
+        return any(_keeps(part, depth - 1) for part in islice(x, MOST))
     if issubclass(kind, dict):
-        return any(_keeps(part, depth - 1) for part in dict.values(x))
+        return any(_keeps(part, depth - 1) for part in islice(dict.values(x), MOST))
     if not isinstance(x, (type, ModuleType)) and any(base.__module__.partition(".")[0] in LIBRARIES
                                                      for base in kind.__mro__[:-1]):
         found = getattr(x, "__dict__", None)
@@ -94,6 +95,7 @@ def _keeps(x: Any, depth: int = 3) -> bool:
     return False
 
 
+MOST = 256  # parts of a list: an array that is plain for want of the others refuses what is traced
 _ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None), FunctionType, type, ModuleType, CodeType])
 
 
