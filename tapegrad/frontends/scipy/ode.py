@@ -69,7 +69,8 @@ def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: 
     """Refuse the integrators that call a traced slope from compiled code, which does not survive what that raises."""
     leaves: list[Any] = []
     names = ("f", "cf", "jac", "cjac", "f_params", "jac_params", "_y")
-    flatten(([getattr(self, name, None) for name in names], args), "", leaves, [])
+    solver = getattr(self, "_lsoda_solver", self)
+    flatten(([getattr(solver, name, None) for name in names], args), "", leaves, [])
     if any(isinstance(leaf, Traced) for leaf in leaves):
         raise refused(
             f"scipy.integrate.{type(self).__name__}",
@@ -79,7 +80,8 @@ def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: 
     return own(self, *args, **kwargs)
 
 
-constructs(si.ode.integrate, interposed=True)(_by_compiled_steps)
+# LSODA's, given a start that makes no plain array, corrupts the memory of the process
+constructs(si.ode.integrate, si.LSODA._step_impl, interposed=True)(_by_compiled_steps)
 
 
 # -- what the methods in Python ask of the trace

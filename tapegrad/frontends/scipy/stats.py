@@ -26,6 +26,9 @@ from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused, register
+from tapegrad.tape.tape import Call, Constant, Operation, value_of
+from tapegrad.trace.asking import loses, lost
+from tapegrad.trace.views import peek
 
 # -- distributions of one variable
 
@@ -80,6 +83,32 @@ def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, A
     return z, tuple(shapes), scale, both(dist._argcheck(*shapes), ops.greater(scale, 0), ops.logical_not(ops.isnan(z)))
 
 
+def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> Any:
+    """Return a distribution's formula; refuse the gradient by a shape parameter at which SciPy changes it for its
+    limit, which says how it depends on all others, and not on this one.
+    """
+    tapes = {id(s._tracer): s._tracer.tape for s in shapes if isinstance(s, Traced)}
+    before = {key: len(tape.ops) for key, tape in tapes.items()}
+    y = formula(z, *shapes)
+    compared = [op for key, tape in tapes.items() for op in tape.ops[before[key]:]
+                if isinstance(op, Call) and op.fn in (ops.equal, ops.not_equal)]
+    for op in compared:
+        for shape, limit in (op.args, op.args[::-1]):
+            found = next((s for s in shapes if isinstance(s, Traced) and peek(s) is shape), None)
+            point = None if found is None else known(limit)
+            # asked of the trace, so that a compiled call at the limit is traced, and refused
+            if point is not None and loses(found) and ops.any(ops.equal(found, point)):
+                raise lost(found, f"SciPy's formula changes where a shape parameter is {point}",
+                           "another value of it, close by")
+    return y
+
+
+def known(x: Any) -> Any:
+    """Return a plain number, also one that a tape holds; None for what is traced."""
+    x = value_of(x) if isinstance(x, Constant) else x
+    return None if isinstance(x, Operation) or np.ndim(x) else x
+
+
 def continuous(name: str, below: float, above: float,
                scaled: Callable[[Any, Any], Any] = lambda y, scale: y) -> Callable[..., Any]:
     """Return the meaning of a method: its formula inside the support, `below` and `above` on its two sides."""
@@ -93,7 +122,7 @@ def continuous(name: str, below: float, above: float,
             inside = both(self._support_mask(z, *shapes))
         elif not everywhere(low, high):
             inside = both(ops.less_equal(low, z), ops.less_equal(z, high))
-        y = scaled(getattr(self, name)(choose(inside, z, inner(low, high)), *shapes), scale)
+        y = scaled(by_formula(getattr(self, name), choose(inside, z, inner(low, high)), shapes), scale)
         return choose(valid, choose(inside, y, outside), self.badvalue)
     return method
 
@@ -118,7 +147,7 @@ def quantile(name: str, highest: int) -> Callable[..., Any]:
         q, loc, scale, *shapes = map(strong, (q, loc, scale, *shapes))
         low, high = self._get_support(*shapes)
         between = both(ops.less(0, q), ops.less(q, 1))
-        y = choose(between, getattr(self, name)(choose(between, q, 0.5), *shapes),
+        y = choose(between, by_formula(getattr(self, name), choose(between, q, 0.5), tuple(shapes)),
                    choose(ops.equal(q, highest), high, low)) * scale + loc
         valid = both(self._argcheck(*shapes), ops.greater(scale, 0), ops.less_equal(0, q), ops.less_equal(q, 1))
         return doubled(choose(valid, y, self.badvalue))

@@ -50,3 +50,17 @@ def test_a_complex_number_is_refused() -> None:
 def test_a_gradient_at_an_end_that_is_no_part_of_the_support() -> None:
     for f in (lambda x: ss.invgamma.pdf(x, 1.5), lambda x: ss.lognorm.pdf(x, 1.0), lambda x: ss.rayleigh.pdf(x)):
         assert tg.gradient(f, 0.0) == (0.0,)
+
+
+def test_a_shape_parameter_at_which_the_formula_changes_for_its_limit_is_refused() -> None:
+    x = np.array([0.3, 0.7])
+    for dist, shapes in ((ss.genextreme, (0.0,)), (ss.genpareto, (0.0,)), (ss.skewnorm, (0.0,)), (ss.kappa4, (0.3, 0.0))):
+        def f(x: Any, *shapes: Any, dist: Any = dist) -> Any:
+            return np.sum(dist.pdf(x, *shapes))
+        with pytest.raises(tg.TapeError, match="changes where a shape parameter is 0"):
+            tg.gradient(f, x, *shapes)
+        np.testing.assert_array_equal(tg.grad(f, x, *shapes, argnums=0)[1], tg.gradient(lambda x, f=f, shapes=shapes: f(x, *shapes), x)[0])
+    tape = tg.gradtape(lambda c: np.sum(ss.skewnorm.pdf(x, c)), 0.2)
+    tape.play(0.3)
+    with pytest.raises(tg.GuardError):
+        tape.play(0.0)
