@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import MutationError
+from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import Op
 from tapegrad.tree.flatten import Structure, Walk, changed, flatten
+from tapegrad.tree.modules import refuse_hooks
 from tapegrad.tree.signature import Recorded, Signature
 
 SMALL = 4096  # bytes of an array of which all is looked at
@@ -19,7 +21,11 @@ SMALL = 4096  # bytes of an array of which all is looked at
 
 def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
                  walks: list[Walk] | None = None) -> tuple[Signature, list[Any], list[str]]:
-    """Return how a call's inputs are nested, the inputs in order, and their labels; add what was met to `walks`."""
+    """Return how a call's inputs are nested, the inputs in order, and their labels; add what was met to `walks`.
+
+    Raises ArgumentError for a tensor with a hook.
+    """
+    walks = [] if walks is None else walks
     leaves: list[Any] = []
     labels: list[str] = []
     if type(f) is Recorded:
@@ -31,6 +37,9 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
     names = argument_names(f, len(args))
     positional = tuple(flatten(arg, name, leaves, labels, walks=walks) for arg, name in zip(args, names))
     keyword = {key: flatten(arg, key, leaves, labels, walks=walks) for key, arg in kwargs.items()}
+    for x, label in (*zip(leaves, labels), *(met for walk in walks for met in walk.keep)):
+        if type(x) not in ORDINARY and is_tensor(x):
+            refuse_hooks(x, label)
     return Signature(f, function, positional, keyword), leaves, labels
 
 

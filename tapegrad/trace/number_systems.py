@@ -13,11 +13,10 @@ import numpy as np
 
 from tapegrad.errors import GuardError, UnknownFunction, user_location
 from tapegrad.numbers.systems import OPERATORS, PRECISION, System, refuse_unknown, system
-from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Call, Guard, Operation, value_of
-from tapegrad.tree.modules import refuse_hooks
 
 
 def follow(tracer: Any, known: System | None) -> None:
@@ -59,13 +58,6 @@ def has_arithmetic(cls: type) -> bool:
     """Return whether a user's subclass of a Python number has operators of its own."""
     own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
     return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in OPERATORS)
-
-
-def check_argument(x: Any, name: str) -> None:
-    """Refuse an argument whose operators, or whose gradient, are its own."""
-    plain_array(x, name)
-    if is_tensor(x):
-        refuse_hooks(x, name)
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:

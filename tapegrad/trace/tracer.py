@@ -24,7 +24,7 @@ from tapegrad.trace.imported_names import holders
 from tapegrad.trace.inputs import call_method, check_shared, check_written, flatten_call, print_of
 from tapegrad.trace.interposition import original, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
-from tapegrad.trace.number_systems import check_argument, follow
+from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.recorder import Tracer
@@ -106,7 +106,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     exact: list[Any] = []
     for i, leaf in enumerate(leaves):
         if type(leaf) not in ORDINARY:
-            check_argument(leaf, labels[i])
+            plain_array(leaf, labels[i])
             exact += [leaf] if system(leaf) is not None else []
             leaves[i] = detached(leaf)
     if grad:

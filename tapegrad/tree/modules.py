@@ -249,8 +249,15 @@ def refuse(module: Any, label: str) -> None:
             refuse_hooks(x, f"{label}.{name}")
 
 
+def has_hook(x: Any) -> bool:
+    """True for a tensor with a hook, which torch calls with its gradient."""
+    if is_proxy(x) or hasattr(type(x), "_sparse_parts"):
+        return False
+    return bool(x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None))
+
+
 def refuse_hooks(x: Any, label: str) -> None:
     """Raise ArgumentError for a tensor whose gradient in torch is what a hook of its own makes of it."""
-    if not is_proxy(x) and (x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)):
+    if has_hook(x):
         raise ArgumentError(f"{label} has a hook, which runs on torch's own tape alone", None,
                             "remove it, and do to the gradient that is returned what it does")

@@ -13,6 +13,7 @@ from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Tape
+from tapegrad.tree.modules import has_hook
 
 PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # what torch's functions take as it is
 
@@ -48,7 +49,8 @@ class Entered(Unpacked):
         wrong = [f"type({name}) not in {self.name(PLAIN, 'tensors')}", f"{name}.shape != {tuple(x.shape)!r}",
                  f"{name}.dtype is not {x.dtype}", f"{name}.device != {self.name(self.device, 'device')}",
                  *([f"not {name}.is_contiguous()"] if x.ndim else []),
-                 *([f"{name}.is_conj()"] if x.is_complex() else [])]
+                 *([f"{name}.is_conj()"] if x.is_complex() else []),
+                 f"{name}.requires_grad and {self.name(has_hook)}({name})"]
         enter = self.name(entering(x.shape, x.dtype, self.device, self.tape.inputs[number + 1].val), f"enter_{name}")
         self.lines += [f"if {' or '.join(wrong)}:", f"    {name} = {enter}({name}, miss)"]
 
@@ -69,7 +71,7 @@ def entering(shape: Any, dtype: DType, device: Any, recorded: Any) -> Callable[[
     raises what `miss` returns.
     """
     def enter(x: Any, miss: Callable[[], Exception]) -> Any:
-        found = tensor_of(x, device) if stands_for(x, recorded) else None
+        found = tensor_of(x, device) if stands_for(x, recorded) and not (is_tensor(x) and has_hook(x)) else None
         if found is None or found.shape != shape or found.dtype is not dtype:
             raise miss()
         return found

@@ -21,6 +21,7 @@ from tapegrad.numbers.sparse_tensors import is_sparse_tensor, taken_apart
 from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.inputs import print_of
 from tapegrad.trace.interposition import original
+from tapegrad.tree.modules import has_hook
 
 FEW = 1 << 12  # bytes that are compared in less time than a call takes
 PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType,
@@ -247,8 +248,9 @@ class Tensor:
 
     def __call__(self, found: Any) -> bool:
         held = self.held
-        return (type(found) is self.kind and found.requires_grad == self.trained and found.shape == held.shape
-                and found.dtype == held.dtype and found.device == held.device and torch.equal(found.detach(), held))
+        return (type(found) is self.kind and found.requires_grad == self.trained and not has_hook(found)
+                and found.shape == held.shape and found.dtype == held.dtype
+                and found.device == held.device and torch.equal(found.detach(), held))
 
 
 class SparseTensor:
@@ -261,7 +263,7 @@ class SparseTensor:
         self.parts, self.trained = list(map(Tensor, parts)), value.requires_grad
 
     def __call__(self, found: Any) -> bool:
-        if not is_sparse_tensor(found) or found.requires_grad != self.trained:
+        if not is_sparse_tensor(found) or found.requires_grad != self.trained or has_hook(found):
             return False
         form, parts = taken_apart(found)
         return form == self.form and all(check(part) for check, part in zip(self.parts, parts))

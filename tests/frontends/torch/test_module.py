@@ -435,6 +435,19 @@ def test_a_tensor_with_a_hook_is_refused_as_an_argument() -> None:
         tg.grad(lambda x: (x * w).sum(), X)
 
 
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: [x], lambda x: x.detach().to_sparse().requires_grad_()])
+def test_a_hook_that_comes_after_compilation_is_refused_too(make: Any) -> None:
+    def loss(x: Any) -> Any:
+        return ((x[0] if type(x) is list else x) @ torch.ones(X.shape[1], 2, dtype=X.dtype)).sum()
+    compiled = tg.value_and_grad(loss, backend="torch", warmup=1)
+    given = make(X.clone().requires_grad_())
+    for _ in range(3):
+        compiled(given)
+    (given[0] if type(given) is list else given).register_hook(lambda dx: 2 * dx)
+    with pytest.raises(tg.ArgumentError, match="has a hook"):
+        compiled(given)
+
+
 def hooked(x: Any) -> Any:
     y = torch.sin(x)
     y.register_hook(lambda dy: 3 * dy)
