@@ -163,8 +163,12 @@ def _kind(op: Operation, at: Sequence[int]) -> Any:
         if type(fn) is Steps:  # a trace makes it anew
             here_too = range(len(fn.body.ops) + 1)
             fn = (Steps, fn.loop.count, fn.slots, *[_kind(inner, here_too) for inner in fn.body.ops])
+        kwargs, absent = op.kwargs, op.kwargs.get("absent")
+        if absent is not None:  # numbers decide which parts of a result are None
+            kwargs = {key: value for key, value in kwargs.items() if key != "absent"}
         # a power may turn complex
-        return (fn, args, _fixed(op.kwargs) if op.kwargs else None, getattr(op.val, "dtype", type(op.val)))
+        found = getattr(op.val, "dtype", type(op.val)) if absent is None else absent
+        return (fn, args, _fixed(kwargs) if kwargs else None, found)
     if type(op) is Guard:
         return (Guard, _operand(here, op.args[0], at), op.fact, _fixed(op.expected))
     if type(op) is Constant:

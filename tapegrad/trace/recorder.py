@@ -74,7 +74,8 @@ class Tracer:
 
     __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
                  "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "once", "overridden",
-                 "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special", "tape", "written")
+                 "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special", "tape", "unseen",
+                 "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False,
                  once: Economy | None = None,
@@ -91,6 +92,7 @@ class Tracer:
         # id of what was copied, and of what leads to it: what the program has instead
         self.copies: dict[int, Any] = NO_COPIES
         self.lasting: list[ownership.Lasting] = []
+        self.unseen: list[Operation] = []  # results whose numbers may have decided how they lie in memory
         self.lent: list[tuple[Operation, Operation]] = []  # arguments and results of users' functions, in memory apart
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.rerouting: Any = None  # what leads to those copies
@@ -396,9 +398,13 @@ class Tracer:
                     self.guard(x, "dtype", dtype_of(x.val))
 
     def guard_layout(self) -> None:
-        """Guard how the inputs lie in memory: by it NumPy decides what a reshaped array is a view of, and that was
-        written to.
+        """Guard how the inputs lie in memory, and results of functions that nothing looks into: by it NumPy decides
+        what a reshaped array is a view of, and that was written to.
         """
+        unseen, self.unseen = self.unseen, []
+        for x in unseen:
+            if self.tape.ops[x.id - 1:x.id] == [x]:  # not undone since
+                self.guard(x, "layout", layout_of(plain(x.val)))
         if not self.laid:  # once: the inputs are found by a walk over the tape, and this is asked at every write
             self.laid = True
             for x in self.tape.inputs[1:]:

@@ -19,15 +19,17 @@ from tapegrad.trace import views
 from tapegrad.trace.asking import loses
 
 
-def asked(func: Any) -> Callable[..., Any]:
+def asked(func: Any, of_memory: bool = False) -> Callable[..., Any]:
     """Return the meaning of a function that tells a static fact: its answer for the real values, which holds
-    for their shapes and dtypes.
+    for their shapes and dtypes, and if it is one `of_memory` while the inputs lie as they do.
     """
     def ask(*args: Any, **kwargs: Any) -> Any:
         for x in args:
             if isinstance(x, Traced):
                 x._fact("shape", tuple(shape_of(plain(x))))  # type: ignore[attr-defined]
                 x._fact("dtype", dtype_of(plain(x)))  # type: ignore[attr-defined]
+                if of_memory:
+                    x._tracer.guard_layout()
         return func(*map(_steering, args), **{key: _steering(value) for key, value in kwargs.items()})
     return ask
 
@@ -46,10 +48,11 @@ _OF_TENSORS = """
     is_pinned is_shared is_coalesced is_distributed dim_order _is_view __hash__ _is_zerotensor"""
 _OF_TORCH = ("is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference is_same_size "
              "result_type can_cast")
+_OF_MEMORY = frozenset(["stride", "storage_offset", "is_contiguous", "is_set_to", "data_ptr", "dim_order"])
 FACTS: set[Any] = set()
 for _name in [*(f"Tensor.{name}" for name in _OF_TENSORS.split()), *_OF_TORCH.split()]:
     for _fn in found(_name):
-        torch_means(_name)(asked(_fn))
+        torch_means(_name)(asked(_fn, _name.rpartition(".")[2] in _OF_MEMORY))
         FACTS.add(_fn)
 
 

@@ -18,11 +18,13 @@ from tapegrad.frontends.common import static
 from tapegrad.frontends.torch import common, random
 from tapegrad.frontends.torch.mixed import to_torch
 from tapegrad.frontends.torch.registry import found, spelled
-from tapegrad.frontends.torch.torchop import TorchOp
+from tapegrad.frontends.torch.torchop import TorchOp, nones
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import inside
 from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
 from tapegrad.rules.op import Traced, tracer_of
+from tapegrad.tape.tape import Call
+from tapegrad.trace import views
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.copies import apart
 from tapegrad.tree.flatten import flatten, leaves_of
@@ -112,13 +114,27 @@ def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwa
         begin, source = drawn.begin(tracer)
         known = {key: value for key, value in known.items() if key != "generator"} | ({} if source is None
                                                                                       else {"source": source})
-        return drawn.ended(tracer, tracer.record(seeded_op(func), (begin, *given), known))
+        y = drawn.ended(tracer, tracer.record(seeded_op(func), (begin, *given), known))
+        hold_kinds(tracer, mark, y)
+        return y
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._op.val, y)), None)
     if same is not None and itself:  # `x.contiguous()` of what is: the tensor itself, and no operation
         del tracer.tape.ops[mark:]
         return same
     relate(y, [arg for arg in leaves if isinstance(arg, Traced)])
+    hold_kinds(tracer, mark, y)
     return y
+
+
+def hold_kinds(tracer: Tracer, mark: int, y: Any) -> None:
+    """Hold the call to those parts of its result that are None; how the others lie in memory is guarded once the
+    program goes by it. The numbers that the function was given may have decided either.
+    """
+    parts = y if isinstance(y, (tuple, list)) else (y,)
+    for op in tracer.tape.ops[mark:] if any(part is None for part in parts) else ():
+        if isinstance(op, Call) and isinstance(op.fn, TorchOp):
+            op.kwargs = {**op.kwargs, "absent": nones(parts)}
+    tracer.unseen += [views.peek(part) for part in parts if isinstance(part, Traced) and is_tensor(plain(part))]
 
 
 def is_same(x: Any, y: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tapegrad.errors import Location, MissingRule, MutationError, TapeError, UnknownFunction, user_location
+from tapegrad.errors import GuardError, Location, MissingRule, MutationError, TapeError, UnknownFunction, user_location
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dense
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
@@ -122,7 +122,11 @@ class TorchOp(Op):
     __call__ = run
 
     def call(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function on real values; raise MutationError if it writes to one of them."""
+        """Call the function on real values; raise MutationError if it writes to one of them, and GuardError if other
+        parts of what it returns are None than are `absent` in the recorded call.
+        """
+        absent = kwargs.get("absent", ())
+        kwargs = {key: value for key, value in kwargs.items() if key != "absent"}
         versions = [(x, x._version) for x in tensors_in(args) if not x.is_inference()]
         count = len(args) - len(names)
         y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
@@ -134,6 +138,9 @@ class TorchOp(Op):
         if any(isinstance(part, Traced) for part in tensors_in(y)):
             raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments",
                                   user_location(), "pass them as arguments")
+        if absent and nones(y) != absent:
+            raise GuardError(f"{self.__name__} returned None where the tape has a tensor, or the other way round", None,
+                             "trace the function again with these arguments")
         return y
 
     def start(self, args: tuple[Any, ...], names: tuple[str, ...] = (), only: Collection[int] | None = None,
@@ -202,6 +209,11 @@ class TorchOp(Op):
         """Return the pullback of a call that has its value; it makes the call again."""
         known = dict(kwargs)
         return Vjp(self, args, known.pop("names", ()), known)
+
+
+def nones(y: Any) -> tuple[int, ...]:
+    """Return which parts of a result are None."""
+    return tuple([i for i, part in enumerate(y if isinstance(y, (tuple, list)) else (y,)) if part is None])
 
 
 def kind_of_call(args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> Any:

@@ -168,3 +168,37 @@ def test_what_follows_a_function_recorded_whole_is_written_out_and_its_pullback_
     assert step.stats.traces == 1 and step.stats.hits == 5
     source = tg.compile(tg.gradtape(halving, x), backend="torch").source
     assert ".sin()" in source or ".cos()" in source, source
+
+
+class ByNumbers(torch.autograd.Function):
+    """How its result lies in memory, and whether there is another, is up to the sign of a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return (2 * x.t().contiguous().t(), None) if x.sum() > 0 else (2 * x.contiguous(), x + 1)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any, dz: Any) -> Any:
+        return 2 * dy if dz is None else 2 * dy + dz
+
+
+def written_flat(x: Any) -> Any:
+    y, _ = ByNumbers.apply(x)
+    y.reshape(-1).mul_(3)
+    return (y * y).sum()
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: (x * x).sum() if x.is_contiguous() else x.sum(),
+    lambda x: ((2 * x) ** 2).sum() if (2 * x).stride(0) == 4 else x.sum(),
+    lambda x: (lambda y: (y * y).sum() if y.is_contiguous() else y.sum())(ByNumbers.apply(x)[0]),
+    lambda x: (lambda y, z: y.sum() if z is None else (y * z).sum())(*ByNumbers.apply(x)),
+    written_flat,
+])
+def test_a_program_that_goes_by_how_a_tensor_lies_in_memory_is_traced_anew_where_it_lies_otherwise(f: Any) -> None:
+    step = tg.value_and_grad(f, argnums=0, backend="torch", warmup=1)
+    x = torch.arange(1.0, 13.0).reshape(3, 4)
+    for given in [x, x, x, -x, -x, -x, x.t().contiguous().t(), -x.t().contiguous().t(), x]:
+        leaf = given.detach().requires_grad_()
+        (wanted,) = torch.autograd.grad(f(leaf), leaf)
+        torch.testing.assert_close(step(given)[1], wanted)
