@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import BuiltinFunctionType, FrameType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,7 +85,7 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         err: TapeError = write_refused()
     else:
         asker = _asker(frame)
-        operator = asker.fn is None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "BINARY_OP"
+        operator = asker.fn is None and dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("BINARY_", "INPLACE_"))
         who = "an operator of a plain array" if operator else f"{asker.who}{_within(frame)}"
         err = ConcretizationError(
             f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
@@ -151,13 +151,10 @@ def _asker(frame: FrameType) -> Asker:
     """Return which C function a frame calls just now, and by what expression it is held."""
     unknown = Asker("a C function", None)
     code, at = frame.f_code, frame.f_lasti
-    if not hasattr(code, "co_positions") or not dis.opname[code.co_code[at]].startswith("CALL"):
+    if not dis.opname[code.co_code[at]].startswith("CALL"):
         return unknown
-    first, last, begin, end = next(itertools.islice(code.co_positions(), at // 2, None))
     try:
-        call = ast.parse(
-            linecache.getline(code.co_filename, first).encode()[begin:end] if first == last else b"", mode="eval"
-        ).body
+        call = ast.parse(_text(code, at), mode="eval").body
     except (SyntaxError, ValueError):
         return unknown
     if not isinstance(call, ast.Call):
@@ -169,6 +166,14 @@ def _asker(frame: FrameType) -> Asker:
     of_module = isinstance(call.func, ast.Attribute) and isinstance(_resolve(call.func.value, frame), ModuleType)
     name = held if of_module and held.endswith(f".{fn.__name__}") else _spelled(fn)
     return Asker(name if held in (name, "np." + fn.__name__) else f"{name}, held in {held} of {file},", fn)
+
+
+def _text(code: CodeType, at: int) -> str:
+    """Return a call as the program spells it, and before Python 3.11, which knows no columns, the name that it calls."""
+    if not hasattr(code, "co_positions"):
+        return f"{'.'.join(callee(code, at))}()"
+    first, last, begin, end = next(itertools.islice(code.co_positions(), at // 2, None))
+    return linecache.getline(code.co_filename, first).encode()[begin:end].decode() if first == last else ""
 
 
 def _resolve(node: ast.expr, frame: FrameType) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -106,7 +107,7 @@ def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
     call in progress is another.
     """
     path = callee(frame.f_code, frame.f_lasti)
-    if not path or path[-1] == name:
+    if path[-1] == name:
         return True
     if path[-1] in HANDING:
         return _among(args)
@@ -144,20 +145,58 @@ _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "
 
 @functools.lru_cache(maxsize=4096)
 def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
-    """Return the dotted name that is called at an instruction, () where the interpreter does
-    not tell (before Python 3.11).
-    """
-    if not hasattr(code, "co_positions"):
-        return ()
+    """Return the dotted name that is called at an instruction, "?" where that is no name."""
     instructions = list(dis.get_instructions(code))
     # lasti may point into the call's cache
     at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)
     if instructions[at].opname in _STEPS:
         return ("map",)
+    if not hasattr(code, "co_positions"):
+        return _below_arguments(instructions, at)
     place = instructions[at].positions  # type: ignore[attr-defined]
     # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
-    names = [instruction.argval for instruction in instructions[:at] if instruction.opname.startswith("LOAD_")
-             and instruction.opname != "LOAD_CONST" and isinstance(instruction.argval, str)
+    names = [instruction.argval for instruction in instructions[:at] if _loads_name(instruction)
              and (there := instruction.positions)  # type: ignore[attr-defined]
              and (there.lineno, there.col_offset) == (place.lineno, place.col_offset)]
     return tuple(names) or ("?",)
+
+
+def _loads_name(instruction: dis.Instruction) -> bool:
+    return (instruction.opname.startswith("LOAD_") and instruction.opname != "LOAD_CONST"
+            and isinstance(instruction.argval, str))
+
+
+def _below_arguments(instructions: list[dis.Instruction], at: int) -> tuple[str, ...]:
+    """Return the dotted name that stands on the stack below a call's arguments: Python 3.10 keeps no columns."""
+    call, depths = instructions[at], _depths(instructions)
+    if not call.opname.startswith("CALL_") or call.offset not in depths:
+        return ("?",)
+    # a call puts its result where its function stood
+    place = depths[call.offset] + dis.stack_effect(call.opcode, call.arg) - 1
+    first = max((i for i in range(at) if depths.get(instructions[i].offset, place + 1) <= place), default=at)
+    # and so do an attribute, an element and a result, where their owner stood
+    parts = [i for i in range(first, at) if instructions[i].opcode not in _JUMPING and place + 1 == depths.get(
+        instructions[i if instructions[i].opname == "LOAD_METHOD" else i + 1].offset)]
+    return tuple(instructions[i].argval if _loads_name(instructions[i]) else "?" for i in parts) or ("?",)
+
+
+def _depths(instructions: list[dis.Instruction]) -> dict[int, int]:
+    """Return how much stands on the stack before each instruction that is reached."""
+    following = {step.offset: after for step, after in itertools.pairwise(instructions)}
+    depths, found = {}, [(instructions[0], 0)]
+    at = {step.offset: step for step in instructions}
+    while found:
+        step, depth = found.pop()
+        if step.offset in depths:
+            continue
+        depths[step.offset] = depth
+        arg = step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
+        if step.opcode in _JUMPING:
+            found.append((at[step.argval], depth + dis.stack_effect(step.opcode, arg, jump=True)))
+        if step.opname not in _LEAVING and step.offset in following:
+            found.append((following[step.offset], depth + dis.stack_effect(step.opcode, arg, jump=False)))
+    return depths
+
+
+_JUMPING = frozenset([*dis.hasjrel, *dis.hasjabs])
+_LEAVING = frozenset(["RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP_ABSOLUTE", "JUMP_FORWARD"])

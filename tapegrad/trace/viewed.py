@@ -151,8 +151,7 @@ class Viewed(Tracked):
 
 
 def _calls_super(frame: Any) -> bool:
-    path = callee(frame.f_code, frame.f_lasti)
-    return "super" in (path or frame.f_code.co_names)
+    return "super" in callee(frame.f_code, frame.f_lasti)
 
 
 # -- proxies with and without a class
