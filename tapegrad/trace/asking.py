@@ -23,7 +23,7 @@ from tapegrad.rules.activity import differentiated, is_inert, sources
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Input
-from tapegrad.trace.constructor_calls import callee
+from tapegrad.trace.constructor_calls import callee, spelled
 from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.trace.views import peek
 from tapegrad.tree.argnums import ALL
@@ -85,7 +85,8 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         err: TapeError = write_refused()
     else:
         asker = _asker(frame)
-        operator = asker.fn is None and dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("BINARY_", "INPLACE_"))
+        step = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        operator = asker.fn is None and step.startswith(("BINARY_", "INPLACE_"))
         who = "an operator of a plain array" if operator else f"{asker.who}{_within(frame)}"
         err = ConcretizationError(
             f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
@@ -169,9 +170,9 @@ def _asker(frame: FrameType) -> Asker:
 
 
 def _text(code: CodeType, at: int) -> str:
-    """Return a call as the program spells it, and before Python 3.11, which knows no columns, the name that it calls."""
+    """Return a call as the program spells it; of Python 3.10, which knows no columns, the name that it calls."""
     if not hasattr(code, "co_positions"):
-        return f"{'.'.join(callee(code, at))}()"
+        return f"{spelled(code, at)}()"
     first, last, begin, end = next(itertools.islice(code.co_positions(), at // 2, None))
     return linecache.getline(code.co_filename, first).encode()[begin:end].decode() if first == last else ""
 

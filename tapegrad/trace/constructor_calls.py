@@ -152,7 +152,7 @@ def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
     if instructions[at].opname in _STEPS:
         return ("map",)
     if not hasattr(code, "co_positions"):
-        return _below_arguments(instructions, at)
+        return tuple(name for name in spelled(code, lasti).split(".") if name != "?") or ("?",)
     place = instructions[at].positions  # type: ignore[attr-defined]
     # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
     names = [instruction.argval for instruction in instructions[:at] if _loads_name(instruction)
@@ -166,18 +166,22 @@ def _loads_name(instruction: dis.Instruction) -> bool:
             and isinstance(instruction.argval, str))
 
 
-def _below_arguments(instructions: list[dis.Instruction], at: int) -> tuple[str, ...]:
-    """Return the dotted name that stands on the stack below a call's arguments: Python 3.10 keeps no columns."""
-    call, depths = instructions[at], _depths(instructions)
+def spelled(code: CodeType, lasti: int) -> str:
+    """Return what stands on the stack below the arguments of a call, as a dotted name in which "?" is all else: what
+    Python 3.10, which keeps no columns, tells of the function called.
+    """
+    instructions = list(dis.get_instructions(code))
+    at, depths = lasti // 2, _depths(instructions)
+    call = instructions[at]
     if not call.opname.startswith("CALL_") or call.offset not in depths:
-        return ("?",)
+        return "?"
     # a call puts its result where its function stood
     place = depths[call.offset] + dis.stack_effect(call.opcode, call.arg) - 1
     first = max((i for i in range(at) if depths.get(instructions[i].offset, place + 1) <= place), default=at)
     # and so do an attribute, an element and a result, where their owner stood
     parts = [i for i in range(first, at) if instructions[i].opcode not in _JUMPING and place + 1 == depths.get(
         instructions[i if instructions[i].opname == "LOAD_METHOD" else i + 1].offset)]
-    return tuple(instructions[i].argval if _loads_name(instructions[i]) else "?" for i in parts) or ("?",)
+    return ".".join(instructions[i].argval if _loads_name(instructions[i]) else "?" for i in parts) or "?"
 
 
 def _depths(instructions: list[dis.Instruction]) -> dict[int, int]:

@@ -34,6 +34,15 @@ class Case:
             object.__setattr__(self, "ops", (self.name.partition(":")[0],))
 
 
+def does(fn: Callable[..., Any], *args: Any) -> bool:
+    """True if this version of NumPy or SciPy has a function for such arguments: cases of newer ones are left out."""
+    try:
+        fn(*args)
+    except ValueError:
+        return False
+    return True
+
+
 def draw(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0, dtype: Any = float) -> Any:
     """Return an array of distinct values from (low, high), reproducible; for an integer dtype, of integers."""
     rng = np.random.default_rng([seed, *shape])

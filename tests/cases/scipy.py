@@ -14,7 +14,7 @@ import scipy.special as sp
 import torch
 
 from tapegrad.trace.lazy_frontends import register_imported
-from tests.cases.case import Case, draw
+from tests.cases.case import Case, does, draw
 from tests.cases.elementwise import ANY, POSITIVE, UNIT, binary, unary
 
 register_imported()
@@ -98,7 +98,8 @@ CASES = [
     # -- matrices
     *[matrices(f"solve_triangular:{trans}{lower}{unit}{vector}", lambda a, b, how=(trans, lower, unit): sl.solve_triangular(a, b, *how), (3, 3), (3,) if vector else (3, 2))
       for trans, lower, unit, vector in [(0, False, False, False), (0, True, False, True), (1, False, False, True), ("T", True, True, False), ("C", False, True, False), (2, True, False, True)]],
-    matrices("solve_triangular:stack", sl.solve_triangular, (2, 3, 3), (3, 2)), matrices("solve_triangular:vectors", sl.solve_triangular, (2, 3, 3), (3,)),
+    *[matrices("solve_triangular:stack", sl.solve_triangular, (2, 3, 3), (3, 2)),
+      matrices("solve_triangular:vectors", sl.solve_triangular, (2, 3, 3), (3,))] * does(sl.solve_triangular, np.ones((2, 1, 1)), np.ones(1)),  # since SciPy 1.16
     Case("solve_triangular:shape", lambda a, b: sl.solve_triangular(a, b), [], errors=[((np.eye(3), np.ones(2)), ValueError), ((np.ones((2, 3)), np.ones(2)), ValueError),
                                                                     ((np.zeros((2, 2)), np.ones(2)), np.linalg.LinAlgError)]),
     matrices("lu_factor:lu", lambda a: sl.lu(a)[1:], (3, 3), shift=0.1), Case("lu_factor:pieces", sl.lu, [(draw(3, 3),)]),

@@ -58,6 +58,8 @@ FLAT = [f"y = {array}; {call}; return y * 1" for array in ("x * 1", "np.array(x[
     *[f"y = np.asarray(y.flat[{index}])" for index in ("0", "::2", "...", "[0, 1]", "[]", "(1,)", "()", "(0, 0)", "[[0], [1]]", "[True]", "1.0", "None", "-1", "[9]", "9")],
     "y.put([0], [3.0])", "np.put(y, 0, x)", "np.place(y, y == y, x[:1])", "np.place(y, y != y, x)", "np.putmask(y, y == y, x)", "y = y.flat.copy()", "y = np.where(y.flat > 0, 1.0, 2.0)",
     "g = y.flat; a = next(g); i = g.index; k = g.coords; b = sum(g); c = sum(g); y = a * 2 + b * 3 + c + i + sum(k)", "g = y.flat; next(g); g[0]; y = sum(g)", "y = sum(y.flat.base.flat)"]]
+if np.lib.NumpyVersion(np.__version__) < "2.3.0":  # in which this write ends the interpreter, untraced
+    FLAT = [text for text in FLAT if "y.flat[()] =" not in text]
 LENGTHS = [f"return np.apply_along_axis(lambda r: {made}, {axis}, np.outer(x, x))" for axis in (0, 1) for made in (
     "r[r > 0]", "r[r > 9]", "r[:1] if r[0] > 0 else r", "r if r[0] > 0 else r[:1]", "r if r[0] > 0 else r[0]", "r if r[0] > 0 else r[None]", "r[0] if r[0] > 0 else r")]
 REPLACED = [f"y = {array}; return np.nan_to_num({call})" for array in ("np.where([False, True, False], np.nan, x)", "np.float64(np.nan) + 0 * x[0]", "np.array(np.nan) * x[0]") for call in (

@@ -227,10 +227,11 @@ def by_names_of_others(x: Any) -> Any:
 
 
 def test_what_is_reached_by_none_of_this_is_refused_with_its_holder() -> None:
-    held = r"float, held in FLOATS\['f'\] of test_held_functions.py, asked for a plain float"
+    columns = sys.version_info >= (3, 11)  # without them only a dotted name is known
+    held = r"float, held in FLOATS\['f'\] of test_held_functions.py, asked for a plain float" if columns else "a C function asked for a plain float"
     with pytest.raises(tg.errors.ConcretizationError, match=held):
         tg.grad(lambda x: FLOATS["f"](x), 0.7)
-    with pytest.raises(tg.errors.ConcretizationError, match=r"vars\(math\)\['sin'\] of test_held_functions.py"):
+    with pytest.raises(tg.errors.ConcretizationError, match=r"vars\(math\)\['sin'\] of test_held_functions.py" if columns else "a C function asked"):
         tg.grad(by_names_of_others, 0.7)
     with pytest.raises(tg.errors.ConcretizationError, match=r"np.broadcast asked for a plain array"):
         tg.grad(lambda x: np.broadcast(x, x).size * x, 0.7)

@@ -150,7 +150,7 @@ def fabs(x: Array, /) -> Any:
 @means(np.round, np.around, np.ndarray.round, constant=True)
 def round(a: Any, decimals: int = 0, out: Array | None = None) -> Any:
     x, decimals = as_array(a), static(decimals)
-    if dtype_of(x) is not None and numpy_dtype(x).kind in "iu":  # of whole numbers, some versions return the array itself
+    if dtype_of(x) is not None and numpy_dtype(x).kind in "iu":  # NumPy 2.2 returns these arrays themselves
         ones = np.ones((1,) * len(shape_of(x)), numpy_dtype(x))
         if np.round(ones, decimals) is ones:
             return x

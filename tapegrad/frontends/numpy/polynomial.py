@@ -214,7 +214,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     axes = range(rank(x)) if axis is None else normalize_axis_tuple(static(axis), rank(x), argname="axis")
     if not axes:  # NumPy 2.2 reads the number of an array without axes; later ones return the array itself
         whole = np.zeros(shape_of(x))
-        return filt if np.trim_zeros(whole, trim, axis) is whole else x[()]
+        return filt if np.trim_zeros(whole, axis=axis) is whole else x[()]
     places = ops.nonzero(x)
     index = []
     for i, place in enumerate(places):

@@ -330,17 +330,23 @@ class Flat:
         if type(index) is int:  # the loop over elements
             return ops.read(self.x, tuple(map(int, np.unravel_index(range(len(self))[index], shape_of(self.x)))))
         index = self._known(index)
+        if index is None:
+            return self.base
         y = ops.read(ops.reshape(self.x, (-1,)), index_parts(index))
         return ops.copy(y) if isinstance(index, slice) or index is Ellipsis else y
 
     def _known(self, index: Any) -> Any:
-        """Return an index as arrays know it: NumPy's iterator has rules of its own, and errors."""
+        """Return an index as arrays know it, None for what NumPy 2.2 answers with the array itself: NumPy's iterator
+        has rules of its own, and errors.
+        """
         if isinstance(index, tuple) and len(index) == 1:
             index = index[0]
         if isinstance(index, (slice, Traced)) or index is Ellipsis or (isinstance(index, (list, tuple))
                                                                        and holds_traced(index)):
             return index
-        return np.arange(len(self)).flat[index]
+        places = np.arange(len(self)).reshape(shape_of(self.x))
+        found = places.flat[index]
+        return None if found is places else found
 
     def __setitem__(self, index: Any, value: Array) -> None:
         self.index = 0
@@ -357,6 +363,9 @@ class Flat:
 
     def _rehearse(self, index: Any, value: Array, holder: Any) -> None:
         """Raise and warn as NumPy does."""
+        one = np.empty(1)
+        if isinstance(index, tuple) and not index and one.flat[index] is one:  # such a write ends NumPy 2.2's process
+            raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         if type(index) is int and holder.flags.writeable:  # the loop over elements
             range(len(self))[index]
             np.empty(1, holder.dtype).flat[0] = value

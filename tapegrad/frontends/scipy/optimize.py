@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, getclosurevars, signature
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,18 @@ GLOBAL = (so.differential_evolution, so.basinhopping, so.dual_annealing, so.shgo
 OTHERS = (so.newton, so.root_scalar, so.root, so.fsolve, so.fixed_point, so.minimize, so.minimize_scalar)
 SEARCHES = (so.golden, so.brent, so.fminbound)
 FITS = (so.least_squares, so.leastsq, so.curve_fit)
+
+
+def _signature(fn: Callable[..., Any]) -> Signature:
+    """Return a function's signature, with the former name of `rng`, which SciPy 1.15 takes and does not show."""
+    found, former = signature(fn), getclosurevars(fn).nonlocals.get("old_name")
+    parts = list(found.parameters.values())
+    return found if former is None or former in found.parameters else found.replace(
+        parameters=[*parts, Parameter(former, Parameter.KEYWORD_ONLY)])
+
+
 # while a trace runs they have other code
-SIGNATURES = {fn: signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *SEARCHES, *FITS)}
+SIGNATURES = {fn: _signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *SEARCHES, *FITS)}
 Named = dict[str, Any]
 """The arguments of a call of a solver, by their names."""
 

@@ -318,10 +318,10 @@ def setdiag(self: Any, values: Array, k: int) -> None:
     write(lambda probe, new: fn(probe, new, k), self, values, (length,))
 
 
-@means(*methods(dict.fromkeys((_cs_matrix, _coo_base), "eliminate_zeros")))
+@means(*methods(dict.fromkeys((_cs_matrix, _coo_base, _bsr_base), "eliminate_zeros")))
 def eliminate_zeros(self: Any) -> None:
     if not isinstance(self.data, Traced) or not is_inert(peek(self.data)):
-        if not np.all(self.data != 0):
+        if not np.all(np.any(self.data != 0, axis=tuple(range(1, np.ndim(self.data))))):  # of a block, any
             raise refused("eliminate_zeros", "a number that is 0 has a gradient",
                           "the matrix as it is: what stores a 0 computes the same")
         return
