@@ -281,7 +281,8 @@ def silent_names() -> tuple[frozenset[str], frozenset[str]]:
     modules = [sys.modules[name] for name in _SILENT_MODULES]
     methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind)
                if not name.startswith("__")}
-    found = {name: x for module in modules for name, x in vars(module).items()}
+    # by what NumPy itself calls so: numpy.linalg of NumPy 2.2 has a linalg of its own
+    found = {name: x for module in reversed(modules) for name, x in vars(module).items()}
     meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or is_meant(x)}
     types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
     silent = frozenset({*methods, *meant, *types, *_SILENT_BUILTINS})

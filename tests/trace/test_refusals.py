@@ -9,6 +9,7 @@ import json
 import math
 import operator
 import pickle
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -246,8 +247,12 @@ def test_a_sequence_of_the_users_beside_an_integer_of_numpys_is_refused() -> Non
 
 def test_a_result_that_fills_a_part_of_what_it_is_written_into_is_refused() -> None:
     for f in (lambda x: np.cumsum(x[:1], out=x + 1j), lambda x: np.add.accumulate(x[:1], out=x + 1j)):
-        assert f(A)[1:].tolist() == (A + 1j)[1:].tolist()  # NumPy leaves the rest as it was
-        with pytest.raises(UnknownFunction, match="fills a part"):
+        try:
+            assert f(A)[1:].tolist() == (A + 1j)[1:].tolist()  # NumPy leaves the rest as it was
+            error, words = UnknownFunction, "fills a part"
+        except ValueError as err:  # NumPy 2.5 does not do it
+            error, words = ValueError, re.escape(str(err))
+        with pytest.raises(error, match=words):
             tg.grad(lambda x, f=f: f(x).real.sum(), A)
     assert tg.grad(lambda x: np.add(x, 1.0, out=np.zeros((2, 3))).sum(), A)[0] == pytest.approx(7.0)
 
