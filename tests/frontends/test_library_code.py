@@ -179,6 +179,7 @@ def slopes(f: Any, x: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")  # some formulas of SciPy choose by plain numbers
+@pytest.mark.filterwarnings("ignore:`lagrange` is deprecated:DeprecationWarning", "ignore:Setting the shape:DeprecationWarning")  # SciPy 1.18, NumPy 2.5
 @pytest.mark.parametrize("name", [*SCIPY, *OTHERS])
 def test_code_of_libraries(name: str) -> None:
     f, x = (SCIPY | OTHERS)[name]

@@ -454,7 +454,13 @@ def test_a_planar_vector_has_no_third_component() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for f in (lambda x: np.cross(x, [0.5, 2.0]), lambda x: np.cross([0.5, 2.0], x)):
-            np.testing.assert_array_equal(f(x), tg.trace(f, x)[0])
+            try:
+                expected = f(x)
+            except ValueError:  # since NumPy 2.5
+                with pytest.raises(ValueError):
+                    tg.trace(f, x)
+            else:
+                np.testing.assert_array_equal(expected, tg.trace(f, x)[0])
 
 
 def test_text_of_a_number_is_made_at_each_call() -> None:

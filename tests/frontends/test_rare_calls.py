@@ -79,6 +79,7 @@ def test_a_count_is_guarded() -> None:
 
 @pytest.mark.parametrize("k", [-1.5, -0.5, 0.5, 1.5])
 @pytest.mark.parametrize("fn", [np.tril, np.triu])
+@pytest.mark.filterwarnings("ignore:Cannot convert float safely:DeprecationWarning")  # since NumPy 2.5
 def test_diagonals_of_a_fraction_on_torch(fn: Any, k: float) -> None:
     compiled = tg.compile(eval(f"lambda x: np.{fn.__name__}(x, {k})"), backend="torch", warmup=1)
     for x in (np.ones((3, 3)), X, np.ones((2, 3, 4)), X):
