@@ -384,5 +384,10 @@ def nd_polynomial(self: Any, x: Any, nu: Any = None, extrapolate: Any = None) ->
 _radial: Any = importlib.import_module("scipy.interpolate._rbfinterp")
 if hasattr(_radial, "_get_backend"):  # since SciPy 1.17: the formulas are there in Python code too
     _formulas = importlib.import_module("scipy.interpolate._rbfinterp_xp")
+
+    @means(_formulas.thin_plate_spline)
+    def thin_plate_spline(r: Any, xp: Any) -> Any:  # SciPy's `where` leaves out log(0), whose derivative is not finite
+        return r ** 2 * np.log(np.where(r == 0, 1.0, r))
+
     for _fn in (si.RBFInterpolator.__init__, si.RBFInterpolator.__call__, si.RBFInterpolator._chunk_evaluator):
         method(_fn)(with_names(_fn, {"_get_backend": lambda xp: _formulas}))

@@ -11,6 +11,7 @@ import pytest
 from scipy import interpolate as si
 
 import tapegrad as tg
+from tapegrad.testing import check_grads
 
 X = np.array([0.31, 0.52, 0.93, 1.44, 1.7, 2.3])
 T, AT, ENDS = np.arange(6.0), np.array([0.3, 1.7, 3.2, 4.4, 5.0, 0.0]), np.array([-0.5, 2.0, 5.5])
@@ -131,3 +132,8 @@ def test_what_is_refused(f: Callable[[Any], Any]) -> None:
     with pytest.raises(tg.TapeError) as err:
         tg.gradient(lambda x: number(f(x)), X)
     assert err.value.try_ and err.value.where is not None and err.value.where.file == __file__
+
+
+def test_radial_functions_have_a_gradient_by_their_own_centres() -> None:
+    places, values = np.random.default_rng(3).normal(size=(8, 2)), np.arange(8.0)
+    check_grads(lambda y: si.RBFInterpolator(y, values)(np.array([[0.1, 0.2]])), places)
