@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused, register
 from tapegrad.tape.tape import Call, Constant, Operation, value_of
 from tapegrad.trace.asking import loses, lost
+from tapegrad.trace.interposition import with_names
 from tapegrad.trace.views import peek
 
 # -- distributions of one variable
@@ -232,6 +234,30 @@ def nbinom_pmf(k: Any, n: Any, p: Array) -> Any:
 for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_nbinom_pmf", nbinom_pmf)]:
     if hasattr(_ufuncs, _name):  # compiled formulas, not public: other versions of SciPy may not have them
         register(getattr(_ufuncs, _name), _meaning)
+
+
+# -- powers and their limits
+
+
+def _with_limits(fn: Any, place: str, *limits: float) -> None:
+    """Refuse the gradient by an exponent where SciPy's code takes a formula for its limit, which has no derivative."""
+    own, parameters = with_names(fn, {}), signature(fn)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        exponent = parameters.bind(*args, **kwargs).arguments.get(place)
+        if isinstance(exponent, Traced) and loses(exponent):
+            for limit in limits:
+                if ops.any(ops.less_equal(ops.abs(exponent - limit), np.finfo(float).eps)):
+                    raise lost(exponent, f"SciPy's formula changes where {place} is {limit}",
+                               "another value of it, close by")
+        return own(*args, **kwargs)
+    register(fn, called)
+
+
+_with_limits(ss.boxcox_llf, "lmb", 0.0)
+_with_limits(ss.pmean, "p", 0.0)
+_with_limits(ss.yeojohnson, "lmbda", 0.0, 2.0)
+_with_limits(ss.yeojohnson_llf, "lmb", 0.0, 2.0)
 
 
 # -- the multivariate normal distribution

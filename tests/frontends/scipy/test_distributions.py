@@ -52,6 +52,20 @@ def test_a_gradient_at_an_end_that_is_no_part_of_the_support() -> None:
         assert tg.gradient(f, 0.0) == (0.0,)
 
 
+@pytest.mark.parametrize(("f", "limit"), [
+    (lambda x, p: ss.boxcox_llf(p, x), 0.0), (lambda x, p: ss.yeojohnson(x, p).sum(), 0.0),
+    (lambda x, p: ss.yeojohnson(x - 1.0, p).sum(), 2.0), (lambda x, p: ss.yeojohnson_llf(p, x), 2.0)])
+def test_an_exponent_at_which_the_formula_changes_for_its_limit_is_refused(f: Any, limit: float) -> None:
+    x = np.array([0.3, 0.7, 2.0])
+    with pytest.raises(tg.TapeError, match="formula changes where"):
+        tg.gradient(f, x, limit)
+    near = tg.gradient(f, x, limit + 1e-5)[1]
+    np.testing.assert_allclose(near, (f(x, limit + 1e-3) - f(x, limit - 1e-3)) / 2e-3, 1e-3)
+    np.testing.assert_array_equal(tg.grad(f, x, limit, argnums=0)[1], tg.gradient(lambda x: f(x, limit), x)[0])
+    with pytest.raises(tg.TapeError, match="formula changes where"):
+        tg.gradient(lambda p: ss.pmean(x, p), 0.0)
+
+
 def test_a_shape_parameter_at_which_the_formula_changes_for_its_limit_is_refused() -> None:
     x = np.array([0.3, 0.7])
     for dist, shapes in ((ss.genextreme, (0.0,)), (ss.genpareto, (0.0,)), (ss.skewnorm, (0.0,)), (ss.kappa4, (0.3, 0.0))):
