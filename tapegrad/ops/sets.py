@@ -46,4 +46,4 @@ def _nearest_points(points: Array, x: Array, k: Any, p: float) -> Any:
     return importlib.import_module("scipy.spatial").KDTree(points).query(x, k=k, p=p)[1]
 
 
-nearest_points = constant("nearest_points", _nearest_points, on_torch=on_host(_nearest_points))
+nearest_points = constant("nearest_points", _nearest_points, batch=False, on_torch=on_host(_nearest_points))

@@ -30,3 +30,18 @@ FAMILIES: dict[str, list[Case]] = {
 CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]
 # without those that differ in their formula alone
 DISTINCT: list[Case] = list({case.kind or case.name: case for case in reversed(CASES)}.values())[::-1]
+
+
+def share(number: int) -> list[Case]:
+    """Return of each op the first case, and every third of the others, by a number of the mechanism that is tested.
+
+    What a mechanism does with an op it does with all its cases: three mechanisms have all of them, and the rules, the
+    compiled calls and the replays of each are tested with all.
+    """
+    known: set[str] = set()
+    found = []
+    for place, case in enumerate(DISTINCT):
+        if not known.issuperset(case.ops) or place % 3 == number % 3:
+            found.append(case)
+        known.update(case.ops)
+    return found

@@ -9,6 +9,7 @@ import scipy.fft as sf
 import scipy.ndimage as sn
 import scipy.signal as sg
 import scipy.spatial.distance as sd
+from scipy.spatial import KDTree
 
 from tapegrad.trace.lazy_frontends import register_imported
 from tests.cases.case import Case, draw
@@ -74,5 +75,6 @@ CASES = [
     Case("sqrt:mahalanobis", lambda x, y: np.append(sd.cdist(x, y, "mahalanobis"), sd.pdist(x, "seuclidean")), [(draw(5, 2), draw(4, 2, seed=1))], ops=("sqrt",)),
     Case("sqrt:jensenshannon", lambda p, q: sd.jensenshannon(p, q, 2.0) + np.sum(sd.pdist(np.stack([p, q, p * q]), "js")), [(draw(3, low=0.2), draw(3, low=0.2, seed=1))]),
     Case("getitem:squareform", lambda x: sd.squareform(x) @ sd.squareform(sd.squareform(x * 2.0))[:3], [(draw(3),)], ops=("concat",)),
+    Case("nearest_points", lambda x: KDTree(np.eye(3)).query(x, k=2)[0], [(draw(4, 3),), (draw(3),)]),
     Case("sum:pairs_by_a_function", lambda x: sd.pdist(x, lambda u, v: np.sum(np.abs(u - v) ** 3)) + np.sum(sd.cdist(x, x, lambda u, v: u @ v)), [(draw(3, 2),)]),
 ]

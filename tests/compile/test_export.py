@@ -15,13 +15,13 @@ import tapegrad as tg
 from bench.problems import gmm
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import DISTINCT
+from tests.cases import share
 from tests.cases.case import Case
 from tests.cases.over import over
 from tests.compile.test_compile import same
 from tests.ops.test_ops import differentiable
 
-ROWS = [pytest.param(case, id=case.name) for case in DISTINCT]
+ROWS = [pytest.param(case, id=case.name) for case in share(2)]
 
 
 def module(text: str) -> dict[str, Any]:

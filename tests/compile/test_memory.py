@@ -15,7 +15,7 @@ from tapegrad.tape.tape import Call, Constant, Tape, operands, value_of
 from tapegrad.testing import contract
 from tapegrad.transforms.walk import own
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import CASES
+from tests.cases import share
 from tests.cases.case import Case
 from tests.cases.over import over
 from tests.compile.test_compile import STANDS_ASIDE, same
@@ -38,7 +38,7 @@ def owns_what_it_returns(tape: Tape) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@over([pytest.param(case, id=case.name) for case in CASES])
+@over([pytest.param(case, id=case.name) for case in share(2)])
 def test_an_op_that_is_no_view_returns_memory_of_its_own(case: Case) -> None:
     for args in case.samples[:4]:
         tape = tg.trace(case.fn, *args)[1]

@@ -12,9 +12,10 @@ import pytest
 import tapegrad as tg
 from tapegrad.compile import source_split as split
 from tapegrad.compile.numpy.function import Miss
+from tests.cases import share
 from tests.cases.case import Case
 from tests.cases.over import over
-from tests.compile.test_compile import ROWS, same, served_by_one_trace
+from tests.compile.test_compile import same, served_by_one_trace
 from tests.threads import at_once
 
 
@@ -35,7 +36,7 @@ def chain(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.usefixtures("short")
-@over(ROWS)
+@over([pytest.param(case, id=case.name) for case in share(1)])
 def test_every_case(case: Case) -> None:
     for args in case.samples[:1]:
         served_by_one_trace(case, args)

@@ -29,14 +29,14 @@ from tapegrad.optimise.store_forwarding import forwarding
 from tapegrad.rules.op import OPS, Op
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import DISTINCT
+from tests.cases import share
 from tests.cases.case import Case
 from tests.cases.over import over
 from tests.close import assert_close
 from tests.ops.test_ops import differentiable
 from tests.test_promises import POINTS, kept, random_program, weigh
 
-ROWS = [pytest.param(case, id=case.name) for case in DISTINCT]
+ROWS = [pytest.param(case, id=case.name) for case in share(1)]
 
 
 def flat_tape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tg.Tape:

@@ -13,9 +13,10 @@ from tapegrad import ops
 from tapegrad.tape.tape import Call, Constant, Input, Tape, call, drop, has_value
 from tapegrad.testing import contract
 from tapegrad.transforms.walk import copy_tape
+from tests.cases import share
 from tests.cases.case import Case
 from tests.cases.over import over
-from tests.compile.test_compile import ROWS, same
+from tests.compile.test_compile import same
 from tests.ops.test_ops import differentiable
 
 
@@ -37,7 +38,7 @@ def lines(tape: Tape) -> list[str]:
     return [repr(op) for op in tape]
 
 
-@over([row for row in ROWS if row.values[0].samples])
+@over([pytest.param(case, id=case.name) for case in share(1) if case.samples])
 def test_what_can_be_done_to_a_tape_can_be_done_without_its_values(case: Case, tmp_path: Path) -> None:
     args = case.samples[0]
     value, tape = tg.trace(case.fn, *args)
@@ -54,7 +55,7 @@ def test_what_can_be_done_to_a_tape_can_be_done_without_its_values(case: Case, t
     assert not any(has_value(op) for op in bare if type(op) is Call and op.fn.__name__ != "draw")
 
 
-@over([row for row in ROWS if row.values[0].samples])
+@over([pytest.param(case, id=case.name) for case in share(1) if case.samples])
 def test_a_tape_without_values_is_differentiated(case: Case) -> None:
     args = case.samples[0]
     if not differentiable(case, args):

@@ -36,6 +36,9 @@ def test_values_and_dtypes_are_scipys(name: str, dtype: Any) -> None:
                         except tg.UnknownFunction:  # a compiled quantile
                             assert method in ("ppf", "isf", "cdf", "sf", "logcdf", "logsf")
                             continue
+                        except tg.ConcretizationError:  # at a limit, by which there is no derivative
+                            assert name == "genpareto" and 0 in np.asarray(shapes[0])
+                            continue
                         again = tape.play(x, *shapes[:SHAPES[name]])
                     for y in (found, again):
                         assert np.asarray(y).dtype == np.asarray(wanted).dtype and np.shape(y) == np.shape(wanted)
