@@ -247,7 +247,7 @@ def _with_limits(fn: Any, place: str, *limits: float) -> None:
         exponent = parameters.bind(*args, **kwargs).arguments.get(place)
         if isinstance(exponent, Traced) and loses(exponent):
             for limit in limits:
-                if ops.any(ops.less_equal(ops.abs(exponent - limit), np.finfo(float).eps)):
+                if ops.any(ops.less_equal(ops.abs(as_array(exponent) - limit), np.finfo(float).eps)):
                     raise lost(exponent, f"SciPy's formula changes where {place} is {limit}",
                                "another value of it, close by")
         return own(*args, **kwargs)
