@@ -40,8 +40,7 @@ from tapegrad.ops.elementwise import (
     real,
     where,
 )
-from tapegrad.ops.linalg import _adjoint as adjoint
-from tapegrad.ops.linalg import diagonal, tril, triu
+from tapegrad.ops.linalg import adjoint, diagonal, tril, triu
 from tapegrad.ops.reduce import any, cumulative_prod, max
 from tapegrad.ops.shape import concat, flip
 from tapegrad.ops.triangular import cholesky_pullback, halved

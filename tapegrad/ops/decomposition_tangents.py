@@ -14,8 +14,7 @@ import numpy as np
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.elementwise import conj, equal, imag, is_complex, real, where
-from tapegrad.ops.linalg import _adjoint as adjoint
-from tapegrad.ops.linalg import diagonal, tril, triu
+from tapegrad.ops.linalg import adjoint, diagonal, tril, triu
 from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import concat
 from tapegrad.ops.triangular import halved

@@ -18,8 +18,7 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
-from tapegrad.ops.linalg import _adjoint as adjoint
-from tapegrad.ops.linalg import matmul, tril, triu
+from tapegrad.ops.linalg import adjoint, matmul, tril, triu
 from tapegrad.ops.shape import concat
 from tapegrad.ops.sort import argsort
 from tapegrad.ops.triangular import solve_triangular

@@ -31,7 +31,7 @@ def _ndim(x: Array) -> int:
     return x.ndim if type(x) is np.ndarray else len(shape_of(x))
 
 
-def _adjoint(x: Array) -> Any:
+def adjoint(x: Array) -> Any:
     """Return the conjugate transpose of a matrix, or of each in a stack."""
     if type(x) is np.ndarray:
         return conj(x.swapaxes(-1, -2))
@@ -57,7 +57,7 @@ def _matmul_left(dy: Cotangent, _y: Array, _a: Array, b: Array) -> Any:
     if m == 2 < n:  # one matrix for a whole stack: its sum is one product too
         stack = (*range(n - 2), n - 1)
         return tensordot(dy, conj(b), axes=(stack, stack))
-    return matmul(dy, _adjoint(b))
+    return matmul(dy, adjoint(b))
 
 
 def _matmul_right(dy: Cotangent, _y: Array, a: Array, _b: Array) -> Any:
@@ -65,10 +65,10 @@ def _matmul_right(dy: Cotangent, _y: Array, a: Array, _b: Array) -> Any:
     if m == 1:
         return dy * conj(a) if n == 1 else conj(a)[:, None] * dy[..., None, :]
     if n == 1:
-        return matmul(_adjoint(a), dy[..., None])[..., 0]
+        return matmul(adjoint(a), dy[..., None])[..., 0]
     if n == 2 < m:
-        return matmul(_adjoint(_rows(a)), _rows(dy))
-    return matmul(_adjoint(a), dy)
+        return matmul(adjoint(_rows(a)), _rows(dy))
+    return matmul(adjoint(a), dy)
 
 
 matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul),

@@ -20,8 +20,7 @@ from tapegrad.numbers.kinds import Array, Cotangent, DType
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import conj, where
-from tapegrad.ops.linalg import _adjoint as adjoint
-from tapegrad.ops.linalg import matmul, tril, triu
+from tapegrad.ops.linalg import adjoint, matmul, tril, triu
 from tapegrad.ops.shape import permute_dims
 from tapegrad.rules import batching
 from tapegrad.rules.registry import define

@@ -17,9 +17,10 @@ _WAITING: dict[str, tuple[str, ...]] = {
     "numpy.ma.core": ("frontends.numpy.masked",),
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
     "statistics": ("frontends.statistics",), "mpmath": ("frontends.mpmath",)}
-_WAITING["scipy.interpolate"] += ("frontends.scipy.interpolate_fitpack",)
-_WAITING["scipy.sparse"] += ("frontends.scipy.sparse_arithmetic",)
-_WAITING["scipy.optimize"] += ("frontends.scipy.optimize_programs",)
+for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),
+                      ("ndimage", "ndimage_spline", "ndimage_order"), ("optimize", "optimize_programs"),
+                      ("signal", "signal_design"), ("sparse", "sparse_arithmetic")):
+    _WAITING[f"scipy.{_name}"] += tuple(f"frontends.scipy.{more}" for more in _more)
 
 
 def register_imported() -> None:

@@ -17,7 +17,7 @@ from tapegrad.frontends.numpy.reduce import how, kind_of
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank, ravel
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
-from tapegrad.ops.linalg import _adjoint as adjoint
+from tapegrad.ops.linalg import adjoint
 from tapegrad.rules.registry import means
 
 

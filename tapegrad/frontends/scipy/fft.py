@@ -52,19 +52,19 @@ for _name in ("hfft", "ihfft"):
     register(getattr(basic, _name), _as_numpy(_name, False))
 
 
-def _of_conjugates(name: str, axes: Axis = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _of_conjugates(axes: Axis) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return what `hfftn` and `ihfftn` mean: the inverse of the real transform, of the conjugate, scaled the other way
     round, and its inverse.
     """
     def of_spectrum(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                     workers: Any = None, *, plan: Any = None) -> Any:
         y = FOREIGN[np.fft.irfftn](ops.conj(as_array(x)), *_last(s, axes), INVERSE[norm])
-        return value_by(f"scipy.fft.{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
+        return value_by("scipy.fft.hfftn", y, x, **keywords(s=s, axes=axes, norm=norm))
 
     def of_signal(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                   workers: Any = None, *, plan: Any = None) -> Any:
         y = ops.conj(FOREIGN[np.fft.rfftn](as_array(x), *_last(s, axes), INVERSE[norm]))
-        return value_by(f"scipy.fft.i{name}", y, x, **keywords(s=s, axes=axes, norm=norm))
+        return value_by("scipy.fft.ihfftn", y, x, **keywords(s=s, axes=axes, norm=norm))
     return of_spectrum, of_signal
 
 
@@ -75,7 +75,7 @@ def _last(s: Any, axes: Axis) -> tuple[Any, Any]:
 
 
 for _name, _axes in (("hfftn", None), ("hfft2", (-2, -1))):
-    for _prefix, _meaning in zip(("", "i"), _of_conjugates("hfftn", _axes)):
+    for _prefix, _meaning in zip(("", "i"), _of_conjugates(_axes)):
         register(getattr(basic, _prefix + _name), _meaning)
 
 

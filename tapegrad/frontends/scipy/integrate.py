@@ -11,7 +11,6 @@ import numpy as np
 import scipy.integrate as si
 from scipy.integrate import _bvp
 
-import tapegrad.frontends.scipy.ode  # noqa: F401  (the differential equations)
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.scipy.optimize import Found, converged
@@ -146,13 +145,18 @@ def _nested(given: dict[str, Any]) -> Any:
 _NQUAD = Solver("nquad", lambda given: si.nquad(**given), _nested, "composite", facts=True)
 
 
+def _with_error(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return what a call is given that asks for the integral and its error alone."""
+    given = _bound(fn, args, kwargs)
+    if given.get("full_output"):
+        raise refused(f"{fn.__name__} with full_output", "of it only the integral and its error are on a tape",
+                      "a call without full_output")
+    return given
+
+
 @means(si.nquad)
 def nquad(*args: Any, **kwargs: Any) -> Any:
-    given = _bound(si.nquad, args, kwargs)
-    if given.get("full_output"):
-        raise refused("nquad with full_output", "of it only the integral and its error are on a tape",
-                      "a call without full_output")
-    return _NQUAD(given)
+    return _NQUAD(_with_error(si.nquad, args, kwargs))
 
 
 def _at(limit: Any, *at: Any) -> Any:
@@ -164,12 +168,16 @@ def _between(low: Any, high: Any, count: int) -> Any:
     return lambda *at: [_at(low, *at[:count][::-1]), _at(high, *at[:count][::-1])]
 
 
+def _over(ranges: list[Any], given: dict[str, Any]) -> Any:
+    """Return the integral over these ranges, of what else a call is given, to SciPy's tolerances."""
+    return nquad(given.pop("func"), ranges, args=given.pop("args", ()),
+                 opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
+
+
 @means(si.dblquad)
 def dblquad(*args: Any, **kwargs: Any) -> Any:
     given = _bound(si.dblquad, args, kwargs)
-    ranges = [_between(given.pop("gfun"), given.pop("hfun"), 1), [given.pop("a"), given.pop("b")]]
-    return nquad(given.pop("func"), ranges, args=given.pop("args", ()),
-                 opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
+    return _over([_between(given.pop("gfun"), given.pop("hfun"), 1), [given.pop("a"), given.pop("b")]], given)
 
 
 @means(si.tplquad)
@@ -177,8 +185,7 @@ def tplquad(*args: Any, **kwargs: Any) -> Any:
     given = _bound(si.tplquad, args, kwargs)
     ranges = [_between(given.pop("qfun"), given.pop("rfun"), 2), _between(given.pop("gfun"), given.pop("hfun"), 1),
               [given.pop("a"), given.pop("b")]]
-    return nquad(given.pop("func"), ranges, args=given.pop("args", ()),
-                 opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
+    return _over(ranges, given)
 
 
 _QUAD_VEC = Solver("quad_vec", lambda given: si.quad_vec(**given)[:2],
@@ -188,11 +195,7 @@ _QUAD_VEC = Solver("quad_vec", lambda given: si.quad_vec(**given)[:2],
 
 @means(si.quad_vec)
 def quad_vec(*args: Any, **kwargs: Any) -> Any:
-    given = _bound(si.quad_vec, args, kwargs)
-    if given.get("full_output"):
-        raise refused("quad_vec with full_output", "of it only the integral and its error are on a tape",
-                      "a call without full_output")
-    return _QUAD_VEC(given)
+    return _QUAD_VEC(_with_error(si.quad_vec, args, kwargs))
 
 
 # -- boundary values: SciPy's collocation, with its mesh as it is, is differentiated by its equations

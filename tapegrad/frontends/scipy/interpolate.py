@@ -339,7 +339,7 @@ register(si.interpn, with_names(si.interpn, {"_ndim_coords_from_arrays": _coordi
 # -- in several dimensions
 
 
-def _along_each(self: Any, x: Any, matrix: Callable[[int, Any], Any], c: Any) -> Any:
+def _along_each(x: Any, matrix: Callable[[int, Any], Any], c: Any) -> Any:
     """Return the sum of coefficients times a function of each coordinate, at points: `matrix(i, x)` has them."""
     y = np.tensordot(matrix(0, x[:, 0]), c, 1)
     for i in range(1, x.shape[1]):
@@ -358,7 +358,7 @@ def nd_spline(self: Any, xi: Any, *, nu: Any = None, extrapolate: Any = None) ->
 
     def splines(i: int, at: Any) -> Any:
         return evaluate_spline(t[i], np.eye(len(t[i]) - k[i] - 1), k[i], at, orders[i], extrapolate)
-    y = _along_each(self, x.reshape(-1, len(t)), splines, self.c)
+    y = _along_each(x.reshape(-1, len(t)), splines, self.c)
     return y.reshape(x.shape[:-1] + self.c.shape[len(t):])
 
 

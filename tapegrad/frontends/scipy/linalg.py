@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sl
 
-import tapegrad.frontends.scipy.linalg_structured  # noqa: F401  (banded and Toeplitz matrices)
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
-from tapegrad.ops.linalg import _adjoint as adjoint
+from tapegrad.ops.linalg import adjoint
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.triangular import transposed
 from tapegrad.rules.op import Op
@@ -280,9 +279,8 @@ def rq(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full
     if len(shape_of(a)) != 2 or mode not in ("full", "r", "economic") or (
             shape_of(a)[0] != shape_of(a)[1] and mode != "economic") or shape_of(a)[0] > shape_of(a)[1]:
         raise unknown(f"rq of a matrix of shape {shape_of(a)} with mode={mode!r}", "a square one, or mode='economic'")
-    q, r = ops.qr(ops.conj(ops.permute_dims(ops.flip(a, axis=0), axes=(1, 0))))
-    q, r = (ops.flip(ops.conj(ops.permute_dims(x, axes=(1, 0)))) if x is r else
-            ops.flip(ops.conj(ops.permute_dims(x, axes=(1, 0))), axis=0) for x in (q, r))
+    q, r = ops.qr(adjoint(ops.flip(a, axis=0)))
+    q, r = ops.flip(adjoint(q), axis=0), ops.flip(adjoint(r))
     known = np.diagonal(ops.stop_gradient(value_by("scipy.linalg.rq", r, a, part=0,
                                                    mode="economic" if mode == "economic" else "full")))
     turn = known / np.where(known == 0, 1.0, np.diagonal(ops.stop_gradient(r)))

@@ -95,7 +95,7 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
     i = j + row if lower else j - u + row
     inside = (i >= 0) & (i < n)
     factor = ops.cholesky(_dense(ab, lower))
-    factor = factor if lower else ops.conj(ops.permute_dims(factor, axes=(1, 0)))
+    factor = factor if lower else ops.adjoint(factor)
     y = ops.where(inside, factor[np.clip(i, 0, n - 1), j], ab)
     return value_by("scipy.linalg.cholesky_banded", y, ab, lower=lower)
 

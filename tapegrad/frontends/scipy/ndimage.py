@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import scipy.ndimage as sn
 
-import tapegrad.frontends.scipy.ndimage_order
-import tapegrad.frontends.scipy.ndimage_spline  # noqa: F401  (its interpolation)
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static

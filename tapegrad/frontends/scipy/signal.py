@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.signal as sg
 
-import tapegrad.frontends.scipy.signal_design  # noqa: F401  (its Python code)
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by

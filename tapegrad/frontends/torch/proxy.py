@@ -25,13 +25,11 @@ from tapegrad.trace.meaning import apply, by_ufunc
 from tapegrad.trace.proxy import TENSORS
 
 
-class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
-    """A traced tensor. What a slot holds in other proxies is in its `__dict__`."""
+class WithoutMemory(torch.Tensor):  # type: ignore[misc]
+    """A tensor that hands every function of torch to what it means, and refuses what torch lets nobody see."""
 
-    _tracer: Any = None
-    _view: Any = None
-    _held = False  # by a module, without a gradient
-    _made = False  # by the program, as a leaf that requires a gradient
+    _kind = "traced tensor"
+    _cure = "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours one operation"
 
     @classmethod
     def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
@@ -41,10 +39,17 @@ class TensorProxy(Traced, torch.Tensor):  # type: ignore[misc]
     @classmethod
     def __torch_dispatch__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
-        raise UnknownFunction(f"a function that torch does not let others see called {func} with a traced tensor",
-                              user_location(),
-                              "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours "
-                              "one operation")
+        raise UnknownFunction(f"a function that torch does not let others see called {func} with a {cls._kind}",
+                              user_location(), cls._cure)
+
+
+class TensorProxy(Traced, WithoutMemory):
+    """A traced tensor. What a slot holds in other proxies is in its `__dict__`."""
+
+    _tracer: Any = None
+    _view: Any = None
+    _held = False  # by a module, without a gradient
+    _made = False  # by the program, as a leaf that requires a gradient
 
     # NumPy's functions mean on a tensor what they mean on an array, and give a tensor
 

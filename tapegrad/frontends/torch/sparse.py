@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from tapegrad import ops
-from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.torch import autocast
 from tapegrad.frontends.torch.facts import FACTS
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import is_leaf, requires
+from tapegrad.frontends.torch.proxy import WithoutMemory
 from tapegrad.frontends.torch.registry import found, spelled, torch_means
 from tapegrad.frontends.torch.write import is_in_place
 from tapegrad.numbers.cotangents import dtype_of
@@ -26,23 +26,13 @@ from tapegrad.rules.registry import FOREIGN, Refusal, refused
 from tapegrad.tree.flatten import leaves_of
 
 
-class SparseProxy(torch.Tensor):  # type: ignore[misc]
+class SparseProxy(WithoutMemory):
     """A sparse tensor of which some parts are traced; `_moved` if they stand in another order than torch has them."""
 
     _form: Form
     _sparse_parts: tuple[Any, ...] = ()
     _moved = False
-
-    @classmethod
-    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
-                           kwargs: dict[str, Any] | None = None) -> Any:
-        return FOREIGN["torch"](func, args, kwargs or {})
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
-                           kwargs: dict[str, Any] | None = None) -> Any:
-        raise UnknownFunction(f"a function that torch does not let others see called {func} with a traced sparse "
-                              "tensor", user_location(), "x.to_dense()")
+    _kind, _cure = "traced sparse tensor", "x.to_dense()"
 
 
 def made(form: Form, parts: tuple[Any, ...], moved: bool = False) -> SparseProxy:
