@@ -1,0 +1,95 @@
+"""arrays: long arrays in memory: views as addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.compile.native.function import Function
+from tapegrad.compile.native.values import (
+    Array,
+    Elements,
+    Number,
+    Unlowered,
+    Value,
+    dense,
+    element_kind,
+    is_small,
+    number_kind,
+)
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call, Constant
+
+VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, ops.squeeze, ops.flip, ops.diagonal])
+
+
+def lower_view(f: Function, op: Call) -> Value:
+    """Write a view of a long array that lies as NumPy finds on one that lies so, or the elements of a short one."""
+    if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) != "f":
+        raise Unlowered("no view")
+    x = f.array(op.args[0])
+    like = lying(x)
+    view = op.fn.impl(like, *[arg.val if isinstance(arg, Constant) else arg for arg in op.args[1:]], **op.kwargs)
+    if not isinstance(view, np.ndarray):  # an element
+        places = np.arange(like.size).reshape(like.shape)
+        index = np.unravel_index(int(op.fn.impl(places, *op.args[1:], **op.kwargs)), x.shape)
+        if number_kind(op.spec) != "f":
+            raise Unlowered("no float64")
+        offset = sum(int(i) * step for i, step in zip(index, x.strides))
+        return Number(f.op(f"load double, ptr {f.at(x.data, offset)}, align 8"), "f")
+    if not np.may_share_memory(view, like) or view.shape != op.spec.shape:
+        raise Unlowered("a copy")
+    offset = view.__array_interface__["data"][0] - like.__array_interface__["data"][0]
+    found = Array(f.at(x.data, offset) if view.size else x.data, view.shape, view.strides, x.owner)
+    return f.loaded(found) if is_small(op.spec) else found
+
+
+def lower_row(f: Function, op: Call) -> Value:
+    """Write a read at an integer that is computed: a row of an array, or an element."""
+    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or spec_of(op.args[1]).type is not int:
+        raise Unlowered("a place that is computed")
+    x = stored(f, op.args[0])
+    row = place_in(f, x, op.args[1])
+    if number_kind(op.spec) == "f":
+        return Number(f.op(f"load double, ptr {row.data}, align 8"), "f")
+    if element_kind(op.spec) != "f" or op.spec.shape != row.shape:
+        raise Unlowered("of another type")
+    return f.loaded(row) if is_small(op.spec) else row
+
+
+def stored(f: Function, x: Any) -> Array:
+    """Return the memory of an array; a small one's elements are put on the stack."""
+    found = f.value(x)
+    if not isinstance(found, Elements):
+        return f.array(x)
+    if found.kind != "f":
+        raise Unlowered("of other numbers")
+    return in_memory(f, found)
+
+
+def in_memory(f: Function, x: Elements) -> Array:
+    """Put a small array on the stack."""
+    place = f.stack(8 * len(x.parts))
+    for number, part in enumerate(x.parts):
+        f.put(f"store double {part}, ptr {f.at(place, 8 * number)}, align 8")
+    return Array(place, x.shape, dense(x.shape), None)
+
+
+def place_in(f: Function, x: Array, index: Any) -> Array:
+    """Return the row at an integer that is computed; leave where there is none."""
+    if not x.shape or spec_of(index).type is not int:
+        raise Unlowered("no integer of an axis")
+    number = f.number(index).ir
+    last, below = f.op(f"add i64 {number}, {x.shape[0]}"), f.op(f"icmp slt i64 {number}, 0")
+    place = f.op(f"select i1 {below}, i64 {last}, i64 {number}")
+    f.require(f.op(f"icmp ult i64 {place}, {x.shape[0]}"))
+    return Array(f.at(x.data, f.times(place, x.strides[0])), x.shape[1:], x.strides[1:], x.owner)
+
+
+def lying(x: Array) -> Any:
+    """Return an array that nobody may read, of the strides of another."""
+    below = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step < 0 and n)
+    above = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step > 0 and n)
+    return np.ndarray(x.shape, np.float64, np.empty(above - below + 8, np.uint8), -below, x.strides)

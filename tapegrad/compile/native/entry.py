@@ -1,0 +1,224 @@
+"""entry: the native function of a tape: how it is called, and what it returns.
+
+It is a PyCFunction, which `ctypes` makes of an address: no other way from Python into machine code is as short. Its
+`self` is the tuple of the objects that the code reaches; the first is the straight-line function, which makes the call
+where native code leaves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tapegrad.compile.native.arrays
+import tapegrad.compile.native.loops
+import tapegrad.compile.native.small  # noqa: F401  (what each puts into the table of lowerings)
+from tapegrad import ops
+from tapegrad.compile.native.function import Function, Refused
+from tapegrad.compile.native.layouts import LAYOUT
+from tapegrad.compile.native.machine import Code
+from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
+from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
+from tapegrad.compile.numpy.function import compile_tape
+from tapegrad.numbers.cotangents import conform
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.tree.signature import ValueAndGradients
+
+FASTCALL_KEYWORDS = 0x80 | 0x02
+
+
+class _Definition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p))
+
+
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+class Entry:
+    """Writes the function of one tape of leaves: `fresh` is asked first, where there is one, whether what the program
+    read is the same; `nest` is how the parts of the result are nested in tuples: of numbers of parts, and None.
+    """
+
+    def __init__(self, tape: Tape, refused: set[Operation], fallback: Any, fresh: Any, nest: Any) -> None:
+        self.tape, self.nest = tape, nest
+        self.f = f = Function(tape, refused)
+        f.objects.place(fallback)
+        self.fresh = fresh
+        self.write()
+
+    def write(self) -> None:
+        """Write it."""
+        f, leaves = self.f, self.tape.inputs[1:]
+        f.put("call void @tapegrad_quiet()")
+        f.require(f.op("icmp eq ptr %names, null"))
+        f.require(f.op(f"icmp eq i64 %count, {len(leaves)}"))
+        if self.fresh is not None:
+            found = f.held(f.op(f"call ptr @PyObject_CallNoArgs(ptr {f.object(self.fresh)})"))
+            f.require(f.op(f"icmp eq ptr {found.ir}, {f.object(True)}"))
+        f.env[self.tape.inputs[0]] = Object(f.object(None), None)
+        for number, x in enumerate(leaves):
+            self.leaf(x, f.op(f"load ptr, ptr {f.at('%args', 8 * number)}"))
+        result = self.tape.result
+        packed = isinstance(result, Call) and result.fn is ops.pack
+        for op in self.tape.ops:
+            if not (packed and op is result):
+                f.operation(op)
+        if f.pending:  # guards, too, that nothing else asks for
+            f.flush()
+        assert result is not None
+        parts = list(result.args) if packed else [result]
+        into = result.kwargs["into"] if packed else None  # type: ignore[attr-defined]
+        inputs = [None, *leaves] if isinstance(into, ValueAndGradients) else [None] * len(parts)
+        made = [self.part(part, x) for part, x in zip(parts, inputs)]
+        told = f.op("call i32 @tapegrad_flags()")
+        f.require(f.op(f"icmp eq i32 0, {f.op(f'and i32 {told}, {TROUBLE}')}"))
+        self.underflow(told)
+        answer = self.nested(self.nest, made)
+        f.put(f"call void @tapegrad_release(ptr %slots, i64 {f.slots})")
+        f.put(f"ret ptr {answer}")
+
+    def underflow(self, told: str) -> None:
+        """Ask, where a number was too small, whether the program wants to know."""
+        f = self.f
+        small, go_on = f.fresh("small"), f.fresh("ok")
+        none = f.op(f"icmp eq i32 0, {f.op(f'and i32 {told}, {UNDERFLOW}')}")
+        f.put(f"br i1 {none}, label {go_on}, label {small}")
+        f.begin(small)
+        found = f.held(f.op(f"call ptr @PyObject_CallNoArgs(ptr {f.object(ignores_underflow)})"))
+        f.require(f.op(f"icmp eq ptr {found.ir}, {f.object(True)}"))
+        f.put(f"br label {go_on}")
+        f.begin(go_on)
+
+    def leaf(self, x: Input, pointer: str) -> None:
+        """Check an argument's type, and take what it holds."""
+        f, kind = self.f, type(x.val) if not hasattr(x.val, "spec") else x.spec.type
+        if x.spec.is_array:
+            f.check_array(pointer, x.spec.dtype, x.spec.shape)
+        elif number_kind(x.spec) is not None:
+            f.env[x] = f.unboxed(pointer, kind)
+            f.cache["object", x] = Object(pointer, None)
+            return
+        else:
+            f.require_type(pointer, kind)
+        f.env[x] = Object(pointer, None)
+
+    def part(self, part: Any, x: Input | None) -> str:
+        """Return a new reference, in a slot, to a part of the result; that of a gradient has its input's type."""
+        f, kind = self.f, spec_of(part).type
+        if x is not None:
+            kind = (float if x.spec.type in (float, int, bool) else np.float64 if x.spec.type is np.float64
+                    else kind if same(part, x) else None)
+        if part is None:
+            return f.object(None)
+        if not isinstance(part, Operation):
+            if number_kind(spec_of(part)) in ("f", "i", "b") and kind is not None:
+                return f.object(kind(part))
+            return self.passed(f.object(part), x)
+        value = f.value(part)
+        if isinstance(value, Number) and kind is not None:
+            return f.box(value, kind).ir
+        if isinstance(value, Elements) and kind is np.ndarray:
+            return f.box(value, kind).ir
+        if isinstance(value, Array):  # a view, which Python makes again
+            del f.env[part]
+            f.pending[part] = None
+        return self.passed(f.boxed(part).ir, x)
+
+    def passed(self, pointer: str, x: Input | None) -> str:
+        """Have Python make a part of the result of an object: memory of its own, and an input's type."""
+        f = self.f
+        f.put(f"store ptr {pointer}, ptr %scratch")
+        fn = own if x is None else Conformed(x.spec.sample() if x.spec.has_sample else x.val)
+        return f.held(f.op(f"call ptr @tapegrad_invoke(ptr {f.object(fn)}, ptr %scratch, i64 1)")).ir
+
+    def nested(self, nest: Any, made: list[str]) -> str:
+        """Return a new reference to a nest of parts."""
+        f = self.f
+        if not isinstance(nest, tuple):
+            found = f.object(None) if nest is None else made[nest]
+            f.put(f"call void @Py_IncRef(ptr {found})")
+            return found
+        items = [self.nested(part, made) for part in nest]
+        # what is taken into a tuple is lost where there is no memory for the tuple: nothing would be right any more
+        found = f.op(f"call ptr @PyTuple_New(i64 {len(items)})")
+        for number, item in enumerate(items):
+            f.put(f"call i32 @PyTuple_SetItem(ptr {found}, i64 {number}, ptr {item})")
+        return found
+
+    def text(self) -> str:
+        """Return the module."""
+        f = self.f
+        return "\n".join([
+            PYTHON, OWN, *f.declared, "",
+            "define ptr @native(ptr %self, ptr %args, i64 %count, ptr %names) {", "entry:",
+            f"  %slots = alloca [{max(f.slots, 1)} x ptr], align 16",
+            f"  %scratch = alloca [{f.most} x i64], align 16",
+            f"  call void @llvm.memset.p0.i64(ptr %slots, i8 0, i64 {8 * max(f.slots, 1)}, i1 false)",
+            *f.stacked, *f.lines,
+            "no:", f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
+            "  %error = call ptr @PyErr_Occurred()", "  %raised = icmp ne ptr %error, null",
+            "  br i1 %raised, label %failed, label %again",
+            "failed:",
+            f"  %ordinary_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8 * f.objects.place(Exception)}",
+            "  %ordinary_type = load ptr, ptr %ordinary_at",
+            "  %ordinary = call i32 @PyErr_ExceptionMatches(ptr %ordinary_type)",
+            "  %forgive = icmp ne i32 %ordinary, 0", "  br i1 %forgive, label %forget, label %leave",
+            "leave:", "  ret ptr null",
+            "forget:", "  call void @PyErr_Clear()", "  br label %again",
+            "again:", f"  %straight_at = getelementptr i8, ptr %self, i64 {LAYOUT.item}",
+            "  %straight = load ptr, ptr %straight_at",
+            "  %answer = call ptr @PyObject_Vectorcall(ptr %straight, ptr %args, i64 %count, ptr %names)",
+            "  ret ptr %answer", "}"])
+
+
+class Conformed:
+    """Makes a cotangent one of an input's type."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __call__(self, dx: Any) -> Any:
+        found = conform(dx, self.x)
+        return own(found) if found is dx else found
+
+
+def own(x: Any) -> Any:
+    """Return a copy of an array, and other values as they are."""
+    return x.copy(order="K") if isinstance(x, np.ndarray) else x
+
+
+def same(part: Any, x: Input) -> bool:
+    """True for a cotangent that is an array of its input's shape and dtype."""
+    of, given = x.spec, spec_of(part)
+    return of.is_array and given.is_array and of.shape == given.shape and of.dtype == given.dtype
+
+
+def ignores_underflow() -> bool:
+    """Return whether NumPy says nothing of numbers that are too small."""
+    return np.geterr()["under"] == "ignore"
+
+
+def compile_leaves(tape: Tape, fallback: Callable[..., Any], fresh: Any, nest: Any) -> tuple[Any, Code]:
+    """Return the native function of a tape's leaves, and its code."""
+    refused: set[Operation] = set()
+    while True:
+        try:
+            entry = Entry(tape, refused, fallback, fresh, nest)
+            break
+        except Refused as err:
+            refused.add(err.args[0])
+    text = entry.text()
+    items: Sequence[Any] = [compile_tape(x, checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
+    code = Code(text)
+    definition = _Definition(tape.name.encode() or b"tape", code.address("native"), FASTCALL_KEYWORDS, None)
+    return _new_function(ctypes.addressof(definition), (*items, code, definition), None), code
+
+

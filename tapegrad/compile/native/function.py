@@ -1,0 +1,388 @@
+"""function: the native code of a tape's operations, and which of them stay in Python.
+
+A call without native code is put off until a value of it is needed. All that has been put off by then becomes one
+Python function, which the native function calls: written as the straight-line code is. A guard that does not hold, an
+error in such a function, a number that overflows: the block `%no`, from where the whole call is made in Python again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad.compile.native.emit import Emitter, Mark, literal
+from tapegrad.compile.native.layouts import LAYOUT
+from tapegrad.compile.native.values import (
+    LLVM,
+    SMALL,
+    Array,
+    Elements,
+    Number,
+    Object,
+    Results,
+    Rows,
+    Unlowered,
+    Value,
+    constant_kind,
+    dense,
+    element_kind,
+    is_small,
+    number_kind,
+)
+from tapegrad.ops.loop import is_loop, put, put_results
+from tapegrad.tape.spec import absent, spec_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
+from tapegrad.trace.guards import FIXED
+
+TYPES = {"f": 12, "b": 0}  # NumPy's numbers of dtypes
+LONGEST = 30_000  # lines of a function, which LLVM compiles in a second; what comes then stays in Python
+
+
+class Refused(Exception):
+    """A loop must stay in Python: what it keeps is used there."""
+
+
+class Objects:
+    """The objects that native code reaches, by their places in a tuple; a `Tape` among them becomes its function."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._at: dict[int, int] = {}
+
+    def place(self, x: Any) -> int:
+        """Return the place of an object."""
+        if id(x) not in self._at:
+            self._at[id(x)] = len(self.items)
+            self.items.append(x)
+        return self._at[id(x)]
+
+
+class Function(Emitter):
+    """Writes the operations of one tape."""
+
+    def __init__(self, tape: Tape, refused: set[Operation]) -> None:
+        super().__init__()
+        self.tape, self.refused, self.objects = tape, refused, Objects()
+        self.env: dict[Operation, Value] = {}
+        self.pending: dict[Operation, None] = {}  # calls and guards that are put off
+        self.cache: dict[tuple[str, Any], Any] = {}
+        self.depth, self.runs = 0, 1  # loops around, and how often what is written runs
+        self.gained = 0  # calls that are native code, in all runs, without those that only move elements
+        self.left = 0  # calls that stay in Python
+        self.most = 1  # arguments of a call of Python's
+        self._undo: list[Callable[[], Any]] = []
+        self.users: dict[Operation, list[Operation]] = {}
+        for op in tape.ops:
+            for arg in operands(op):
+                self.users.setdefault(arg, []).append(op)
+
+    def operation(self, op: Operation) -> None:
+        """Write one operation of the tape, or put it off."""
+        if op in self.pending or op in self.env or isinstance(op, (Input, Constant)):
+            return
+        mark, undo, gained = self.mark(), len(self._undo), self.gained
+        try:
+            if isinstance(op, Guard):
+                self.guard(op)
+            else:
+                self.lower(op)
+                self.gained += 0 if getattr(op.fn, "moves", True) else self.runs  # type: ignore[attr-defined]
+        except Unlowered:
+            self.take_back(mark, undo)
+            self.gained = gained
+            self.put_off(op)
+
+    def lower(self, op: Operation) -> None:
+        """Write native code for a call. Raises Unlowered where there is none."""
+        assert isinstance(op, Call)
+        if op in self.refused or len(self.lines) > LONGEST:
+            raise Unlowered("used in Python, or too long")
+        if type(op.fn) in CARRIERS:
+            self.env[op] = CARRIERS[type(op.fn)](self, op)
+            return
+        write = LOWERINGS.get(op.fn)
+        if write is None:
+            raise Unlowered(getattr(op.fn, "__name__", "a function"))
+        self.env[op] = write(self, op)
+
+    def put_off(self, op: Operation) -> None:
+        """Leave a call, or a guard, to Python; of a loop also what takes its results out, which has no other name."""
+        if self.depth:
+            raise Unlowered("Python in a loop")
+        self.pending[op] = None
+        self.left += isinstance(op, Call)
+        if is_loop(op):
+            self.pending.update(dict.fromkeys(self.users.get(op, ())))
+
+    def take_back(self, mark: Mark, undo: int) -> None:
+        """Drop what was written since a mark."""
+        self.back_to(mark)
+        while len(self._undo) > undo:
+            self._undo.pop()()
+
+    # -- values
+
+    def value(self, x: Any) -> Value:
+        """Return what stands for an argument."""
+        if not isinstance(x, Operation):
+            kind = constant_kind(x)
+            if kind is not None:
+                return Number(literal(x, kind), kind)
+            if isinstance(x, np.ndarray) and (kind := element_kind(spec_of(x))) and x.size <= SMALL:
+                return Elements(tuple([literal(y, kind) for y in x.ravel().tolist()]), x.shape, kind)
+            raise Unlowered("a constant")
+        if x in self.pending:
+            self.flush()
+        if x not in self.env:
+            if not isinstance(x, Constant):
+                raise Unlowered(x.name)
+            if is_small(x.spec) or constant_kind(x.val) is not None:
+                return self.value(x.val)
+            self.env[x] = Object(self.object(x.val), None)
+        return self.env[x]
+
+    def number(self, x: Any) -> Number:
+        """Return a number. Raises Unlowered for an argument that is none."""
+        if number_kind(spec_of(x)) is None:
+            raise Unlowered("no number")
+        found = self.value(x)
+        if isinstance(found, Object):
+            pointer = found.ir
+            found = self.cached("number", x, lambda: self.unboxed(pointer, spec_of(x).type))
+        if not isinstance(found, Number):
+            raise Unlowered("no number")
+        return found
+
+    def elements(self, x: Any) -> Elements:
+        """Return a small array, or a number as one without axes."""
+        spec = spec_of(x)
+        if number_kind(spec) is not None:
+            number = self.number(x)
+            return Elements((number.ir,), (), number.kind)
+        if not is_small(spec):
+            raise Unlowered("no small array")
+        found = self.value(x)
+        if isinstance(found, Elements):
+            return found
+        return self.cached("elements", x, lambda: self.loaded(self.array(x)))  # type: ignore[no-any-return]
+
+    def array(self, x: Any) -> Array:
+        """Return a float64 array in memory."""
+        if element_kind(spec_of(x)) != "f":
+            raise Unlowered("no float64 array")
+        found = self.value(x)
+        if isinstance(found, Object):
+            return self.cached("array", x, lambda: self.opened(found, spec_of(x).shape))  # type: ignore[no-any-return]
+        if not isinstance(found, Array):
+            raise Unlowered("not in memory")
+        return found
+
+    def cached(self, what: str, x: Any, make: Callable[[], Any]) -> Any:
+        """Return what is made of an operation once."""
+        key = (what, x)
+        if key not in self.cache:
+            self.cache[key] = make()
+            self._undo.append(lambda: self.cache.pop(key))
+        return self.cache[key]
+
+    def real(self, x: Number) -> str:
+        """Return a number as a float64."""
+        return x.ir if x.kind == "f" else self.to_float(x.ir, x.kind)
+
+    def to_float(self, ir: str, kind: str) -> str:
+        """Return an integer or a bool as a float64."""
+        if kind == "f":
+            return ir
+        if not ir.startswith("%"):
+            return literal(ir == "true" if kind == "b" else int(ir), "f")
+        return self.op(f"{'uitofp' if kind == 'b' else 'sitofp'} {LLVM[kind]} {ir} to double")
+
+    def loaded(self, x: Array) -> Elements:
+        """Read the elements of an array."""
+        places = [sum(i * step for i, step in zip(index, x.strides)) for index in np.ndindex(*x.shape)]
+        return Elements(tuple([self.op(f"load double, ptr {self.at(x.data, place)}, align 8") for place in places]),
+                        x.shape, "f")
+
+    # -- objects of Python's
+
+    def object(self, x: Any) -> str:
+        """Return a pointer to an object that the function is made with."""
+        return self.item("%self", self.objects.place(x))
+
+    def item(self, pointer: str, number: int) -> str:
+        """Return an item of a tuple."""
+        return self.op(f"load ptr, ptr {self.at(pointer, LAYOUT.item + 8 * number)}")
+
+    def require_type(self, pointer: str, kind: type) -> None:
+        """Leave unless an object is of a type exactly."""
+        found = self.op(f"load ptr, ptr {self.at(pointer, LAYOUT.type)}")
+        self.require(self.op(f"icmp eq ptr {found}, {self.object(kind)}"))
+
+    def slot(self) -> tuple[int, str]:
+        """Return a new slot for an object: its number and its address."""
+        self.slots += 1
+        return self.slots - 1, self.op(f"getelementptr ptr, ptr %slots, i64 {self.slots - 1}")
+
+    def held(self, pointer: str) -> Object:
+        """Take a new reference into a slot; leave where there is none."""
+        number, address = self.slot()
+        self.require(self.op(f"call i1 @tapegrad_hold(ptr {address}, ptr {pointer})"))
+        return Object(pointer, number)
+
+    def unboxed(self, pointer: str, kind: type) -> Number:
+        """Read a number of a type exactly."""
+        if kind in (bool, np.bool_):
+            truth = self.op(f"icmp eq ptr {pointer}, {self.object(kind(True))}")
+            lie = self.op(f"icmp eq ptr {pointer}, {self.object(kind(False))}")
+            self.require(self.op(f"or i1 {truth}, {lie}"))
+            return Number(truth, "b")
+        self.require_type(pointer, kind)
+        if kind is not int:
+            return Number(self.op(f"load double, ptr {self.at(pointer, LAYOUT.float)}, align 8"), "f")
+        number = self.op(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {pointer}, ptr %scratch)")
+        self.require(self.op(f"icmp eq i32 0, {self.op('load i32, ptr %scratch')}"))
+        return Number(number, "i")
+
+    def opened(self, x: Object, shape: tuple[int, ...]) -> Array:
+        """Return the elements of an object that is an array of a shape."""
+        self.check_array(x.ir, np.dtype(np.float64), shape)
+        number, address = self.slot()
+        data = self.op(f"call ptr @tapegrad_elements(ptr {x.ir}, ptr {address})")
+        self.require(self.op(f"icmp ne ptr {data}, null"))
+        return Array(data, shape, dense(shape), number)
+
+    def check_array(self, pointer: str, dtype: Any, shape: tuple[int, ...]) -> None:
+        """Leave unless an object is an array of a dtype and a shape."""
+        table = self.constants("i", shape or (0,))
+        self.require(self.op(f"call i1 @tapegrad_is_array(ptr {pointer}, ptr {self.object(np.ndarray)}, "
+                             f"ptr {self.object(dtype)}, i32 {len(shape)}, ptr {table})"))
+
+    def new_array(self, shape: tuple[int, ...], kind: str = "f") -> tuple[Object, str]:
+        """Return a new array, row by row, and the address of its elements."""
+        table = self.constants("i", shape or (0,))
+        made = self.held(self.op(
+            f"call ptr @PyArray_New(ptr {self.object(np.ndarray)}, i32 {len(shape)}, ptr {table}, "
+            f"i32 {TYPES[kind]}, ptr null, ptr null, i32 0, i32 0, ptr null)"))
+        return made, self.op(f"load ptr, ptr {self.at(made.ir, LAYOUT.data)}")
+
+    def boxed(self, x: Operation) -> Object:
+        """Return an operation's value as an object, of the type that was recorded."""
+        found = self.value(x)
+        if isinstance(found, Object):
+            return found
+        return self.cached("object", x, lambda: self.box(found, x.spec.type))  # type: ignore[no-any-return]
+
+    def box(self, x: Value, kind: Any) -> Object:
+        """Make an object of a value."""
+        if isinstance(x, Number):
+            return self.held(self._number_object(x, kind))
+        if isinstance(x, Elements):
+            made, data = self.new_array(x.shape, x.kind)
+            for number, part in enumerate(x.parts):
+                if x.kind == "b":
+                    self.put(f"store i8 {self.op(f'zext i1 {part} to i8')}, ptr {self.at(data, number)}")
+                else:
+                    self.put(f"store double {part}, ptr {self.at(data, 8 * number)}, align 8")
+            return made
+        raise Unlowered("no object")
+
+    def _number_object(self, x: Number, kind: Any) -> str:
+        if kind is float:
+            return self.op(f"call ptr @PyFloat_FromDouble(double {self.real(x)})")
+        if kind is np.float64:
+            self.put(f"store double {self.real(x)}, ptr %scratch, align 8")
+            return self.op(f"call ptr @PyArray_Scalar(ptr %scratch, ptr {self.object(np.dtype(np.float64))}, ptr null)")
+        if x.kind == "b" and kind in (bool, np.bool_):
+            found = self.op(f"select i1 {x.ir}, ptr {self.object(kind(True))}, ptr {self.object(kind(False))}")
+            self.put(f"call void @Py_IncRef(ptr {found})")
+            return found
+        if x.kind == "i" and kind is int:
+            return self.op(f"call ptr @PyLong_FromLongLong(i64 {x.ir})")
+        raise Unlowered("no such number")
+
+    # -- guards
+
+    def guard(self, op: Guard) -> None:
+        """Write a guard on a number; one on a value's type holds where native code has it."""
+        subject = op.args[0]
+        if op.fact in FIXED and (number_kind(subject.spec) or element_kind(subject.spec)) and (
+                isinstance(subject, Input) or isinstance(self.value(subject), (Number, Elements, Array))):
+            return
+        if op.fact == "bool" and number_kind(subject.spec):
+            x = self.number(subject)
+            zero = {"f": literal(0.0, "f"), "i": "0", "b": "false"}[x.kind]
+            compare = "fcmp une" if x.kind == "f" else "icmp ne"
+            holds = self.op(f"{compare} {LLVM[x.kind]} {x.ir}, {zero}")
+            self.require(holds if op.expected else self.op(f"xor i1 {holds}, true"))
+        elif op.fact in ("index", "int") and subject.spec.type is int and type(op.expected) is int:
+            self.require(self.op(f"icmp eq i64 {self.number(subject).ir}, {op.expected}"))
+        elif op.fact == "int" and number_kind(subject.spec) == "f" and abs(op.expected) < 1 << 53:
+            self.declare("declare double @llvm.trunc.f64(double)")
+            whole = self.op(f"call double @llvm.trunc.f64(double {self.number(subject).ir})")
+            self.require(self.op(f"fcmp oeq double {whole}, {literal(op.expected, 'f')}"))
+        else:
+            raise Unlowered(op.fact)
+
+    # -- what is put off
+
+    def flush(self) -> None:
+        """Write a call of Python's for all that is put off."""
+        put_off, self.pending = self.pending, {}
+        self._undo.append(lambda: setattr(self, "pending", put_off))
+        part, given, made = segment(self.tape, put_off, self)
+        arguments = [self.boxed(x).ir for x in given]
+        for number, argument in enumerate(arguments):
+            self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
+        self.most = max(self.most, len(arguments))
+        found = self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(part)}, ptr %scratch, "
+                                  f"i64 {len(arguments)})"))
+        for number, x in enumerate(made):
+            pointer = self.item(found.ir, number)
+            self.env[x] = Object(pointer, found.owner)
+            self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
+
+LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}
+"""How calls of an op become native code: filled by the modules beside this one."""
+CARRIERS: dict[type, Callable[[Function, Call], Value]] = {}
+"""The same for ops that carry a subtape, by their type."""
+
+
+def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
+            function: Function) -> tuple[Tape, list[Operation], list[Operation]]:
+    """Return a tape of some of a tape's operations, what it is given, and what it returns, a tuple.
+
+    Views that native code made as addresses are made again there.
+    """
+    inside = set(calls)
+    todo = list(calls)
+    while todo:
+        for arg in operands(todo.pop()):
+            if arg not in inside and isinstance(function.env.get(arg), (Rows, Results)):
+                raise Refused(arg if is_loop(arg) else arg.args[0])
+            if arg not in inside and type(arg) is Call and isinstance(function.env.get(arg), Array) \
+                    and ("object", arg) not in function.cache:
+                inside.add(arg)
+                todo.append(arg)
+    ordered = sorted(inside, key=lambda op: op.id)
+    new, at = Tape(None, "segment"), dict[Operation, Any]()
+    given = list(dict.fromkeys(arg for op in ordered for arg in operands(op)
+                               if arg not in inside and not isinstance(arg, Constant)))
+    for x in given:
+        at[x] = new.push(Input(absent(x.spec), getattr(x, "label", "") if x.id > 1 else ""))
+    for op in ordered:
+        for arg in operands(op):
+            if isinstance(arg, Constant) and arg not in at:
+                put(new, arg, at)
+        copied = put(new, op, at)
+        if isinstance(op, Call):
+            copied.val = absent(op.spec)
+    results = {tape.result, *operands(tape.result)} if tape.result is not None else set()  # type: ignore[arg-type]
+    made: list[Operation] = [
+        op for op in ordered if isinstance(op, Call) and op in calls and not is_loop(op)
+            and (op in results or any(user not in inside for user in function.users.get(op, ())))]
+    put_results(new, [at[op] for op in made])
+    return new, given, made
+
+

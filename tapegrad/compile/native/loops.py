@@ -1,0 +1,174 @@
+"""loops: a loop on a tape as a loop of native code.
+
+What runs hand on is in registers. What they keep for the sweep back is one row a run, in one block of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapegrad import ops
+from tapegrad.compile.native.elementwise import stretched
+from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
+from tapegrad.compile.native.values import (
+    LLVM,
+    Elements,
+    Number,
+    Results,
+    Rows,
+    Unlowered,
+    Value,
+    element_kind,
+    is_small,
+    number_kind,
+)
+from tapegrad.ops.loop import Loop, range_of
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Call, Input, Operation
+
+
+def lower_loop(f: Function, op: Call) -> Results:
+    """Write a loop whose body is all native code."""
+    loop: Loop = op.fn
+    steps, given, listed, carried = loop.parts()
+    _, outer, sequences, firsts = loop.parted([*([None] * len(steps)), *op.args])
+    tables = [step_values(f, values) for values in loop.steps]
+    for x, arg in zip(given, outer):
+        f.env[x] = bound(f, x, arg)
+    rows = [kept(f, arg) for arg in sequences]
+    start = [registers(f, arg, x.spec) for x, arg in zip(carried, firsts)]
+    offsets, size = offsets_of(loop.results[len(carried):])
+    block = f.new_array((max(loop.count * size // 8, 1),))[1] if size else "null"
+
+    def body(counter: str, now: list[str]) -> list[str]:
+        run = f.op(f"sub i64 {loop.count - 1}, {counter}") if loop.reverse else counter
+        for x, table in zip(steps, tables):
+            f.env[x] = table(run)
+        for x, row in zip(listed, rows):
+            f.env[x] = read_row(f, row, run)
+        texts = iter(now)
+        for x in carried:
+            f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(max(x.spec.size, 1) if x.spec.is_array else 1)])
+        for each in loop.body.ops[1:]:
+            if each is not loop.body.result and not isinstance(each, Input):
+                f.operation(each)
+        if size:
+            place = f.at(block, f.times(run, size))
+            for part, offset in zip(loop.results[len(carried):], offsets):
+                keep(f, registers(f, part, spec_of(part)), f.at(place, offset))
+        return [text for x, new in zip(carried, loop.results) for text in texts_of(registers(f, new, x.spec))]
+    first = [(LLVM[kind_of(x.spec)], text) for x, value in zip(carried, start) for text in texts_of(value)]
+    depth, runs = f.depth, f.runs
+    f.depth, f.runs = depth + 1, runs * loop.count
+    try:
+        last = iter(f.loop(loop.count, first, body))
+    finally:
+        f.depth, f.runs = depth, runs
+    ends = [rebuilt(x.spec, [next(last) for _ in texts_of(value)]) for x, value in zip(carried, start)]
+    kept_rows = [Rows(block, size, offset, spec_of(part).shape if spec_of(part).is_array else None,
+                      kind_of(spec_of(part))) for part, offset in zip(loop.results[len(carried):], offsets)]
+    return Results((*ends, *kept_rows))
+
+
+def step_values(f: Function, values: Sequence[Any]) -> Any:
+    """Return what gives a run's step: a constant, a counter, or an entry of a table."""
+    kind = number_kind(spec_of(values[0]))
+    if kind is None or kind == "b" or any(type(x) is not type(values[0]) for x in values) or (
+            kind == "i" and max(map(abs, values)) > 1 << 53):
+        raise Unlowered("a loop's steps")
+    steps = range_of(values)
+    if steps is not None:
+        return lambda run: Number(f.plus(f.times(run, steps.step), str(steps.start)), "i")
+    table = f.constants(kind, values)
+    return lambda run: Number(f.op(f"load {LLVM[kind]}, ptr {f.at(table, f.times(run, 8))}, align 8"), kind)
+
+
+def bound(f: Function, x: Input, arg: Any) -> Value:
+    """Return what stands for a value that all runs are given."""
+    if number_kind(spec_of(arg)):
+        return f.number(arg)
+    return f.elements(arg) if is_small(spec_of(arg)) else f.array(arg)
+
+
+def kept(f: Function, arg: Any) -> Rows:
+    """Return what another loop has kept."""
+    found = f.value(arg)
+    if not isinstance(found, Rows):
+        raise Unlowered("a sequence of Python's")
+    return found
+
+
+def kind_of(x: Spec) -> str:
+    """Return the kind of a number, or of a small array's elements. Raises Unlowered for anything else."""
+    kind = number_kind(x) or (element_kind(x) if is_small(x) else None)
+    if kind is None:
+        raise Unlowered("carried in memory")
+    return kind
+
+
+def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:
+    """Return a value as one of a type."""
+    kind = kind_of(x)
+    found = f.elements(arg)
+    texts = stretched(found, x.shape if x.is_array else found.shape)
+    if kind == "f":
+        texts = [f.to_float(text, found.kind) for text in texts]
+    elif found.kind != kind:
+        raise Unlowered("of another kind in each run")
+    return rebuilt(x, texts)
+
+
+def rebuilt(x: Spec, texts: Sequence[str]) -> Number | Elements:
+    """Return the value of a type that some registers are."""
+    return Elements(tuple(texts), x.shape, kind_of(x)) if x.is_array else Number(texts[0], kind_of(x))
+
+
+def texts_of(x: Number | Elements) -> Sequence[str]:
+    """Return the registers of a value."""
+    return x.parts if isinstance(x, Elements) else [x.ir]
+
+
+def offsets_of(parts: Sequence[Any]) -> tuple[list[int], int]:
+    """Return where in a row each value lies that runs keep, and how long a row is, in bytes."""
+    offsets, size = [], 0
+    for part in parts:
+        offsets.append(size)
+        kind_of(spec_of(part))
+        size += 8 * (spec_of(part).size if spec_of(part).is_array else 1)
+    return offsets, size
+
+
+def keep(f: Function, x: Number | Elements, place: str) -> None:
+    """Write a value into a row."""
+    for number, text in enumerate(texts_of(x)):
+        ir, kind = (f.op(f"zext i1 {text} to i8"), "i8") if x.kind == "b" else (text, LLVM[x.kind])
+        f.put(f"store {kind} {ir}, ptr {f.at(place, 8 * number)}, align 8")
+
+
+def read_row(f: Function, row: Rows, run: str) -> Value:
+    """Read a run's value."""
+    place = f.at(f.at(row.base, f.times(run, row.step)), row.offset)
+    count, texts = 1, []
+    for length in row.shape or ():
+        count *= length
+    for number in range(count):
+        at = f.at(place, 8 * number)
+        texts.append(f.op(f"trunc i8 {f.op(f'load i8, ptr {at}')} to i1") if row.kind == "b"
+                     else f.op(f"load {LLVM[row.kind]}, ptr {at}, align 8"))
+    return Number(texts[0], row.kind) if row.shape is None else Elements(tuple(texts), row.shape, row.kind)
+
+
+def lower_getfield(f: Function, op: Call) -> Value:
+    """Take a result out of a loop's."""
+    x, key = op.args
+    if not isinstance(x, Operation) or x in f.pending or type(key) is not int or not isinstance(
+            found := f.value(x), (Rows, Results)):
+        raise Unlowered("a tuple of Python's")
+    if isinstance(found, Results):
+        return found.parts[key]  # type: ignore[no-any-return]
+    return read_row(f, found, str(key % len(x.spec.parts)))
+
+
+CARRIERS[Loop] = lower_loop
+LOWERINGS[ops.getfield] = lower_getfield

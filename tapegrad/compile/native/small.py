@@ -1,0 +1,236 @@
+"""small: calls on small arrays, whose elements are in registers: moves, sums, products.
+
+An op that only moves elements is run by NumPy when the tape is compiled, on the numbers of elements in their stead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, place_in
+from tapegrad.compile.native.elementwise import ONE, stretched
+from tapegrad.compile.native.emit import literal
+from tapegrad.compile.native.function import LOWERINGS, Function
+from tapegrad.compile.native.table import ROWS
+from tapegrad.compile.native.values import Elements, Number, Unlowered, Value, element_kind, is_small, number_kind
+from tapegrad.rules.op import OPS
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Call, Constant, Operation, operands
+
+MOVES = [op for op in OPS.values() if op.moves and op is not ops.where and op not in LOWERINGS]
+PRODUCT = 256  # multiplications of a product that is written out, at most
+
+
+def is_value(x: Spec) -> bool:
+    """True for what is in registers."""
+    return number_kind(x) is not None or is_small(x)
+
+
+def result(op: Call, parts: Sequence[str], kind: str = "f") -> Value:
+    """Return the value of a call from its elements."""
+    y = op.spec
+    if (number_kind(y) or (element_kind(y) if is_small(y) else None)) != kind or len(parts) != max(y.size, 1) * (
+            y.size > 0 or not y.is_array):
+        raise Unlowered("of another type")
+    return Number(parts[0], kind) if number_kind(y) else Elements(tuple(parts), y.shape, kind)
+
+
+def is_static(x: Any) -> bool:
+    """True for a part of an index that is known."""
+    return not isinstance(x, Operation) or isinstance(x, Constant)
+
+
+def known(x: Any) -> Any:
+    """Return a constant's value."""
+    return x.val if isinstance(x, Constant) else x
+
+
+def lower_move(f: Function, op: Call) -> Value:
+    """Write a call that only moves elements; of a long array a view, or a row of it."""
+    if not is_value(op.spec) or not all(is_value(x.spec) or isinstance(x, Constant) for x in operands(op)):
+        return lower_view(f, op) if all(map(is_static, op.args[1:])) else lower_row(f, op)
+    index = () if op.fn in (ops.concat, ops.stack) else op.args[2 if op.fn is ops.setitem else 1:]
+    if not all(map(is_static, index)):
+        return lower_write(f, op) if op.fn is ops.setitem else lower_row(f, op)
+    moved = op.args[:len(op.args) - len(index)]
+    given = [f.elements(x) for x in moved]
+    kinds = {x.kind for x in given}
+    texts, numbered = [literal(0.0, "f")], []
+    for x in given:
+        parts = [f.to_float(part, x.kind) for part in x.parts] if kinds != {"b"} else list(x.parts)
+        numbered.append(np.arange(len(texts), len(texts) + len(parts), dtype=np.int64).reshape(x.shape))
+        texts += parts
+    places = moved_by(op, numbered, list(map(known, index)))
+    if op.fn in (ops.tril, ops.triu, ops.pad) and kinds == {"b"}:
+        raise Unlowered("zeros among bools")
+    return result(op, [texts[int(place)] for place in places.ravel()], "b" if kinds == {"b"} else "f")
+
+
+def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any]) -> Any:
+    """Return which element stands where, 0 for a zero. Raises Unlowered for a call that does more than move them: other
+    numbers in their stead must come out in the same places.
+    """
+    places = np.asarray(op.fn.impl(*[x if x.shape else x[()] for x in numbered], *index, **op.kwargs))
+    others = np.random.default_rng(0).normal(size=1 + sum(x.size for x in numbered))
+    others[0] = 0.0
+    given = [others[x] for x in numbered]
+    found = np.asarray(op.fn.impl(*[x if x.shape else x[()] for x in given], *index, **op.kwargs))
+    fits = places.shape == found.shape and np.all((places >= 0) & (places < others.size))
+    if not (fits and np.array_equal(found, others[places.astype(np.int64)])):
+        raise Unlowered("more than a move")
+    return places
+
+
+def lower_write(f: Function, op: Call) -> Value:
+    """Write one number into a small array, at an integer that is computed."""
+    if len(op.args) != 3 or op.kwargs or not is_small(op.spec) or op.spec.ndim != 1 or element_kind(op.spec) != "f":
+        raise Unlowered("a place that is computed")
+    given, value = f.elements(op.args[0]), f.number(op.args[1])
+    memory = in_memory(f, given)
+    f.put(f"store double {f.real(value)}, ptr {place_in(f, memory, op.args[2]).data}, align 8")
+    return f.loaded(memory)
+
+
+def lower_scatter(f: Function, op: Call) -> Value:
+    """Write a sum of pieces in their places among zeros."""
+    shape, ranks, at = op.kwargs["shape"], op.kwargs["ranks"], 0
+    if op.kwargs.keys() - {"shape", "ranks", "order", "through"} or not is_small(op.spec):
+        raise Unlowered("a scatter into memory")
+    paths = op.kwargs.get("through", ((),) * len(ranks))
+    places = np.arange(math.prod(shape)).reshape(shape)
+    total: list[str | None] = [None] * places.size
+    for rank, path in zip(ranks, paths):
+        piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
+        at += 1 + rank
+        if not is_value(spec_of(piece)):
+            raise Unlowered("a long piece")
+        if not all(map(is_static, index)):
+            if len(ranks) > 1 or rank != 1 or path or len(shape) != 1 or not number_kind(spec_of(piece)):
+                raise Unlowered("a place that is computed")
+            memory = in_memory(f, Elements((literal(0.0, "f"),) * places.size, shape, "f"))
+            f.put(f"store double {f.real(f.number(piece))}, ptr {place_in(f, memory, index[0]).data}, align 8")
+            return result(op, f.loaded(memory).parts)
+        chosen = places
+        for step in path:
+            chosen = step.op.impl(chosen, *step.args, **step.kwargs)
+        chosen = np.asarray(chosen[tuple(map(known, index))])
+        x = f.elements(piece)
+        for place, text in zip(chosen.ravel().tolist(), stretched(x, chosen.shape)):
+            part, now = f.to_float(text, x.kind), total[place]
+            total[place] = part if now is None else f.op(f"fadd double {now}, {part}")
+    return result(op, [literal(0.0, "f") if text is None else text for text in total])
+
+
+def lower_constant(f: Function, op: Call) -> Value:
+    """Write an array that nothing goes into."""
+    if not is_small(op.spec) or operands(op):
+        raise Unlowered("not known yet")
+    value = op.fn.impl(*op.args, **op.kwargs)
+    kind = element_kind(op.spec) or ""
+    return result(op, [literal(x, kind) for x in value.ravel().tolist()], kind)
+
+
+def reduced(op: Call, x: Spec) -> tuple[tuple[int, ...], bool]:
+    """Return along which axes a call reduces. Raises Unlowered where it does more."""
+    if op.kwargs.keys() - {"axis", "keepdims"}:
+        raise Unlowered("a reduction of its own kind")
+    axis = op.kwargs.get("axis")
+    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return tuple(sorted({a % x.ndim for a in axes})) if x.ndim else (), bool(op.kwargs.get("keepdims"))
+
+
+def lower_reduction(f: Function, op: Call) -> Value:
+    """Write a sum, a mean, a maximum or a minimum of a small array."""
+    if len(op.args) != 1 or not is_value(spec_of(op.args[0])) or not is_value(op.spec):
+        raise Unlowered("a reduction in memory")
+    given = f.elements(op.args[0])
+    if given.kind != "f" or not (given.parts or op.fn is ops.sum):
+        raise Unlowered("of other numbers")
+    if not given.parts:
+        return result(op, [literal(0.0, "f")] * (op.spec.size if op.spec.is_array else 1))
+    axes, _ = reduced(op, Spec(np.ndarray, np.dtype(float), given.shape))
+    places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
+    rows = places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist()
+    found = []
+    for row in rows:
+        texts = [given.parts[place] for place in row]
+        if op.fn in (ops.sum, ops.mean):
+            text = total(f, texts)
+            found.append(f.op(f"fdiv double {text}, {literal(len(texts), 'f')}") if op.fn is ops.mean else text)
+        else:
+            row_of = ROWS[ops.maximum if op.fn is ops.max else ops.minimum]
+            text = texts[0]
+            for each in texts[1:]:
+                text = row_of.write(f, ONE, [text, each])
+            found.append(text)
+    return result(op, found)
+
+
+def total(f: Function, texts: Sequence[str]) -> str:
+    """Add numbers as NumPy does: one after the other up to seven of them, of more eight sums."""
+    def add(a: str, b: str) -> str:
+        return f.op(f"fadd double {a}, {b}")
+    if not texts:
+        return literal(0.0, "f")
+    if len(texts) < 8:
+        sums = texts[0]
+        for text in texts[1:]:
+            sums = add(sums, text)
+        return sums
+    rows = list(texts[:8])
+    whole = len(texts) // 8 * 8
+    for start in range(8, whole, 8):
+        rows = [add(a, b) for a, b in zip(rows, texts[start:start + 8])]
+    sums = add(add(add(rows[0], rows[1]), add(rows[2], rows[3])), add(add(rows[4], rows[5]), add(rows[6], rows[7])))
+    for text in texts[whole:]:
+        sums = add(sums, text)
+    return sums
+
+
+def lower_product(f: Function, op: Call) -> Value:
+    """Write a product of small arrays: matmul and its kin, dot, vdot."""
+    a, b = map(spec_of, op.args[:2])
+    if op.kwargs or len(op.args) != 2 or not (is_small(a) and is_small(b) and is_value(op.spec)) or not a.shape \
+            or not b.shape:
+        raise Unlowered("a product in memory")
+    x, y = (f.elements(arg) for arg in op.args)
+    if x.kind != "f" or y.kind != "f":
+        raise Unlowered("a product of bools")
+    p, q = (np.arange(len(each.parts)).reshape(each.shape) for each in (x, y))
+    left: Any
+    right: Any
+    if op.fn is ops.vdot:
+        left, right = p.reshape(1, -1), q.reshape(1, -1)
+    elif op.fn is ops.vecdot:
+        left, right = np.broadcast_arrays(p, q)
+    elif p.ndim == q.ndim == 1:
+        left, right = p, q
+    elif op.fn in (ops.matmul, ops.dot) and max(p.ndim, q.ndim) <= 2:
+        left, right = np.broadcast_arrays(p[..., None, :] if q.ndim > 1 else p, q.T)
+    elif op.fn is ops.matvec and p.ndim == 2 and q.ndim == 1:
+        left, right = np.broadcast_arrays(p, q)
+    elif op.fn is ops.vecmat and p.ndim == 1 and q.ndim == 2:
+        left, right = np.broadcast_arrays(p, q.T)
+    else:
+        raise Unlowered("a product of many")
+    if left.size > PRODUCT:
+        raise Unlowered("a long product")
+    table = math.prod(left.shape[:-1]), left.shape[-1]
+    rows = zip(left.reshape(table).tolist(), right.reshape(table).tolist())
+    return result(op, [total(f, [f.op(f"fmul double {x.parts[i]}, {y.parts[j]}") for i, j in zip(*row)])
+                       for row in rows])
+
+
+for _op in MOVES:
+    LOWERINGS[_op] = lower_move
+LOWERINGS[ops.scatter] = lower_scatter
+LOWERINGS |= dict.fromkeys([ops.zeros, ops.ones, ops.full], lower_constant)
+LOWERINGS |= dict.fromkeys([ops.sum, ops.mean, ops.max, ops.min], lower_reduction)
+LOWERINGS |= dict.fromkeys([ops.matmul, ops.dot, ops.vdot, ops.vecdot, ops.matvec, ops.vecmat], lower_product)
+
+

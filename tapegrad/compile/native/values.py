@@ -1,0 +1,104 @@
+"""values: what stands in native code for the value of an operation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.tape.spec import Spec, spec_of
+
+SMALL = 64  # elements of an array that lie in registers, at most
+LLVM = {"f": "double", "i": "i64", "b": "i1"}
+"""LLVM's types of the kinds of numbers: float64, Python's int while it fits 64 bits, bool."""
+_KINDS: dict[Any, str] = {float: "f", np.float64: "f", int: "i", bool: "b", np.bool_: "b"}
+
+
+class Unlowered(Exception):
+    """There is no native code for a call: it stays in Python."""
+
+
+class Number(NamedTuple):
+    """A number in a register: its text in LLVM IR, and its kind."""
+
+    ir: str
+    kind: str
+
+
+class Elements(NamedTuple):
+    """A small array whose elements are in registers, row by row."""
+
+    parts: tuple[str, ...]
+    shape: tuple[int, ...]
+    kind: str
+
+
+class Array(NamedTuple):
+    """A float64 array in memory: the address of its first element and its strides in bytes; `owner` is the slot of the
+    object that it lies in, None where the caller keeps that.
+    """
+
+    data: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    owner: int | None
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+
+class Object(NamedTuple):
+    """A pointer to an object of Python's."""
+
+    ir: str
+    owner: int | None
+
+
+class Rows(NamedTuple):
+    """What a loop has kept of each run: one row a run, in one block of memory."""
+
+    base: str
+    step: int  # bytes from row to row
+    offset: int  # of this value in a row
+    shape: tuple[int, ...] | None  # None for a number
+    kind: str
+
+
+class Results(NamedTuple):
+    """What a loop returns."""
+
+    parts: tuple[Any, ...]
+
+
+Value = Number | Elements | Array | Object | Rows | Results
+
+
+def number_kind(x: Spec) -> str | None:
+    """Return the kind of a number in a register, None for what is none."""
+    return _KINDS.get(x.type)
+
+
+def element_kind(x: Spec) -> str | None:
+    """Return the kind of the elements of an array that native code computes with, None for another."""
+    if not x.is_array or x.dtype not in (np.float64, np.bool_):
+        return None
+    return "f" if x.dtype == np.float64 else "b"
+
+
+def is_small(x: Spec) -> bool:
+    """True for an array whose elements are held in registers."""
+    return element_kind(x) is not None and x.size <= SMALL
+
+
+def constant_kind(x: Any) -> str | None:
+    """Return the kind of a plain number; None for an integer that float64 cannot tell from its neighbours, too."""
+    kind = number_kind(spec_of(x))
+    return None if kind == "i" and abs(x) > 1 << 53 else kind
+
+
+def dense(shape: tuple[int, ...], itemsize: int = 8) -> tuple[int, ...]:
+    """Return the strides of an array that lies row by row."""
+    return tuple([itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape))])
