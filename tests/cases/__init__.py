@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.cases import (
     decompose,
     elementwise,
@@ -32,16 +36,28 @@ CASES: list[Case] = [case for cases in FAMILIES.values() for case in cases]
 DISTINCT: list[Case] = list({case.kind or case.name: case for case in reversed(CASES)}.values())[::-1]
 
 
-def share(number: int) -> list[Case]:
-    """Return of each op the first case, and every third of the others, by a number of the mechanism that is tested.
+def chosen(new: int | None = None, every: int = 1, distinct: bool = True) -> dict[str, list[int]]:
+    """Return by the names of cases the numbers of the samples with which a mechanism is tested.
 
-    What a mechanism does with an op it does with all its cases: three mechanisms have all of them, and the rules, the
-    compiled calls and the replays of each are tested with all.
+    What a mechanism does with an op it does with all its cases. So these are the first `new` samples, or all, of the
+    first case of each op, and one sample of each so-and-so-many-th other case, another one from case to case, so that
+    each kind of sample is met; `distinct` leaves out what differs in its formula alone. Values, gradients and tangents are
+    tested with every sample of every case.
     """
     known: set[str] = set()
-    found = []
-    for place, case in enumerate(DISTINCT):
-        if not known.issuperset(case.ops) or place % 3 == number % 3:
-            found.append(case)
+    found: dict[str, list[int]] = {}
+    for place, case in enumerate(DISTINCT if distinct else CASES):
+        if not case.samples:
+            continue
+        if not known.issuperset(case.ops):
+            found[case.name] = [*range(len(case.samples))][:new]
+        elif place % every == 0:
+            found[case.name] = [place // every % len(case.samples)]
         known.update(case.ops)
     return found
+
+
+def samples(new: int | None = None, every: int = 1, distinct: bool = True) -> list[Any]:
+    """Return rows for `over`: cases, with the samples that are chosen."""
+    cases = {case.name: case for case in CASES}
+    return [pytest.param(cases[name], [cases[name].samples[i] for i in numbers], id=name) for name, numbers in chosen(new, every, distinct).items()]

@@ -14,7 +14,7 @@ from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
 from tests.cases.case import Case
-from tests.close import assert_close
+from tests.harness.compare import assert_close
 
 TOLERANCES = {"float64": (1e-10, 1e-11), "float32": (2e-4, 2e-5), "complex128": (1e-9, 1e-10)}
 

@@ -33,7 +33,8 @@ def at(name: str, *args: Any, part: int | None = None, smooth: bool = False, ops
     floats = [arg for arg in args if type(arg) is float]
     samples = [tuple(floats)] if name in NUMBERS else [tuple(map(spread, floats)), tuple(floats)]
     kind = f"of {', '.join(type(arg).__name__ for arg in args)}, {'one number' if part is None else 'several'}{', smooth' * smooth}"
-    return Case(name if part is None else f"{name}:{part}", call, samples, smooth=smooth, kind=kind if len(ops) == 1 else "", ops=ops, **kwargs)
+    label = f"{name}:derivative" if args[-1] is True else name if part is None else f"{name}:{part}"
+    return Case(label, call, samples, smooth=smooth, kind=kind if len(ops) == 1 else "", ops=ops, **kwargs)
 
 
 # SciPy's loops over single precision have no end here, or take counts for fractions; a factorial of complex numbers takes an option

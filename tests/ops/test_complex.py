@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,10 +15,11 @@ from tapegrad.tree.flatten import leaves_of
 from tests.cases import FAMILIES
 from tests.cases.case import Case
 from tests.cases.over import over
-from tests.close import assert_close
+from tests.harness.compare import same
+from tests.harness.sample import Sample, quiet
+from tests.harness.table import second_order, tangent, value_and_gradient
 
 Args = tuple[Any, ...]
-Sample = tuple[Case, Args]
 
 # -- complex samples. The imaginary parts are small and odd: away from branch cuts, from ties, and from where rounding jumps.
 
@@ -68,16 +68,6 @@ def runs(case: Case, args: Args) -> bool:
     return True
 
 
-class quiet(warnings.catch_warnings):
-    """NumPy warns where an imaginary part is dropped (`z.astype(float)`), which some cases do on purpose."""
-
-    def __enter__(self) -> Any:
-        log = super().__enter__()
-        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return log
-
-
 CASES = [case for family in ("elementwise", "reduce", "shape", "index", "linalg", "write", "sort") for case in FAMILIES[family]]
 TABLE = [(case, [(args, runs(case, args)) for args in samples(case)]) for case in CASES]
 MIXED = [(case, [args for args in mixed(case) if runs(case, args)]) for case in CASES]
@@ -101,33 +91,26 @@ def weighted(case: Case) -> Callable[..., Any]:
 
 
 def close(found: Any, expected: Any, tolerance: float = 1e-14) -> None:
-    for a, b in zip(leaves_of(found), leaves_of(expected), strict=True):
-        assert_close(a, b, tolerance, 1e-14)
-
-
-def alike(found: Any, expected: Any) -> None:
-    """Compare the kinds of what stands in nested structures."""
-    for a, b in zip(leaves_of(found), leaves_of(expected), strict=True):
-        assert isinstance(a, type(b)) and np.shape(a) == np.shape(b) and getattr(a, "dtype", None) == getattr(b, "dtype", None), (a, b)
+    same(found, expected, tolerance, 1e-14)
 
 
 @over(rows(TAKEN))
-def test_value_replay_and_gradient(case: Case, chosen: list[Args]) -> None:
-    for args in chosen:
-        with quiet():
-            expected = case.fn(*args)
-            value, tape = tg.trace(case.fn, *args)
-            alike(value, expected)
-            close(value, expected)
-            close(tape.check().play(*args), expected)
-            if not differentiable(case, args):
-                continue
-            check_grads(case.fn, *args)
-            swept = tg.grad(weighted(case), *args)[1][1:]
-            written = tg.gradtape(weighted(case), *args).check()
-            close(written.play(*args)[1][1:], swept, 1e-12)
-            close(tg.primitivize(written).check().play(*args)[1][1:], swept, 1e-12)
-            alike(*zip(*[(dx, x) for x, dx in zip(args, swept) if is_complex(x)]))
+def test_every_derivative(case: Case, chosen: list[Args]) -> None:
+    with quiet():
+        for number, args in enumerate(chosen):
+            sample = Sample(case.fn, args, case.smooth)
+            value_and_gradient(sample)
+            tangent(sample)
+            if number < 2:
+                second_order(sample)
+
+
+@over(rows(MIXED))
+def test_real_arguments_among_complex_ones(case: Case, chosen: list[Args]) -> None:
+    with quiet():
+        for args in chosen:
+            value_and_gradient(sample := Sample(case.fn, args))
+            tangent(sample)
 
 
 @over(rows(REFUSED))
@@ -136,19 +119,6 @@ def test_refuses_what_numpy_refuses(case: Case, chosen: list[Args]) -> None:
         # the built-in round of NumPy's complex numbers was deprecated until NumPy 2.3
         with pytest.raises((TypeError, DeprecationWarning)), quiet():
             tg.grad(weighted(case), *args)
-
-
-@over(rows(MIXED))
-def test_a_real_argument_among_complex_ones_has_a_real_gradient(case: Case, chosen: list[Args]) -> None:
-    for args in chosen:
-        if not differentiable(case, args):
-            continue
-        with quiet():
-            close(tg.trace(case.fn, *args)[0], case.fn(*args))
-            check_grads(case.fn, *args)
-            swept = tg.grad(weighted(case), *args)[1][1:]
-            close(tg.gradtape(weighted(case), *args).play(*args)[1][1:], swept, 1e-12)
-            alike(*zip(*[(dx, x) for x, dx in zip(args, swept) if is_real(x) or is_complex(x)]))
 
 
 @over(rows(TAKEN))
@@ -164,14 +134,6 @@ def test_complex64_in_complex64_out(case: Case, chosen: list[Args]) -> None:
             if getattr(x, "dtype", None) == np.complex64:
                 assert dx.dtype == np.complex64 and dx.shape == x.shape
                 np.testing.assert_allclose(dx, expected, 2e-3, 2e-4)
-
-
-@over(rows(TAKEN, lambda case: case.smooth))
-def test_second_order(case: Case, chosen: list[Args]) -> None:
-    for args in chosen[:2]:
-        if differentiable(case, args):
-            with quiet():
-                check_grads(case.fn, *args, order=2)
 
 
 @pytest.mark.parametrize(("case", "chosen"), rows(TAKEN, lambda case: case.torch is not None))
@@ -364,7 +326,7 @@ def test_writes_that_numpy_refuses() -> None:
 def test_a_python_number(f: Any) -> None:
     z = 1.2 + 0.5j
     value, tape = tg.trace(f, z)
-    alike([value], [f(z)])
+    same(value, f(z))
     close(value, f(z), 1e-13)
     close(tape.play(0.7 - 1j), f(0.7 - 1j), 1e-13)
     check_grads(f, z, order=2)

@@ -128,3 +128,64 @@ def test_what_turns_among_vectors_of_equal_values_is_no_zero() -> None:
         assert np.isnan(tg.gradient(lambda x: tg.gradient(f, x)[0], 0.0)[0])  # 243, and not what a 0 would make of it
     second = tg.gradient(lambda x: tg.gradient(f, x)[0], 0.3)[0]
     assert second == pytest.approx((tg.gradient(f, 0.3 + 1e-6)[0] - tg.gradient(f, 0.3 - 1e-6)[0]) / 2e-6, rel=1e-6)
+
+
+M, A, B = draw(2, 4, seed=5), draw(4, seed=6), draw(4, 4, seed=7)
+TURN = np.linalg.qr(draw(4, 4, seed=8))[0]
+REPEATED = TURN @ np.diag([1.0, 1.0, 1.0, 3.0]) @ TURN.T
+
+
+def of_two_vectors(m: Any) -> Any:
+    v = np.linalg.eigh(m.T @ m)[1]
+    return (v[:, -1] @ A) * (v[:, -2] @ A) * (v[:, -1] @ B @ v[:, -2])
+
+
+def of_a_complex_vector(m: Any) -> Any:
+    c = m[:1] + 1j * m[1:]
+    return np.abs(np.linalg.eigh(c.conj().T @ c)[1][:, -1] @ A) ** 2
+
+
+@pytest.mark.parametrize(("f", "x"), [
+    (lambda m: (np.linalg.eigh(m.T @ m)[1][:, -1] @ A) ** 2, M), (of_two_vectors, M), (of_a_complex_vector, M),
+    (lambda m: np.linalg.eigvalsh(m.T @ m)[-1] ** 2, M), (lambda m: (np.linalg.eigh(m.T @ m)[1][:, -1] @ A) ** 4 * np.linalg.eigh(m.T @ m)[0][-2], M),
+    (lambda x: (np.linalg.eigh((x + x.T) / 2)[1][:, -1] @ A) ** 2, REPEATED)])
+def test_an_eigenvector_beside_other_equal_eigenvalues(f: Any, x: Any) -> None:
+    """The second derivatives, in every mode, and a third: exact, and symmetric."""
+    def slope(x: Any) -> Any:
+        return tg.gradient(f, x)[0]
+
+    def central(g: Any, step: float) -> Any:
+        return np.stack([(np.asarray(g(x + e)) - np.asarray(g(x - e))).ravel() / (2 * step) for e in step * np.eye(x.size).reshape(-1, *x.shape)], -1)
+    # a step splits the equal eigenvalues: its gradient is right all the same
+    wanted = central(slope, 1e-5)
+    for way in (tg.hessian(f), tg.jacobian(slope, mode="forward"), tg.jacobian(slope, mode="reverse"),
+                tg.jacobian(tg.jacobian(f, mode="forward"), mode="forward")):
+        found = np.reshape(way(x), wanted.shape)
+        np.testing.assert_allclose(found, wanted, 1e-6, 1e-7)
+        np.testing.assert_allclose(found, found.T, 1e-11, 1e-11)
+    d = draw(*x.shape, seed=9)
+    third = tg.jvp(tg.jacobian(slope, mode="reverse"), (x,), (d,))[1]
+    hessian = tg.hessian(f)
+    np.testing.assert_allclose(np.ravel(third), np.ravel((hessian(x + 1e-4 * d) - hessian(x - 1e-4 * d)) / 2e-4), 1e-4, 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("f", [
+    lambda x: (np.linalg.eig(x)[1][:, np.argmax(np.linalg.eigvals(x).real)].real @ A) ** 2, lambda x: (np.linalg.svd(x)[2][0] @ A) ** 2,
+    lambda x: np.sum(np.exp(np.linalg.eigvalsh(x)))])
+def test_second_derivatives_beside_equal_values_are_exact_or_nan(f: Any) -> None:
+    def slope(x: Any) -> Any:
+        return tg.gradient(f, x)[0]
+    for way in (tg.jacobian(slope, mode="forward"), tg.jacobian(slope, mode="reverse"), tg.jacobian(tg.jacobian(f, mode="forward"), mode="forward")):
+        assert not np.isfinite(way(REPEATED)).all()
+
+
+def test_the_mean_of_rotations() -> None:
+    from scipy.spatial.transform import Rotation
+
+    def f(x: Any) -> Any:
+        return np.sum(Rotation.from_rotvec(x.reshape(2, 3)).mean().as_rotvec() * np.array([1.0, -2.0, 0.5]))
+    x = np.array([0.1, 0.4, -0.3, 0.5, 0.2, 0.3])
+    found = tg.hessian(f)(x)
+    wanted = np.stack([(tg.gradient(f, x + e)[0] - tg.gradient(f, x - e)[0]) / 2e-5 for e in 1e-5 * np.eye(6)], -1)
+    np.testing.assert_allclose(found, wanted, 1e-6, 1e-7)

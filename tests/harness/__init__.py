@@ -1,0 +1,1 @@
+"""The differential harness: one row, a function at some arguments, goes through every mode, and one comparison serves them all."""
