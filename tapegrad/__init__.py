@@ -15,9 +15,11 @@ from tapegrad.errors import (
     CallError,
     ConcretizationError,
     DuplicateRule,
+    EffectWarning,
     EscapedProxy,
     GuardError,
     MalformedTape,
+    MissingPackage,
     MissingRule,
     MutationError,
     ReplayError,
@@ -56,7 +58,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError", "Call", "CallError", "ConcretizationError", "Constant", "Context", "DuplicateRule",
-    "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingRule", "MutationError",
+    "EffectWarning", "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingPackage",
+    "MissingRule", "MutationError",
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "checkpoint",
     "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx",

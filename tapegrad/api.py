@@ -13,6 +13,7 @@ import tapegrad.transforms.integral
 import tapegrad.transforms.ode
 import tapegrad.transforms.switch
 import tapegrad.transforms.vectorize  # noqa: F401  (gives np.vectorize its)
+from tapegrad.numbers.lazy import needed
 from tapegrad.replay import interpreter
 from tapegrad.tape.check import check
 from tapegrad.tape.facade import does
@@ -36,6 +37,7 @@ def _to_python(tape: Tape, name: str, buffers: bool) -> str:
 
 @does("to_fx")
 def _to_fx(tape: Tape, device: Any) -> Any:
+    needed("torch")
     from tapegrad.compile.torch.fx import to_fx
     return to_fx(tape, device)
 

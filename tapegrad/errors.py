@@ -310,10 +310,18 @@ class MutationError(TapeError):
     refuses = True
 
 
+class MissingPackage(TapeError, ImportError):
+    """A package that this call needs, and that tapegrad does not install by itself, is not installed."""
+
+
 class EscapedProxy(TapeError, RuntimeError):
     """A proxy was used after its trace had ended."""
 
     refuses = True
+
+
+class EffectWarning(UserWarning):
+    """What a program has written is lost: to a copy that its trace made, of what the call is differentiated by."""
 
 
 def unknown(func: Callable[..., Any], name: str = "") -> UnknownFunction:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.debug.ties import ties
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import type_name
@@ -50,11 +51,18 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
     for number, i in enumerate(free):
         expected = central_difference(at, points, number, eps)
         what = f"gradient by leaf {i}, of shape {shape_of(leaves[i])}"
+        if not np.allclose(found[i], expected, rtol, atol, equal_nan=True):  # a tie is one reason
+            what = "\n".join([what, *_ties(total, args)])
         np.testing.assert_allclose(found[i], expected, rtol, atol, err_msg=what)
     if order > 1 and points:
         def of_gradient(*xs: Any) -> Any:
             return contract(list(grad(total, *xs)[1][1:]), start=100)
         check_grads(of_gradient, *args, order=order - 1, rtol=max(rtol, 1e-4), atol=max(atol, 1e-5), eps=eps)
+
+
+def _ties(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """Say where the result stands on a tie."""
+    return [f"{tie.message}\n  at {tie.where}" for tie in ties(trace(f, *args)[1])]
 
 
 def check_rule(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, atol: float = 1e-6, eps: float = 1e-5,

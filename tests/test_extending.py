@@ -47,7 +47,7 @@ def test_an_elementwise_op() -> None:
     def foreign(x: Any) -> Any:
         return x / (1.0 + np.abs(x))
 
-    registry.define("softsign", foreign, lambda _i, dy, _y, x: dy / (1.0 + abs(x)) ** 2, torch="nn.functional.softsign", pointwise=True, means=[foreign])
+    registry.define("softsign", foreign, lambda _i, dy, _y, x: dy / (1.0 + abs(x)) ** 2, torch="nn.functional.softsign", pointwise=True, aliases=None, means=[foreign])
 
     def f(x: Any) -> Any:
         return np.sum(entries.OPS["softsign"](x) ** 2)

@@ -83,3 +83,36 @@ def test_every_room_has_a_quick_test() -> None:
     rooms = {path.parent for path in tests.rglob("test_*.py")}
     quick = {path.parent for path in tests.rglob("test_*.py") if "pytest.mark.quick" in path.read_text(encoding="utf-8")}
     assert not sorted(str(room.relative_to(tests)) for room in rooms - quick)
+
+
+@pytest.mark.quick
+def test_numpy_programs_need_neither_torch_nor_scipy() -> None:
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["scipy"] = None
+import numpy as np
+import tapegrad as tg
+
+def f(A, b):
+    x = np.linalg.solve(A @ A.T + np.eye(3), np.tanh(b))
+    x[1:] *= 2
+    return np.log(np.sum(np.exp(x))) + np.linalg.cholesky(np.outer(b, b) + 9 * np.eye(3)).sum()
+
+A, b = np.arange(9.0).reshape(3, 3), np.ones(3)
+step = tg.value_and_grad(f, warmup=1)
+for _ in range(4):
+    dA, db = step(A, b)[1][1:]
+assert np.allclose(dA, tg.gradient(f, A, b)[0]) and step.stats.hits
+tg.hessian(lambda b: f(A, b))(b), tg.vmap(lambda b: f(A, b))(np.ones((2, 3))), tg.jvp(f, (A, b), (A, b))
+tape = tg.gradtape(f, A, b)
+tape.format(), tape.to_svg(), tg.flatgrad(tg.trace(f, A, b)[1]).to_python()
+for call in (lambda: tg.value_and_grad(f, backend="torch"), tape.to_fx, lambda: tg.jacobian_sparsity(np.tanh, b)):
+    try:
+        call()
+    except tg.MissingPackage as err:
+        print(err.what, "|", err.try_)
+"""
+    out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True).stdout
+    torch, scipy = (f'{name} is not installed, and what was called needs it | pip install "tapegrad[{name}]"'
+                    for name in ("torch", "scipy"))
+    assert out.splitlines() == [torch, torch, scipy]

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.testing import check_grads, contract
-from tapegrad.tree.flatten import leaves_of
+from tapegrad.testing import contract
 from tests.cases.case import draw
+from tests.harness.compare import same
+from tests.harness.sample import kept as fresh
+from tests.harness.table import examine_program
 
 
 class Program(NamedTuple):
@@ -21,7 +23,7 @@ class Program(NamedTuple):
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     others: list[tuple[Any, ...]]
-    order: int = 2
+    refused: dict[str, type[Exception]] = {}  # noqa: RUF012
 
 
 # -- linear systems, element by element
@@ -383,7 +385,8 @@ POINTS = np.array([[0.1, 0.2], [0.3, -0.1], [2.0, 2.2], [2.4, 1.9], [0.0, 0.4]])
 
 PROGRAMS = {
     "thomas": Program(thomas, (draw(5), 5 + draw(5, seed=1), draw(5, seed=2), draw(5, seed=3)), [(draw(5, seed=4), 6 + draw(5), draw(5), draw(5))]),
-    "cholesky": Program(cholesky_solve, (SPD, draw(4)), [(SPD + np.eye(4), draw(4, seed=1)), (SPD[:3, :3], draw(3))]),
+    "cholesky": Program(cholesky_solve, (SPD, draw(4)), [(SPD + np.eye(4), draw(4, seed=1)), (SPD[:3, :3], draw(3))],
+                        {"exported": tg.ArgumentError}),  # reads of several places in one are given no source
     "conjugate gradients": Program(conjugate_gradients, (draw(3, 3), draw(3)), [(draw(3, 3, seed=1), draw(3)), (np.eye(3), draw(3)), (np.zeros((3, 3)), draw(3))]),
     "gauss jordan": Program(gauss_jordan, (draw(3, 3),), [(draw(3, 3) * 1.1,), (draw(3, 3)[::-1].copy(),)]),
     "expm": Program(expm, (draw(3, 3),), [(draw(3, 3)[:, ::-1].copy(),), (draw(3, 3) * 9,)]),
@@ -415,40 +418,11 @@ PROGRAMS = {
 ROWS = [pytest.param(program, id=name) for name, program in PROGRAMS.items()]
 
 
-def fresh(args: Any) -> Any:
-    """Copy the arrays, for a program that writes into them."""
-    if isinstance(args, dict):
-        return {key: fresh(arg) for key, arg in args.items()}
-    if isinstance(args, (list, tuple)):
-        return type(args)(map(fresh, args))
-    return args.copy() if isinstance(args, np.ndarray) else args
-
-
-def close(found: Any, expected: Any, tolerance: float = 1e-12) -> None:
-    for a, b in zip(leaves_of(found), leaves_of(expected), strict=True):
-        np.testing.assert_allclose(a, b, tolerance, 1e-14)
-
-
 @pytest.mark.parametrize("program", ROWS)
-def test_value_and_gradient(program: Program) -> None:
-    args = fresh(program.args)
-    value, tape = tg.trace(program.fn, *args)
-    close(args, program.args, 0)
-    expected = program.fn(*fresh(args))
-    close(value, expected, 1e-15)
-    assert [type(leaf) for leaf in leaves_of(value)] == [type(leaf) for leaf in leaves_of(expected)]
-    close(tape.check().play(*args), expected)
-    check_grads(program.fn, *args)
-    swept = tg.grad(lambda *xs: contract(program.fn(*xs)), *args)
-    written = tg.gradtape(lambda *xs: contract(program.fn(*xs)), *args).check()
-    close(written.play(*args), swept)
-    close(tg.primitivize(written).check().play(*args), swept)
-    close(args, program.args, 0)
-
-
-@pytest.mark.parametrize("program", [row for row in ROWS if row.values[0].order > 1])
-def test_second_order(program: Program) -> None:
-    check_grads(program.fn, *fresh(program.args), order=2)
+def test_every_mode(program: Program) -> None:
+    before = fresh(program.args)
+    examine_program(program.fn, program.args, program.refused)
+    same(program.args, before, 0.0)
 
 
 @pytest.mark.parametrize("program", ROWS)
@@ -465,7 +439,7 @@ def test_a_replay_is_right_or_refused(program: Program) -> None:
                 played = other.play(*fresh(args))
             except tg.GuardError:
                 continue
-            close(played, wanted)
+            same(played, wanted, 1e-12)
             replays += 1
     assert replays, "no tape was replayed: choose others on the recorded path too"
 

@@ -253,7 +253,7 @@ class _Intricate(Exception):
 
 def _differs(a: Any, b: Any) -> bool:
     """Return whether a static argument is another than the one recorded."""
-    return a is not b and flatten(a, "", [], []) != flatten(b, "", [], [])
+    return a is not b and flatten(a, "", [], [], given=True) != flatten(b, "", [], [], given=True)
 
 
 # -- the way back: nests around texts

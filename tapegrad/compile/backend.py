@@ -17,6 +17,7 @@ from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import name_of
+from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, pack
 from tapegrad.ops.fused import Made
@@ -179,10 +180,12 @@ def last_uses_told(tape: Tape) -> Tape:
 def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend of a name, in a mode."""
     if backend in LATER:
+        if backend in PACKAGES:
+            needed(backend)
         importlib.import_module(LATER[backend])
     if backend not in BACKENDS:
         raise ArgumentError(f"there is no backend {backend!r}", None,
-                            " or ".join(f'backend="{name}"' for name in ("numpy", *LATER)))
+                            " or ".join(f'backend="{name}"' for name in ("numpy", "torch")))
     return BACKENDS[backend](device, mode, passes)
 
 
@@ -190,8 +193,11 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend that runs tapes as Python that calls NumPy."""
     if device is not None:
         raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
+    if mode in LATER:
+        return choose(mode, device, mode, passes)
     if mode not in MODES:
-        raise ArgumentError(f"there is no mode {mode!r}", None, " or ".join(f'mode="{name}"' for name in MODES))
+        raise ArgumentError(f"there is no mode {mode!r}", None,
+                            " or ".join(f'mode="{name}"' for name in (*MODES, "native")))
     executor = MODES[mode]
 
     def finish(tape: Tape) -> Tape:
@@ -204,5 +210,9 @@ BACKENDS: dict[str, Callable[[Any, str, Sequence[Pass]], Backend]] = {"numpy": _
 """What makes the backend of a name, of a device, a mode and passes. A backend is a folder beside this
 file that puts itself here.
 """
-LATER = {"torch": "tapegrad.compile.torch.backend"}
-"""Backends that are imported when they are asked for: what they need need not be installed, or takes long to import."""
+LATER = {"torch": "tapegrad.compile.torch.backend", "native": "tapegrad.compile.native.backend"}
+"""Backends, and modes of NumPy's, that are imported when they are asked for: what they need need not be installed, or
+takes long to import.
+"""
+PACKAGES = frozenset(["torch"])
+"""Backends that need the package of their name."""

@@ -32,6 +32,7 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import SURROUNDINGS
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.tracer import record
+from tapegrad.trace.twins import is_doubled
 from tapegrad.trace.value_retention import Economy
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.flat_gradient import flatgrad
@@ -89,6 +90,9 @@ class Compiled(ByName):
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
+            if entry.apart and is_doubled(flatten_call(self.__wrapped__, args, kwargs)[1]):
+                self._missed("whether two arguments are one array")
+                continue
             if entry.loses and strict():
                 self._missed("that NumPy's warnings are errors")
                 continue
@@ -143,6 +147,8 @@ class Compiled(ByName):
             raise
         entry = self._keep(visit, first.tape, first.flat)
         visit.spend()
+        if visit.effects is not None:
+            visit.effects.settle()
         if entry is not None and self.warmup is not None and not _draws(entry.tape):
             try:
                 result = entry.run(*args, **kwargs)

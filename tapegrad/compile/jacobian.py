@@ -27,6 +27,7 @@ from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.batch import Nest, Pass, spread
 from tapegrad.transforms.forward import Push, jvp
 from tapegrad.transforms.grad import gradient_of, gradients_of, pullback
@@ -248,6 +249,12 @@ class Sweeps:
         self.largest = max([op.spec.nbytes for op in self.tape.ops], default=1)
         self.chunk = None if chunk is None else plain(chunk)  # a compiled derivative captures it
 
+    def ended(self, made: Callable[[Sweeps], Any]) -> Any:
+        """Return what is made of the sweeps, and let the program's writes happen."""
+        found = made(self)
+        settle(self.tape)
+        return found
+
     @property
     def value(self) -> Any:
         """The value of the function."""
@@ -347,7 +354,7 @@ class Derivative(ByName):
         self._patience = PATIENCE
 
         def whole(*args: Any) -> Any:
-            return made(Sweeps(f, args, {}, asked.among(len(args)), mode, chunk, by_complex))
+            return Sweeps(f, args, {}, asked.among(len(args)), mode, chunk, by_complex).ended(made)
         whole.__name__ = self.__name__
         self._compiled: Any = compile(whole, warmup=self.warmup)
 
@@ -367,7 +374,7 @@ class Derivative(ByName):
         sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk, self._by_complex)
         if sweeps.draws:
             self._patience = 0
-        return self._made(sweeps)
+        return sweeps.ended(self._made)
 
     def __repr__(self) -> str:
         return f"<derivative of {self.__name__}>"

@@ -22,6 +22,7 @@ from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import Location, user_frame
 from tapegrad.optimise.roll import SAVED
 from tapegrad.tape.tape import Tape
+from tapegrad.trace.twins import compared
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.tree.signature import Reached
 
@@ -182,8 +183,8 @@ class Account:
 class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
-    __slots__ = ("arguments", "backend", "choice", "earlier", "expected", "flat", "fresh", "lock", "loses", "pace",
-                 "ran", "reached", "run", "tape")
+    __slots__ = ("apart", "arguments", "backend", "choice", "earlier", "expected", "flat", "fresh", "lock", "loses",
+                 "pace", "ran", "reached", "run", "tape")
 
     def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace,
                  expected: float, choice: Choice | None, ran: set[CodeType]) -> None:
@@ -192,6 +193,9 @@ class Entry:
         self.fresh, self.pace, self.expected = fresh, pace, expected
         reached = tape.structure.reached
         self.reached: Reached | None = reached if reached is not None and reached.may_be_among(tape.structure) else None
+        # it may compare them by `is`: such a call must not pass one array twice
+        self.apart = (sum(hasattr(x.val, "shape") for x in tape.inputs) > 1
+                      and any(compared(code) or "id" in code.co_names for code in ran))
         self.earlier = EarlierCalls(tape.structure)
         self.arguments: Callable[..., list[Any]] | None = None
         self.run, self.lock = self.compile_and_run, threading.RLock()

@@ -18,7 +18,7 @@ from tapegrad.compile.jacobian import Columns, Derivative, Rows, Sweeps, asked_f
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced
@@ -26,7 +26,7 @@ from tapegrad.transforms.colouring import colours_of_columns, colours_of_symmetr
 from tapegrad.transforms.forward import Push
 from tapegrad.transforms.grad import gradient_of
 from tapegrad.transforms.patterns import sparse
-from tapegrad.transforms.sparsity import need_scipy, pattern_of, size_of
+from tapegrad.transforms.sparsity import pattern_of, size_of
 from tapegrad.tree.argnums import Argnums, Wanted
 from tapegrad.tree.flatten import leaves_of
 
@@ -79,7 +79,7 @@ class SparseDerivative(Derivative):
     def __init__(
         self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None, made: Callable[[Sweeps], Any]
     ) -> None:
-        need_scipy()
+        needed("scipy.sparse")
         super().__init__(f, asked, mode, chunk, made)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

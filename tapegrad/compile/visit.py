@@ -16,6 +16,7 @@ from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.replay.warning_errors import may_lose
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.random_state import Found, unrecorded_draws
+from tapegrad.trace.write_back import Pending
 
 LOST = 64  # calls in a row of which each took another path: no path will come again
 # bytes that are compared in a second, half of that at least: to look whether what is read is the same
@@ -32,8 +33,8 @@ class Visit:
     `compiled`, which keeps the paths.
     """
 
-    __slots__ = ("aside", "choice", "compiled", "fresh", "key", "looks", "loses", "observer", "path", "rent", "stale",
-                 "start")
+    __slots__ = ("aside", "choice", "compiled", "effects", "fresh", "key", "looks", "loses", "observer", "path",
+                 "rent", "stale", "start")
 
     def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
@@ -44,6 +45,7 @@ class Visit:
         self.fresh: Freshness | None = None
         self.choice: Choice | None = None
         self.loses, self.stale, self.aside = False, list[Path](), 0.0
+        self.effects: Pending | None = None  # what the program writes once the call has ended well
         if self.looks:
             self.look(compiled._paths.get(key, ()))
 
@@ -77,6 +79,7 @@ class Visit:
     def keeps(self, tape: Tape) -> bool:
         """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
         compiled, observer = self.compiled, self.observer
+        self.effects, tape.structure.effects = tape.structure.effects, None
         self.rent.measure(tape)
         if not self.looks or systems_of(tape.ops):  # there is no faster code for numbers of other systems
             return False
@@ -94,6 +97,8 @@ class Visit:
         observer.note_rules(tape)
         fresh, why, where = observer.result()
         self.fresh = fresh or None
+        if not why and self.effects is not None and self.effects.writes:
+            why, where = self.effects.told()
         if not why and len(fresh.places) > MANY and self.looking(fresh) > path.last / 2:
             why = (f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at "
                    "again as it takes to trace")

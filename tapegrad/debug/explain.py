@@ -13,6 +13,7 @@ import numpy as np
 
 from tapegrad.debug.find import LIMIT, MASK, Finding, Test, brought_along, first, lost
 from tapegrad.debug.report import Column, Report, Spans, paragraph, table
+from tapegrad.debug.ties import ties
 from tapegrad.debug.values import figure, is_zero, norm, numbers
 from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of, turn
 from tapegrad.errors import Location
@@ -104,8 +105,8 @@ def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> 
 
     For each line of the program: how many operations it made, the 2-norm of the cotangents that flow into it, and what
     it contributes to the gradient of each argument (a number, or an array's norm). What looks wrong is nan or inf,
-    forward or backward, a gradient of zeros, and an operation so flat that it passes nothing on. `seed` is that of
-    `grad`. Floating-point warnings are not shown.
+    forward or backward, a gradient of zeros, an operation so flat that it passes nothing on, and a branch that was
+    taken by a comparison of equal numbers. `seed` is that of `grad`. Floating-point warnings are not shown.
 
     >>> found = explain(lambda a, b: a / (a + b * b), 2.0, 3.0)
     >>> found.value, found.gradient
@@ -121,7 +122,7 @@ def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> 
             lines.see(visit)
         value, gradient = lines.result
         gradients = {x: dx for x, dx in zip(placed(reverse), lines.gradients) if dx is not None}
-        findings = list(suspicions(tape, reverse, lines))
+        findings = [*suspicions(tape, reverse, lines), *ties(tape)]
     return Explanation(tape, reverse, value, gradient, gradients, list(lines.sources.values()), findings)
 
 

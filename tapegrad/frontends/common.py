@@ -19,6 +19,8 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.ops import copy, permute_dims, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means
+from tapegrad.trace.asking import gives_up
+from tapegrad.trace.guards import number_type, option
 from tapegrad.trace.interposition import shown_array
 from tapegrad.trace.views import peek
 
@@ -47,7 +49,7 @@ def numpys(y: Array) -> Any:
 
 
 def static(x: Any) -> Any:
-    """Return a parameter that is no array (an axis, a shape, a count) as plain ints; a traced one is guarded.
+    """Return a parameter that is no array (an axis, a shape, a count) as a plain number; a traced one is guarded.
 
     A traced array becomes a plain one: an array of constants as it is, any other number by number.
     """
@@ -58,6 +60,8 @@ def static(x: Any) -> Any:
         return np.array(plain(x)) if known else np.array([static(part) for part in x], dtype_of(x))  # type: ignore[attr-defined]
     if isinstance(x, (bool, np.bool_)):
         return bool(x)
+    if isinstance(x, Traced) and number_type(x) in ("f", "c") and gives_up(x):
+        return option(x)
     return operator.index(x) if isinstance(x, (Traced, np.integer)) else x  # type: ignore[arg-type]
 
 

@@ -375,9 +375,12 @@ def conform(dx: Any, x: Any) -> Any:
 
     A Python float or int gets a float, an array an array, zeros where nothing flowed; what has no gradient, None.
     """
+    if type(x) is float:
+        if type(dx) in _REALS:
+            return float(dx)
+        if type(dx) is ZeroTangent:
+            return 0.0
     dx = dense(dx)
-    if type(dx) in _REALS and type(x) is float:
-        return float(dx)
     if dx is None or hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
     if (isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b"

@@ -1,9 +1,30 @@
-"""Lazy: a module that is imported when the first of its names is used."""
+"""lazy: packages that only some programs need, imported when the first of their names is used."""
 
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
+
+from tapegrad.errors import MissingPackage, user_location
+
+
+def needed(name: str) -> ModuleType:
+    """Import a module of a package that only some programs need, and return it.
+
+    Raises MissingPackage, which says how to install it, where it is not installed.
+
+    >>> needed("math").sqrt(4.0)
+    2.0
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as err:
+        package = name.partition(".")[0]
+        if str(err.name).partition(".")[0] != package:
+            raise
+        raise MissingPackage(f"{package} is not installed, and what was called needs it", user_location(),
+                             f'pip install "tapegrad[{package}]"') from err
 
 
 class Lazy:
@@ -17,7 +38,7 @@ class Lazy:
         self.__dict__["__lazy__"] = name
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(importlib.import_module(self.__dict__["__lazy__"]), name)
+        found = getattr(needed(self.__dict__["__lazy__"]), name)
         self.__dict__[name] = found  # the next look-up costs no more than one in a module
         return found
 

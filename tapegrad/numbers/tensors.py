@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,18 @@ ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np
 def is_tensor(x: Any) -> bool:
     """True for a torch tensor, without importing torch."""
     return is_tensor_type(type(x))
+
+
+def leaves_of_graph(x: Any) -> Iterator[Any]:
+    """Yield the tensors that one was computed of, on torch's own tape."""
+    stack, seen = [x.grad_fn], {x.grad_fn}
+    while stack:
+        node = stack.pop()
+        if (leaf := getattr(node, "variable", None)) is not None:
+            yield leaf
+        new = {used for used, _ in node.next_functions if used is not None} - seen
+        seen |= new
+        stack += new
 
 
 def check_dense(x: Any) -> None:

@@ -5,6 +5,7 @@ from tapegrad.ops.bessel import *
 from tapegrad.ops.convolution import *
 from tapegrad.ops.create import *
 from tapegrad.ops.decompose import *
+from tapegrad.ops.determinants import *
 from tapegrad.ops.distribution import *
 from tapegrad.ops.elementwise import *
 from tapegrad.ops.elliptic import *

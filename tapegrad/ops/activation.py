@@ -48,14 +48,14 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
                   (lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None), pointwise=True,
-                  torch=_beside(backward))
+                  torch=_beside(backward), aliases=None)
 
     def of_reals(x: Array, **how: Any) -> Any:
         if is_complex(x):
             raise TypeError(f"{name} is a function of real numbers")
         return impl(x, **how)
     rule = (lambda dy, y, _x, **how: back(dy, y, **how)) if by_value else (lambda dy, _y, x, **how: back(dy, x, **how))
-    return define(name, of_reals, (rule,), direct=True, pointwise=True, torch=on_torch)
+    return define(name, of_reals, (rule,), direct=True, pointwise=True, torch=on_torch, aliases=None)
 
 
 def _beside(kernel: Formula) -> Formula:

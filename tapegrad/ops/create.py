@@ -18,7 +18,7 @@ from tapegrad.rules.registry import define
 
 
 def _make(name: str, impl: Any, on_torch: Any, batch: Any = None) -> Any:
-    return define(name, impl, differentiable=False, owns=True, torch=on_torch, batch=batch)
+    return define(name, impl, differentiable=False, owns=True, aliases=None, torch=on_torch, batch=batch)
 
 
 def _filled(shape: Any, value: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:

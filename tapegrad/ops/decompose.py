@@ -1,17 +1,20 @@
-"""Decompositions of matrices, and what is computed by them: solutions, inverses, determinants.
+"""Decompositions of matrices, and solutions and inverses.
 
 The last two axes are the matrix. The rules are those of Giles (2008), Collected matrix derivative results for forward
 and reverse mode algorithmic differentiation, and where noted of others; complex ones follow Boeddeker et al. (2017), On
 the computation of complex-valued gradients with application to statistically optimum beamforming.
 
 What a decomposition leaves free (the phase of a complex eigenvector, the basis of a null space) has no derivative: a
-cotangent that asks for it raises MissingRule. Where eigenvalues or singular values coincide, so is their basis: what
-depends on that becomes inf or nan, and what does not stays exact, because only 0 / 0 counts as 0 (`ratio`).
+cotangent that asks for it raises MissingRule. Where eigenvalues or singular values are equal, or differ by rounding, so
+is their basis: what depends on that becomes inf or nan, and what does not stays exact, because only 0 / 0 counts as 0
+(`ratio`). An eigenvector of a Hermitian matrix beside other equal eigenvalues has derivatives of every order
+(`eigensolve`); second ones of `eig` and `svd` there are nan.
 """
 
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +26,7 @@ from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.ops import decomposition_tangents as tangents
 from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import (
@@ -35,16 +39,19 @@ from tapegrad.ops.elementwise import (
     is_complex,
     less_equal,
     logical_and,
+    logical_not,
     logical_or,
     not_equal,
     real,
+    stop_gradient,
     where,
 )
 from tapegrad.ops.linalg import adjoint, diagonal, tril, triu
-from tapegrad.ops.reduce import any, cumulative_prod, max
-from tapegrad.ops.shape import concat, flip
+from tapegrad.ops.reduce import any, max, sum
+from tapegrad.ops.shape import concat
 from tapegrad.ops.triangular import cholesky_pullback, halved
 from tapegrad.rules import batching
+from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
 
 # -- parts of matrices
@@ -54,12 +61,12 @@ def _eye(x: Array) -> Any:
     return np.eye(shape_of(x)[-1], dtype=bool)
 
 
-def _diag(x: Array) -> Any:
+def diagonals(x: Array) -> Any:
     """Return the matrices with these diagonals."""
     return where(_eye(x), x[..., None, :], 0.0)
 
 
-def _off_diagonal(x: Array) -> Any:
+def off_diagonal(x: Array) -> Any:
     return where(_eye(x), 0.0, x)
 
 
@@ -71,11 +78,6 @@ def _hermitian(x: Array) -> Any:
 
 def _skew(x: Array) -> Any:
     return x - adjoint(x)
-
-
-def _over(dy: Cotangent, x: Array) -> Any:
-    """Let a number for each matrix of a stack broadcast against `x`."""
-    return dy if len(shape_of(x)) == 2 else dy[..., None, None]
 
 
 def _filled(dy: Any, y: Any) -> Any:
@@ -91,7 +93,7 @@ def _on_triangle(dx: Cotangent, upper: bool) -> Any:
 # vanish where nothing flows.
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
     lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))), pointwise=True,
-    torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)))
+    torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)), aliases=None)
 
 
 def _refuse_gauge(part: Any, dy: Cotangent, what: str) -> None:
@@ -205,12 +207,12 @@ def _solve_tangent(ts: Any, y: Array, a: Array, b: Array) -> Any:
 
 
 solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, push=_solve_tangent, batch=solve_members,
-               torch=_solve_tensors)
+               torch=_solve_tensors, aliases=None)
 inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True,
              push=lambda ts, y, _x: -(y @ ts[0] @ y),
-             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"))
+             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"), aliases=None)
 pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, push=_pinv_tangent,
-              batch=batching.stacked(2), torch=_pinv_tensor)
+              batch=batching.stacked(2), torch=_pinv_tensor, aliases=None)
 
 
 def _lstsq_vjp(y: Array, a: Any, b: Array, *rcond: Any) -> Callable[[Any], Any]:
@@ -267,57 +269,7 @@ def _lstsq_tangent(ts: Any, y: Array, a: Array, b: Array, *rcond: Any) -> Any:
 
 
 lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, push=_lstsq_tangent, batch=False,
-               torch=_lstsq_tensors)
-
-# -- determinants
-
-
-def _all_but_one(x: Array) -> Any:
-    """Return for each element of a row the product of the others."""
-    before = cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
-    return before * flip(cumulative_prod(flip(x, axis=-1), axis=-1, include_initial=True)[..., :-1], axis=-1)
-
-
-def _cofactors(x: Array) -> Any:
-    try:
-        return np.linalg.det(x)[..., None, None] * np.linalg.inv(x).mT
-    except np.linalg.LinAlgError:  # Stewart (1998), On the adjugate matrix: by the SVD, for singular matrices too
-        u, s, vh = np.linalg.svd(x)
-        return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * np.conj(u * _all_but_one(s)[..., None, :] @ vh)
-
-
-def _cofactors_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
-    # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on
-    # it, Π' = Π s_k without i and j
-    u, s, vh = svd(x)
-    others = _off_diagonal(_all_but_one(where(_eye(s), 1.0, s[..., None, :])))
-    core = _over(det(u) * det(vh), x) * (adjoint(u) @ conj(dy) @ adjoint(vh))
-    moved = _diag((others @ diagonal(core)[..., None])[..., 0]) - core * others
-    return u @ adjoint(moved) @ vh
-
-
-def _slogdet_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
-    (phase, _), (turn, total) = y, dy
-    if type(turn) is not ZeroTangent and is_complex(x):  # log det = log |det| + i angle, and the sign is exp(i angle)
-        total = total + 1j * imag(conj(phase) * turn)
-    return total if type(total) is ZeroTangent else _over(total, x) * adjoint(inv(x))
-
-
-def _cofactors_tensor(x: Array) -> Any:
-    try:
-        return det.lower["torch"](x)[..., None, None] * inv.lower["torch"](x).mT
-    except np.linalg.LinAlgError:
-        u, s, vh = svd.lower["torch"](x)
-        others = torch.stack([torch.cat([s[..., :i], s[..., i + 1:]], -1).prod(-1) for i in range(s.shape[-1])], -1)
-        turned = det.lower["torch"](u) * det.lower["torch"](vh)
-        return turned[..., None, None] * (u * others[..., None, :] @ vh).conj()
-
-
-det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
-             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"))
-cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), batch=batching.stacked(2), torch=_cofactors_tensor)
-slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), push=tangents.slogdet, batch=batching.stacked(2),
-                 torch=tensors.matrix_function("linalg.slogdet"))
+               torch=_lstsq_tensors, aliases=None)
 
 # -- triangular factors
 
@@ -351,11 +303,12 @@ def _cholesky_tangent(ts: Any, y: Array, _x: Array, upper: bool = False) -> Any:
 
 cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
                   raises=True, push=_cholesky_tangent, batch=batching.stacked(2),
-                  torch=lambda x, upper=False: _cholesky(x, upper=upper))
+                  torch=lambda x, upper=False: _cholesky(x, upper=upper), aliases=None)
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
 qr = define("qr", np.linalg.qr, vjp=_qr_vjp, push=tangents.qr,
-            batch=batching.stacked(2), torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode))
+            batch=batching.stacked(2), torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode),
+            aliases=None)
 
 # -- eigenvalues and singular values
 
@@ -365,30 +318,108 @@ def _gaps(w: Array) -> Any:
     return where(_eye(w), 1.0, w[..., None, :] - w[..., :, None])
 
 
-def _turned(turn: Any, dv: Any, gaps: Any) -> Any:
+def _asked(dv: Any) -> Any:
+    """Return of which columns a cotangent asks."""
+    return any(not_equal(dv, 0), axis=-2)
+
+
+def _turned(turn: Any, dv: Any, gaps: Any, largest: Any) -> Any:
     """Return by how much vectors turn into each other. Those of equal values may be any of their span: where a
-    cotangent asks for them, what is 0 / 0 is not 0, and nan.
+    cotangent asks for them, it is nan.
     """
-    asked = any(not_equal(dv, 0), axis=-2)
-    free = logical_and(equal(gaps, 0), logical_or(asked[..., None, :], asked[..., :, None]))
+    asked = _asked(dv)
+    free = logical_and(tangents.near(gaps, largest), logical_or(asked[..., None, :], asked[..., :, None]))
     return where(free, np.nan, ratio(turn, gaps))
+
+
+def _alone(w: Array) -> Any:
+    """Return which eigenvalues no other equals."""
+    return logical_not(any(logical_and(tangents.near(w[..., None, :] - w[..., :, None], tangents.largest(w)),
+                                       np.logical_not(_eye(w))), axis=-2))
+
+
+def _eigensolve(x: Array, w: Array, v: Array, c: Array, UPLO: str = "L") -> Any:
+    n, turn = w.shape[-1], np.swapaxes(np.conj(v), -1, -2) @ c
+    if not n:
+        return v @ turn
+    gaps = w[..., None, :] - w[..., :, None]
+    near = np.abs(gaps) <= 8.0 * n * np.finfo(w.dtype).eps * np.abs(w).max(axis=-1, keepdims=True)[..., None]
+    asked = np.any(c != 0, axis=-2)[..., None, :]
+    turned = np.where(near, np.where(asked, np.nan, 0.0).astype(turn.dtype), turn / np.where(near, 1.0, gaps))
+    return v @ np.where(np.eye(n, dtype=bool), np.zeros((), turn.dtype), turned)
+
+
+def _eigensolve_tensors(x: Any, w: Any, v: Any, c: Any, UPLO: str = "L") -> Any:
+    n, kind = w.shape[-1], torch.promote_types(v.dtype, c.dtype)
+    v, c = v.to(kind), c.to(kind)
+    turn = v.mH @ c
+    if not n:
+        return v @ turn
+    gaps = w[..., None, :] - w[..., :, None]
+    near = gaps.abs() <= 8.0 * n * torch.finfo(w.dtype).eps * w.abs().amax(-1, keepdim=True)[..., None]
+    asked = (c != 0).any(-2)[..., None, :]
+    free = torch.where(asked, torch.nan, 0.0).to(kind)
+    turned = torch.where(near, free, turn / torch.where(near, 1.0, gaps))
+    return v @ turned.masked_fill(torch.eye(n, dtype=torch.bool, device=w.device), 0.0)
+
+
+def _eigensolve_vjp(z: Any, x: Array, w: Array, v: Array, c: Any, UPLO: str = "L") -> Callable[[Any], Any]:
+    def eigensolve_pullback(dz: Cotangent) -> tuple[Any, ...]:
+        u = eigensolve(x, w, v, dz, UPLO=UPLO)
+        # of columns of equal values one of the two is nan, where the other is 0, and nothing flows
+        flows = logical_or(_alone(w), logical_and(_asked(c), _asked(dz)))[..., None, :]
+        left, right = where(flows, u, 0.0), where(flows, z, 0.0)
+        dv = left * conj(sum(conj(v) * c, axis=-2, keepdims=True)) + right * conj(sum(conj(v) * dz, axis=-2,
+                                                                                      keepdims=True))
+        dx = _on_triangle(left @ adjoint(right), UPLO.upper() == "U")
+        return dx, -real(sum(conj(left) * right, axis=-2)), -dv, u
+    return eigensolve_pullback
+
+
+def _eigensolve_tangent(ts: Any, z: Any, x: Array, w: Array, v: Array, c: Any, UPLO: str = "L") -> Any:
+    dx, dw, dv, dc = ts
+    moved: Any = 0.0 if dc is None else dc
+    if dx is not None:
+        moved = moved + tangents.read(dx, UPLO.upper() == "U") @ z
+    if dw is not None:
+        moved = moved - z * dw[..., None, :]
+    if dv is not None:
+        moved = moved - dv * sum(conj(v) * c, axis=-2, keepdims=True)
+    dz = eigensolve(x, w, v, moved, UPLO=UPLO)
+    return dz if dv is None else dz - v * sum(conj(dv) * z, axis=-2, keepdims=True)
+
+
+# (w_j - x) z_j = c_j for each column j, less what lies along v_j: by it an eigenvector of a simple eigenvalue depends
+# on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
+eigensolve = define("eigensolve", _eigensolve, vjp=_eigensolve_vjp, push=_eigensolve_tangent,
+                    batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, aliases=None)
+
+
+def _lasting(w: Array, v: Array, dw: Any, dv: Any) -> Any:
+    """Return the eigenvectors, of which those of equal values that no cotangent asks for are constant."""
+    if not isinstance(unwrap(v), Traced):
+        return v
+    asked = [_alone(w), *([] if type(dw) is ZeroTangent else [not_equal(dw, 0)]),
+             *([] if type(dv) is ZeroTangent else [_asked(dv)])]
+    return where(functools.reduce(logical_or, asked)[..., None, :], v, stop_gradient(v))
 
 
 def _eigh_vjp(y: Array, x: Array, UPLO: str = "L") -> Callable[[Any], Any]:
     def eigh_pullback(dy: Cotangent) -> tuple[Any]:
         (w, v), (dw, dv) = y, dy
-        core = ZERO if type(dw) is ZeroTangent else _diag(dw)
+        v = _lasting(w, v, dw, dv)
+        columns = ZERO if type(dw) is ZeroTangent else v * dw[..., None, :]
         if type(dv) is not ZeroTangent:
-            turn = adjoint(v) @ dv
             if is_complex(v):
-                _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
-            core = core + _off_diagonal(_turned(turn, dv, _gaps(w)))
-        return (_on_triangle(v @ core @ adjoint(v), UPLO.upper() == "U"),)
+                _refuse_gauge(imag(sum(conj(v) * dv, axis=-2)), dv, "the phase of an eigenvector")
+            columns = columns + eigensolve(x, w, v, dv, UPLO=UPLO)
+        return (_on_triangle(columns @ adjoint(v), UPLO.upper() == "U"),)
     return eigh_pullback
 
 
 def _eigvalsh_cotangent(dy: Cotangent, _y: Array, x: Array, UPLO: str = "L") -> Any:
-    v = eigh(x, UPLO=UPLO)[1]
+    w, v = eigh(x, UPLO=UPLO)
+    v = _lasting(w, v, dy, ZERO)
     return _on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
 
 
@@ -396,13 +427,14 @@ def _eig_vjp(y: Array, x: Array) -> Callable[[Any], Any]:
     def eig_pullback(dy: Cotangent) -> tuple[Any]:
         # Boeddeker et al. (2017), eq. 4.77; eigenvectors have length 1, and do not grow
         (w, v), (dw, dv) = y, dy
-        core = ZERO if type(dw) is ZeroTangent else _diag(dw)
+        core = ZERO if type(dw) is ZeroTangent else diagonals(dw)
         h = adjoint(v)
         if type(dv) is not ZeroTangent:
             turn = h @ dv
             if is_complex(v):
                 _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
-            core = core + _off_diagonal(ratio(turn - h @ v * real(diagonal(turn))[..., None, :], conj(_gaps(w))))
+            turn = turn - h @ v * real(diagonal(turn))[..., None, :]
+            core = core + off_diagonal(_turned(turn, dv, conj(_gaps(w)), tangents.largest(w)))
         return (solve(h, core @ h),)
     return eig_pullback
 
@@ -416,17 +448,17 @@ def _svd_vjp(y: Array, x: Array, full_matrices: bool = True) -> Callable[[Any], 
         u, du = _leading(u, du, k)
         v, dv = _leading(adjoint(vh), dvh if type(dvh) is ZeroTangent else adjoint(dvh), k)
         gaps = where(_eye(s), 1.0, _gaps(s) * (s[..., None, :] + s[..., :, None]))
-        core = ZERO if type(ds) is ZeroTangent else _diag(ds)
+        core = ZERO if type(ds) is ZeroTangent else diagonals(ds)
         free: Any = ZERO
         if type(du) is not ZeroTangent:
             turn = adjoint(u) @ du
-            core = core + _off_diagonal(_turned(_skew(turn), du, gaps)) * s[..., None, :]
+            core = core + off_diagonal(_turned(_skew(turn), du, gaps, tangents.largest(s) ** 2)) * s[..., None, :]
             if is_complex(u):
                 free = imag(diagonal(turn))
-                core = core + _diag(ratio(1j * free, s))
+                core = core + diagonals(ratio(1j * free, s))
         if type(dv) is not ZeroTangent:
             turn = adjoint(v) @ dv
-            core = core + s[..., :, None] * _off_diagonal(_turned(_skew(turn), dv, gaps))
+            core = core + s[..., :, None] * off_diagonal(_turned(_skew(turn), dv, gaps, tangents.largest(s) ** 2))
             if is_complex(v):
                 free = free + imag(diagonal(turn))
         _refuse_gauge(free, du if type(dv) is ZeroTangent else dv, "the phase of a singular vector")
@@ -455,14 +487,15 @@ def _eig_tensor(x: Any) -> Any:
 
 _complex_eig = tensors.matrix_function("linalg.eig")
 eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, push=tangents.eigh, batch=batching.stacked(2),
-              torch=tensors.matrix_function("linalg.eigh"))
+              torch=tensors.matrix_function("linalg.eigh"), aliases=None)
 eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True, push=tangents.eigvalsh,
-                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"))
-eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, push=tangents.eig, batch=False, torch=_eig_tensor)
+                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"), aliases=None)
+eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, push=tangents.eig, batch=False, torch=_eig_tensor,
+    aliases=None)
 svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, push=tangents.svd, batch=batching.stacked(2),
-             torch=tensors.matrix_function("linalg.svd"))
+             torch=tensors.matrix_function("linalg.svd"), aliases=None)
 svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True, push=tangents.svdvals,
-                 batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"))
+                 batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"), aliases=None)
 
 
 def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:

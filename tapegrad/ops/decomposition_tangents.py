@@ -13,9 +13,9 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
-from tapegrad.ops.elementwise import conj, equal, imag, is_complex, real, where
+from tapegrad.ops.elementwise import abs, conj, imag, is_complex, less_equal, real, where
 from tapegrad.ops.linalg import adjoint, diagonal, tril, triu
-from tapegrad.ops.reduce import sum
+from tapegrad.ops.reduce import max, sum
 from tapegrad.ops.shape import concat
 from tapegrad.ops.triangular import halved
 from tapegrad.rules.op import OPS
@@ -27,10 +27,21 @@ def _eye(x: Array) -> Any:
     return np.eye(shape_of(x)[-1], dtype=bool)
 
 
-def _over_gaps(turn: Any, gaps: Any) -> Any:
+def near(gaps: Any, largest: Any) -> Any:
+    """Return which gaps between values are no more than rounding of the largest: the values are equal."""
+    n, eps = shape_of(gaps)[-1], float(np.finfo(dtype_of(gaps)).eps)
+    return less_equal(abs(gaps), 8.0 * n * eps * largest[..., None])
+
+
+def largest(w: Array) -> Any:
+    """Return the largest of some values, by its absolute value."""
+    return max(abs(w), axis=-1, keepdims=True) if shape_of(w)[-1] else abs(w)
+
+
+def _over_gaps(turn: Any, gaps: Any, scale: Any) -> Any:
     """Return by how much vectors turn into others: not into themselves, and by nan into those of equal values."""
     eye = _eye(turn)
-    return where(eye, 0.0, turn / where(eye, 1.0, where(equal(gaps, 0), np.nan, gaps)))
+    return where(eye, 0.0, turn / where(eye, 1.0, where(near(gaps, scale), np.nan, gaps)))
 
 
 def _diagonals(x: Array) -> Any:
@@ -38,7 +49,7 @@ def _diagonals(x: Array) -> Any:
     return where(_eye(x), x[..., None, :], 0.0)
 
 
-def _read(t: Array, upper: bool) -> Any:
+def read(t: Array, upper: bool) -> Any:
     """Return the tangent of the Hermitian matrix that a triangle stands for."""
     half = (triu if upper else tril)(halved(t))
     return half + adjoint(half)
@@ -54,24 +65,24 @@ def _complement(u: Array, du: Any) -> Any:
     return concat(du, -u[..., :k] @ (adjoint(du) @ u[..., k:]), axis=-1)
 
 
-def eigh(ts: Tangents, y: Array, _x: Array, UPLO: str = "L") -> Any:
+def eigh(ts: Tangents, y: Array, x: Array, UPLO: str = "L") -> Any:
     """Return the tangents of the eigenvalues and eigenvectors of a Hermitian matrix."""
     w, v = y
-    turn = adjoint(v) @ (_read(ts[0], UPLO.upper() == "U") @ v)
-    return real(diagonal(turn)), v @ _over_gaps(turn, w[..., None, :] - w[..., :, None])
+    moved = read(ts[0], UPLO.upper() == "U") @ v
+    return real(sum(conj(v) * moved, axis=-2)), OPS["eigensolve"](x, w, v, moved, UPLO=UPLO)
 
 
 def eigvalsh(ts: Tangents, _y: Array, x: Array, UPLO: str = "L") -> Any:
     """Return the tangent of the eigenvalues of a Hermitian matrix."""
     v = OPS["eigh"](x, UPLO=UPLO)[1]
-    return real(sum(conj(v) * (_read(ts[0], UPLO.upper() == "U") @ v), axis=-2))
+    return real(sum(conj(v) * (read(ts[0], UPLO.upper() == "U") @ v), axis=-2))
 
 
 def eig(ts: Tangents, y: Array, _x: Array) -> Any:
     """Return the tangents of eigenvalues, and of eigenvectors that keep their length."""
     w, v = y
     turn = OPS["solve"](v, ts[0] @ v)
-    dv = v @ _over_gaps(turn, w[..., None, :] - w[..., :, None])
+    dv = v @ _over_gaps(turn, w[..., None, :] - w[..., :, None], largest(w))
     return diagonal(turn), dv - v * real(sum(conj(v) * dv, axis=-2))[..., None, :]
 
 
@@ -84,8 +95,8 @@ def svd(ts: Tangents, y: Array, _x: Array, full_matrices: bool = True) -> Any:
     inner = adjoint(first) @ across
     rows, columns = s[..., :, None], s[..., None, :]
     gaps = (columns - rows) * (columns + rows)
-    du = first @ _over_gaps(inner * columns + rows * adjoint(inner), gaps)
-    dv = v @ _over_gaps(rows * inner + adjoint(inner) * columns, gaps)
+    du = first @ _over_gaps(inner * columns + rows * adjoint(inner), gaps, largest(s) ** 2)
+    dv = v @ _over_gaps(rows * inner + adjoint(inner) * columns, gaps, largest(s) ** 2)
     ratio = OPS["ratio"]
     if is_complex(u):
         du = du + first * ratio(1j * imag(diagonal(inner)), s)[..., None, :]

@@ -7,7 +7,6 @@ that of the function it solves, divided: dx / dp = 1 / F_x, dx / da = -F_a / F_x
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.ops.elementwise import abs, elementwise, equal, exp, floor, less, log, log1p, sign, sqrt, where
 from tapegrad.ops.special import (
     SQRT_TAU,
@@ -73,7 +72,7 @@ def _wide(*x: Any) -> tuple[Any, list[Any]]:
 
 
 def _gammainc_by_a(a: Any, x: Any) -> Any:
-    sp = importlib.import_module("scipy.special")
+    sp = needed("scipy.special")
     dtype, (a, x) = _wide(a, x)
     with np.errstate(all="ignore"):
         mean, here = sp.digamma(a), np.log(x)  # of log t, under the density of all t > 0
@@ -91,7 +90,7 @@ def _gammainc_by_a(a: Any, x: Any) -> Any:
 
 def _beta_integral(a: Array, b: Array, x: Any, y: Any) -> Any:
     """Return the derivative by a of I_x(a, b), y being 1 - x."""
-    sp = importlib.import_module("scipy.special")
+    sp = needed("scipy.special")
     mean, here, front = sp.digamma(a) - sp.digamma(a + b), np.where(x < 0.5, np.log(x), np.log1p(-y)), -sp.betaln(a, b)
     below = here < mean
     lower_scale = 1 / (np.abs(a - (b - 1) * x / y) + np.sqrt(a + np.abs(b - 1) * x / (y * y)))
@@ -130,13 +129,13 @@ betainc_by_b = _slopes("betainc_by_b", _betainc_by(False), "a", "b",
 # -- gamma, chi-square and Poisson distributions
 
 gammainc = special("gammainc", lambda _y, a, x: gammainc_by_a(a, x), lambda _y, a, x: _gamma_density(a, x),
-                   on_torch="special.gammainc", strong=True)
+                   on_torch="special.gammainc", strong=True, bounded=True)
 gammaincc = special("gammaincc", lambda _y, a, x: -gammainc_by_a(a, x), lambda _y, a, x: -_gamma_density(a, x),
-                    on_torch="special.gammaincc", strong=True)
+                    on_torch="special.gammaincc", strong=True, bounded=True)
 gammaincinv = special("gammaincinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x),
-                      lambda x, a, _y: 1 / _gamma_density(a, x))
+                      lambda x, a, _y: 1 / _gamma_density(a, x), bounded=True)
 gammainccinv = special("gammainccinv", lambda x, a, _y: -gammainc_by_a(a, x) / _gamma_density(a, x),
-                       lambda x, a, _y: -1 / _gamma_density(a, x))
+                       lambda x, a, _y: -1 / _gamma_density(a, x), bounded=True)
 gdtr = special("gdtr", lambda _y, a, b, x: x * _gamma_density(b, a * x), lambda _y, a, b, x: gammainc_by_a(b, a * x),
                lambda _y, a, b, x: a * _gamma_density(b, a * x))
 gdtrc = special("gdtrc", lambda _y, a, b, x: -x * _gamma_density(b, a * x),
@@ -188,15 +187,15 @@ chndtrinc = special("chndtrinc",
 # -- beta, binomial and negative binomial distributions
 
 betainc = special("betainc", lambda _y, a, b, x: betainc_by_a(a, b, x), lambda _y, a, b, x: betainc_by_b(a, b, x),
-                  lambda _y, a, b, x: _beta_density(a, b, x))
+                  lambda _y, a, b, x: _beta_density(a, b, x), bounded=True)
 betaincc = special("betaincc", lambda _y, a, b, x: -betainc_by_a(a, b, x), lambda _y, a, b, x: -betainc_by_b(a, b, x),
-                   lambda _y, a, b, x: -_beta_density(a, b, x))
+                   lambda _y, a, b, x: -_beta_density(a, b, x), bounded=True)
 betaincinv = special("betaincinv", lambda x, a, b, _y: -betainc_by_a(a, b, x) / _beta_density(a, b, x),
                      lambda x, a, b, _y: -betainc_by_b(a, b, x) / _beta_density(a, b, x),
-                     lambda x, a, b, _y: 1 / _beta_density(a, b, x))
+                     lambda x, a, b, _y: 1 / _beta_density(a, b, x), bounded=True)
 betainccinv = special("betainccinv", lambda x, a, b, _y: -betainc_by_a(a, b, x) / _beta_density(a, b, x),
                       lambda x, a, b, _y: -betainc_by_b(a, b, x) / _beta_density(a, b, x),
-                      lambda x, a, b, _y: -1 / _beta_density(a, b, x))
+                      lambda x, a, b, _y: -1 / _beta_density(a, b, x), bounded=True)
 btdtria = special("btdtria", lambda a, _p, b, x: 1 / betainc_by_a(a, b, x),
                   lambda a, _p, b, x: -betainc_by_b(a, b, x) / betainc_by_a(a, b, x),
                   lambda a, _p, b, x: -_beta_density(a, b, x) / betainc_by_a(a, b, x))
@@ -314,7 +313,7 @@ tklmbda = special("tklmbda", lambda y, _x, lam: _tukey_slope(y, lam), lambda y, 
 
 def _own(name: str) -> Callable[..., Any]:
     """Return what SciPy has beside the public functions, for its own distributions: a negative density."""
-    return lambda *args: getattr(importlib.import_module("scipy.special._ufuncs"), name)(*args)
+    return lambda *args: getattr(needed("scipy.special._ufuncs"), name)(*args)
 
 
 kolmogorov_slope = _slopes("kolmogorov_slope", _own("_kolmogp"), "y")

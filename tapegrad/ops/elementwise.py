@@ -85,14 +85,14 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
                 push: Partial | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
     return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
-                  push=push, torch=of_tensors(name, impl, means, on_torch))
+                  push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None)
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False,
              on_torch: Callable[..., Any] | str | None = None, **kind: Any) -> Op:
     """Define an op whose output is locally constant or not a number one can differentiate."""
     return define(name, impl, means=means, differentiable=False, raises=raises,
-                  torch=of_tensors(name, impl, means, on_torch), **kind)
+                  torch=of_tensors(name, impl, means, on_torch), **kind, aliases=None)
 
 
 def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
@@ -279,7 +279,8 @@ sinc = elementwise("sinc", np.sinc, lambda _y, x: sinc_derivative(x, n=1), means
                    on_torch=tensors.number_function("sinc"))
 sinc_derivative = define("sinc_derivative", lambda x, n: _sinc_derivative(np, x, n),
                          (lambda dy, _y, x, n: dy * conj(sinc_derivative(x, n=n + 1)),), pointwise=True,
-                         torch=lambda x, n: tensors.number_function(lambda x: _sinc_derivative(torch, x, n))(x))
+                         torch=lambda x, n: tensors.number_function(lambda x: _sinc_derivative(torch, x, n))(x),
+                         aliases=None)
 deg2rad = elementwise("deg2rad", np.deg2rad, math.pi / 180, means=(np.deg2rad, np.radians), scalar=math.radians)
 rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, np.degrees), scalar=math.degrees)
 
@@ -374,11 +375,12 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
                          _nan_to_num(x.imag, **to)) if x.is_complex() else torch.nan_to_num(x, **to)
 
 
-nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num, batch=batching.of_first)
+nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num, batch=batching.of_first,
+                    aliases=None)
 
-real = define("real", np.real, (lambda dy, _y, _x: dy,), view=True, linear=(0,), torch=lambda x: x.real,
+real = define("real", np.real, (lambda dy, _y, _x: dy,), aliases=0, linear=(0,), torch=lambda x: x.real,
               batch=batching.elementwise)
-imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), view=True, linear=(0,),
+imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), aliases=0, linear=(0,),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x),
                    (lambda dy, _y, _x: conj(dy),),
@@ -427,7 +429,7 @@ def _where(c: Array, a: Array, b: Array) -> Any:
 
 where = define("where", np.where,
                (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
-               linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise)
+               linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise, aliases=None)
 
 
 def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
@@ -456,20 +458,20 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
                (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
-                                      lambda x, low=None, high=None: np.clip(x, low, high)))
+                                      lambda x, low=None, high=None: np.clip(x, low, high)), aliases=None)
 
 # -- what a user says of a value
 
-stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, view=True, torch=lambda x: x,
+stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, aliases=0, torch=lambda x: x,
                        batch=batching.elementwise)
 array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,),
-               batch=batching.elementwise)
+               batch=batching.elementwise, aliases=None)
 # a Python number as NumPy's, with its arithmetic
 scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x,
-                batch=batching.elementwise)
+                batch=batching.elementwise, aliases=0)
 copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,), batch=batching.of_first,
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C"
-                                                 else torch.preserve_format))
+                                                 else torch.preserve_format), aliases=None)
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,), batch=batching.of_first,
-                torch=lambda x, dtype: tensors.convert(x, dtype))
+                torch=lambda x, dtype: tensors.convert(x, dtype), aliases=None)

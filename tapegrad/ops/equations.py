@@ -6,7 +6,6 @@ derivative results" (2008); for a function of a matrix, N. Higham, "Functions of
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
 from tapegrad.ops.linalg import adjoint, matmul, tril, triu
@@ -28,7 +27,7 @@ from tapegrad.rules.registry import define
 
 def implementation(name: str) -> Callable[..., Any]:
     """Return a function of scipy.linalg, found when it is called."""
-    return lambda *args, **kwargs: getattr(importlib.import_module("scipy.linalg"), name)(*args, **kwargs)
+    return lambda *args, **kwargs: getattr(needed("scipy.linalg"), name)(*args, **kwargs)
 
 
 # -- LU: both factors in one matrix, and the rows that LAPACK swapped
@@ -69,7 +68,7 @@ def _lu_factor_tensor(a: Any) -> Any:
 
 permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation))
 lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises=True, push=_lu_tangent,
-                   torch=_lu_factor_tensor)
+                   torch=_lu_factor_tensor, aliases=None)
 
 # -- Sylvester's equation, a x + x b = q
 
@@ -82,7 +81,7 @@ def _sylvester_vjp(x: Array, a: Array, b: Array, q: Array) -> Any:
 
 
 solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp, raises=True,
-                         torch=tensors.on_host(implementation("solve_sylvester")))
+                         torch=tensors.on_host(implementation("solve_sylvester")), aliases=None)
 
 # -- functions of a matrix
 
@@ -96,7 +95,7 @@ def matrix_function(name: str) -> Op:
     op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), raises=True,
                 push=lambda ts, _y, x: corner(op, x, ts[0]),
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm"
-                else tensors.on_host(implementation(name)))
+                else tensors.on_host(implementation(name)), aliases=None)
     return op
 
 
@@ -134,6 +133,6 @@ def _logm_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
 
 turn = constant("turn", _turn, on_torch=tensors.on_host(_turn))
 sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), raises=True,
-               torch=tensors.on_host(implementation("sqrtm")))
+               torch=tensors.on_host(implementation("sqrtm")), aliases=None)
 logm = define("logm", implementation("logm"), (_logm_cotangent,), raises=True,
-              torch=tensors.on_host(implementation("logm")))
+              torch=tensors.on_host(implementation("logm")), aliases=None)

@@ -6,7 +6,6 @@ What the transform of real numbers leaves out, the conjugate of its inner half, 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.numbers.tensor_dtypes import inexact_type
 from tapegrad.ops.elementwise import where
 from tapegrad.ops.shape import along, pad
@@ -69,26 +68,29 @@ def _of_tensor(name: str) -> Callable[..., Any]:
     return transform
 
 
-fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,), batch=batching.along())
-ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,), batch=batching.along())
-rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,), batch=batching.along())
+fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,), batch=batching.along(),
+    aliases=None)
+ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,), batch=batching.along(),
+    aliases=None)
+rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,), batch=batching.along(),
+    aliases=None)
 irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,),
-               batch=batching.along())
+               batch=batching.along(), aliases=None)
 
 # SciPy's round otherwise, and keep single precision
 
 
 def _of_scipy(name: str) -> Callable[..., Any]:
     def transform(x: Array, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-        return getattr(importlib.import_module("scipy.fft"), name)(x, n, axis, norm)
+        return getattr(needed("scipy.fft"), name)(x, n, axis, norm)
     return transform
 
 
 scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,),
-                   batch=batching.along())
+                   batch=batching.along(), aliases=None)
 scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,),
-                    batch=batching.along())
+                    batch=batching.along(), aliases=None)
 scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,),
-                    batch=batching.along())
+                    batch=batching.along(), aliases=None)
 scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,),
-                     batch=batching.along())
+                     batch=batching.along(), aliases=None)

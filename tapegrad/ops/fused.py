@@ -30,6 +30,8 @@ class Fused:
     Called with arrays of other dtypes or shapes than those recorded, or with traced ones, it plays the subtape.
     """
 
+    aliases = None
+
     def __init__(self, tape: Tape) -> None:
         result = tape.result
         assert result is not None

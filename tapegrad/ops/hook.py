@@ -56,7 +56,7 @@ def _tangent(*args: Any, **kwargs: Any) -> Any:
                         "reverse mode: tg.grad, tg.pullback, tg.jacobian(f, mode=\"reverse\")")
 
 
-hook = define("hook", _value, torch=_value, linear=_tangent, batch=False)
+hook = define("hook", _value, torch=_value, linear=_tangent, batch=False, aliases=None)
 """`hook(x, *captured, fn=...)`: a function that has captured traced values is the structure
 that is built around them.
 """

@@ -170,7 +170,7 @@ def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -
 
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
 scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent,
-                 batch=scatter_members)
+                 batch=scatter_members, aliases=None)
 
 
 def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
@@ -227,11 +227,11 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
     return sparse(x, dy, index, through)
 
 
-getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), view=True, linear=(0,),
+getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), aliases=0, linear=(0,),
                  torch=_getitem_tensor, batch=read_members)
 # by a traced mask: its values decide the shape
 getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True,
-                        torch=getitem.lower["torch"], batch=read_members)
+                        torch=getitem.lower["torch"], batch=read_members, aliases=None)
 
 
 def is_mask(part: Any) -> bool:
@@ -268,7 +268,8 @@ def positions_along(shape: tuple[int, ...], indices: Array, axis: int) -> tuple[
 take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True,
               linear=(0,), moves=True, batch=take_members,
               torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)),
-                                                                 (slice(None),) * (axis % x.ndim) + (indices,)))
+                                                                 (slice(None),) * (axis % x.ndim) + (indices,)),
+                                                                 aliases=None)
 
 
 def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
@@ -283,4 +284,4 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, _y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    raises=True, linear=(0,), moves=True, torch=_take_along, batch=batching.along_both)
+    raises=True, linear=(0,), moves=True, torch=_take_along, batch=batching.along_both, aliases=None)

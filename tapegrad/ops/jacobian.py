@@ -67,7 +67,7 @@ def _tangent(tangents: Any, y: Array, *parts: Any, each: tuple[bool, ...]) -> An
 
 
 with_jacobian = define("with_jacobian", _value, vjp=_vjp, linear=_tangent, torch=_value, batch=False,
-                       spec=lambda y, *parts, each: y)
+                       spec=lambda y, *parts, each: y, aliases=None)
 """`with_jacobian(y, x, dy_by_dx, ..., each=...)`: y, through which nothing flows but by these products.
 
 The derivative by an array has the places of x along axis 0, and the axes of y behind; by a number, or where each number

@@ -82,7 +82,8 @@ vecdot = define("vecdot", np.vecdot, (
 # of all elements, in C's order, whatever their shapes
 vdot = define("vdot", np.vdot, (
     lambda dy, _y, _a, b: conj(dy) * reshape(b, shape_of(_a)), lambda dy, _y, a, _b: dy * reshape(a, shape_of(_b))),
-    linear=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))))
+    linear=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))),
+    aliases=None)
 
 matvec = define("matvec", np.matvec, (
     lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))),
@@ -148,11 +149,11 @@ def _dot(a: Array, b: Array) -> Any:
 
 
 tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, linear=EACH,
-                   batch=tensordot_members)
+                   batch=tensordot_members, aliases=None)
 dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b, _dot_axes(_a, b)),
                              # of stacks: of each pair
                              lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot,
-             linear=EACH, batch=dot_members)
+             linear=EACH, batch=dot_members, aliases=None)
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -202,7 +203,8 @@ def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:
 
 
 einsum = define("einsum", _einsum, _einsum_cotangent, linear=EACH,
-                batch=einsum_members, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs))
+                batch=einsum_members, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs),
+                aliases=None)
 
 # -- parts of a matrix, the last two axes
 
@@ -213,8 +215,8 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 
 
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
-    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), view=True,
-                  linear=(0,), batch=batching.stacked(2),
+    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), aliases=0,
+    readonly=True, linear=(0,), batch=batching.stacked(2),
     torch=lambda x, offset=0: x.diagonal(offset, -2, -1))
 
 
@@ -239,6 +241,6 @@ def _upper(x: Any, k: Any = 0) -> Any:
 
 
 tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=_lower)
+              batch=batching.stacked(2), torch=_lower, aliases=None)
 triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=_upper)
+              batch=batching.stacked(2), torch=_upper, aliases=None)

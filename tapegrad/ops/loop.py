@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import getfield, nest_result, pack, setitem
+from tapegrad.rules.op import ANY
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.subtape import Subtape, labelled
 from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op
@@ -35,7 +36,7 @@ class Loop(Subtape):
     differentiable, dynamic = True, False
     noun = "loop"
     player: ClassVar[Any]  # how a loop is run: the interpreter's, which stands above
-    lies: Any = None  # where the results are in memory, where a backend says: see optimise.memory
+    aliases: Any = ANY  # a tuple, by result, where a backend says: see optimise.memory
 
     def __init__(self, body: Tape, count: int, steps: Sequence[tuple[Any, ...]], given: int, listed: int, carried: int,
                  reverse: bool = False) -> None:
@@ -64,7 +65,7 @@ class Loop(Subtape):
     def with_body(self, body: Tape) -> Loop:
         """Return a loop with another body for the same inputs and results."""
         new = Loop(body, self.count, self.steps, *self.sizes[1:], self.reverse)
-        new.lies = self.lies
+        new.aliases = self.aliases
         return new
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:

@@ -43,4 +43,4 @@ def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool =
 
 
 vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), push=_vector_norm_tangent,
-                     batch=batching.along(None), torch=_vector_norm_tensor)
+                     batch=batching.along(None), torch=_vector_norm_tensor, aliases=None)

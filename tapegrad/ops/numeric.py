@@ -71,12 +71,13 @@ def _convolve(a: Any, v: Any, mode: str, reversed_: bool = False) -> Any:
 convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mode), (
     lambda dy, _y, _a, b, mode="full": correlate(_whole(dy, _a, b, mode), b, mode="valid"),
     lambda dy, _y, a, _b, mode="full": correlate(_whole(dy, a, _b, mode), a, mode="valid")),
-    linear=EACH, batch=False, torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode))
+    linear=EACH, batch=False, torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode), aliases=None)
 correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
     lambda dy, _y, _a, v, mode="full": convolve(_whole(dy, _a, v, mode, _swapped(_a, v)), v, mode="valid"),
     lambda dy, _y, a, _v, mode="full": correlate(a, _whole(dy, a, _v, mode, _swapped(a, _v)), mode="valid")),
     linear=EACH, batch=False,
-                   torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)))
+                   torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)),
+                   aliases=None)
 
 # -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at
 # the last one to its left
@@ -120,7 +121,7 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
 
 
 interp = define("interp", np.interp, (lambda dy, _y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value),
-                batch=batching.of_first, torch=_interp)
+                batch=batching.of_first, torch=_interp, aliases=None)
 
 # -- elementwise
 
@@ -138,7 +139,7 @@ def _angle(x: Any) -> Any:
     return torch.atan2(x.imag, x.real) if x.is_complex() else torch.atan2(torch.zeros_like(x), x)
 
 
-angle = define("angle", np.angle, (_angle_cotangent,), batch=batching.of_first, torch=_angle)
+angle = define("angle", np.angle, (_angle_cotangent,), batch=batching.of_first, torch=_angle, aliases=None)
 # SciPy's i0 differs from NumPy's by a rounding
 numpy_i0 = elementwise("numpy_i0", np.i0, lambda _y, x: i1(x), on_torch=tensors.number_function("special.i0"))
 
@@ -159,12 +160,14 @@ def _toward(i: int, dy: Cotangent, y: Array, *xs: Any) -> Any:
 
 euclidean_norm = define("euclidean_norm", math.hypot, _toward, pointwise=True,
                         batch=False,
-                        torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))))
+                        torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))),
+                        aliases=None)
 fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, pointwise=True,
-              batch=False, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum())
+              batch=False, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum(), aliases=None)
 ieee_remainder = define("ieee_remainder", math.remainder,
                         (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
-                        pointwise=True, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b)
+                        pointwise=True, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b,
+                        aliases=None)
 
 # to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making
 round_number = constant("round_number", builtins.round, batch=False,
@@ -175,7 +178,7 @@ round_number = constant("round_number", builtins.round, batch=False,
 item = define("item", lambda x, *index: np.asarray(x).item(*index),
               (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None), linear=(0,), moves=True,
               batch=item_members, torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1
-                                                           else x[tuple(map(int, index))]).item())
+                                                           else x[tuple(map(int, index))]).item(), aliases=None)
 
 
 def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
@@ -185,4 +188,4 @@ def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kw
 
 # what a library's function gives, to the last bit, with the derivatives of `y`, which is the same written in ops
 value_by = define("value_by", _value_by, lambda i, dy, y, *args, **kwargs: ZERO if i else dy, pointwise=True,
-                  batch=False, torch=tensors.on_host(_value_by))
+                  batch=False, torch=tensors.on_host(_value_by), aliases=None)

@@ -13,9 +13,9 @@ from tapegrad.rules.registry import define
 
 # `project` brings a cotangent back into the system of what was converted
 convert = define("convert", lambda x, to: converted(x, to), (lambda dy, _y, _x, to: dy,),
-                 torch=lambda x, to: x.double(), batch=kept)
+                 torch=lambda x, to: x.double(), batch=kept, aliases=None)
 number_like = define("number_like", lambda x, value: value, (None, lambda dy, _y, _x, value: dy),
-                     torch=lambda x, value: value, batch=valued)
+                     torch=lambda x, value: value, batch=valued, aliases=1)
 RECORDED["convert"] = convert
 
 

@@ -14,6 +14,6 @@ def _draw(source: Any, *args: Any, method: str, **kwargs: Any) -> Any:
     return getattr(source, method)(*args, **kwargs)
 
 
-draw = define("draw", _draw, differentiable=False, torch=on_host(_draw))
+draw = define("draw", _draw, differentiable=False, torch=on_host(_draw), aliases=None)
 default_rng = define("default_rng", lambda *args, make, **kwargs: make(*args, **kwargs), differentiable=False,
-                     torch=on_host(lambda *args, make, **kwargs: make(*args, **kwargs)))
+                     torch=on_host(lambda *args, make, **kwargs: make(*args, **kwargs)), aliases=None)

@@ -17,7 +17,19 @@ from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Axis, Cotangent, DType
 from tapegrad.numbers.lazy import torch
-from tapegrad.ops.elementwise import astype, conj, constant, equal, exp, is_complex, is_inexact, maximum, real, where
+from tapegrad.ops.elementwise import (
+    astype,
+    conj,
+    constant,
+    equal,
+    exp,
+    is_complex,
+    is_inexact,
+    isfinite,
+    maximum,
+    real,
+    where,
+)
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
 from tapegrad.rules import batching
 from tapegrad.rules.op import Op
@@ -69,7 +81,8 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
     if "linear" not in kind:
         kind["push"] = tangent
-    return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, batch=batching.along(None, "all"), **kind)
+    return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, batch=batching.along(None, "all"), **kind,
+        aliases=None)
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,7 +184,7 @@ count_nonzero = constant("count_nonzero", np.count_nonzero,
                          on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)),
                batch=batching.along(None, "all"))
 nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batch=False,
-                 torch=lambda x: torch.nonzero(x, as_tuple=True))
+                 torch=lambda x: torch.nonzero(x, as_tuple=True), aliases=None)
 
 
 # -- running totals
@@ -199,7 +212,7 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], push: Callable
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
     return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, push=push,
-                  batch=batching.along(0), linear=(0,) if ufunc is np.add else ())
+                  batch=batching.along(0), linear=(0,) if ufunc is np.add else (), aliases=None)
 
 
 def _before(x: Array, axis: int) -> Any:
@@ -251,11 +264,34 @@ def _running_extreme(name: str, ufunc: np.ufunc, on_torch: str) -> Op:
     def impl(x: Array, axis: int = 0) -> Any:
         return ufunc.accumulate(x, axis=axis)
     return define(name, impl, (_back_extreme,), push=_extreme_tangent,
-    batch=batching.along(0), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl))
+    batch=batching.along(0), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl),
+    aliases=None)
 
 
 cumulative_max = _running_extreme("cumulative_max", np.maximum, "cummax")
 cumulative_min = _running_extreme("cumulative_min", np.minimum, "cummin")
+
+
+def _shares(y: Array, x: Array, axis: int) -> tuple[Any, Any]:
+    """Return the shares of exp(y) that are this term's, and that are of the terms before."""
+    shift, ndim = where(isfinite(y), y, 0.0), len(shape_of(y))
+    before = exp(y[along(axis, slice(None, -1))] - shift[along(axis, slice(1, None))])
+    return exp(x - shift), pad(before, tuple((int(i == axis % ndim), 0) for i in range(ndim)))
+
+
+def _back_logsumexp(dy: Cotangent, y: Array, x: Array, axis: int = 0) -> Any:
+    mine, before = _shares(y, x, axis)
+    return mine * recurrence(before, dy, axis=axis, reverse=True)
+
+
+def _logsumexp_tangent(ts: Any, y: Array, x: Array, axis: int = 0) -> Any:
+    mine, before = _shares(y, x, axis)
+    return recurrence(before, mine * ts[0], axis=axis)
+
+
+cumulative_logsumexp = define("cumulative_logsumexp", lambda x, axis=0: np.logaddexp.accumulate(x, axis=axis),
+                              (_back_logsumexp,), push=_logsumexp_tangent, batch=batching.along(0), aliases=None,
+                              torch=lambda x, axis=0: torch.logcumsumexp(x, axis))
 
 
 def _recurrence(a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:
@@ -298,4 +334,4 @@ def _recurrence_tangent(ts: Any, a: Array, b: Array, axis: int = 0, reverse: boo
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
     _by_factor, lambda dy, _y, a, _b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
-    torch=_recurrence_tensor, linear=_recurrence_tangent, batch=batching.along(0, arrays=2))
+    torch=_recurrence_tensor, linear=_recurrence_tangent, batch=batching.along(0, arrays=2), aliases=None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.numbers.tensors import of_reals, on_host, together
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
@@ -22,14 +21,15 @@ def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
 
 # where each value comes first, which of them each element is, and how often it comes: the
 # values are read at those places
-unique = define("unique", _unique, differentiable=False, dynamic=True, batch=False, torch=on_host(_unique))
+unique = define("unique", _unique, differentiable=False, dynamic=True, batch=False, torch=on_host(_unique),
+    aliases=None)
 isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert), batch=batching.of_first,
                 on_torch=of_reals(lambda x1, x2, invert=False: torch.isin(*together((x1, x2)), invert=invert),
                                   lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert)))
 bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
     None, lambda dy, _y, x, _weights, minlength=0: take(dy, x)), dynamic=True, raises=True, linear=(1,), batch=False,
     torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64),
-                                                              minlength))
+                                                              minlength), aliases=None)
 lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis),
                    batch=False, on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)))
 ravel_multi_index = constant("ravel_multi_index",
@@ -43,7 +43,7 @@ unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel
 
 def _nearest_points(points: Array, x: Array, k: Any, p: float) -> Any:
     """Return which points are the nearest to those of x, by SciPy, imported when they are first sought."""
-    return importlib.import_module("scipy.spatial").KDTree(points).query(x, k=k, p=p)[1]
+    return needed("scipy.spatial").KDTree(points).query(x, k=k, p=p)[1]
 
 
 nearest_points = constant("nearest_points", _nearest_points, batch=False, on_torch=on_host(_nearest_points))

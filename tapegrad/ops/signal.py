@@ -5,7 +5,6 @@ when the first is computed.
 from __future__ import annotations
 
 import functools
-import importlib
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
+from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import on_host
 from tapegrad.ops.elementwise import astype, conj
 from tapegrad.ops.index import scatter, take
@@ -24,7 +24,7 @@ from tapegrad.rules.registry import define
 
 
 def _convolution(x1: Array, x2: Array, mode: str = "full", method: str = "direct") -> Any:
-    signal = importlib.import_module("scipy.signal")
+    signal = needed("scipy.signal")
     return signal.convolve2d(x1, x2, mode) if method == "2d" else signal.convolve(x1, x2, mode, method)
 
 
@@ -48,7 +48,7 @@ def _by_factor(a_first: bool) -> Callable[..., Any]:
 
 
 convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), linear=EACH,
-                     torch=on_host(_convolution))
+                     torch=on_host(_convolution), aliases=None)
 
 
 # Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a
@@ -62,12 +62,12 @@ PADS = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect",
 
 def _filter(name: str) -> Callable[..., Any]:
     def run(x: Array, w: Array, **kwargs: Any) -> Any:
-        return getattr(importlib.import_module("scipy.ndimage"), name)(x, w, **kwargs)
+        return getattr(needed("scipy.ndimage"), name)(x, w, **kwargs)
     return run
 
 
 def _uniform_filter1d(x: Array, size: int, **kwargs: Any) -> Any:
-    return importlib.import_module("scipy.ndimage").uniform_filter1d(x, size, **kwargs)
+    return needed("scipy.ndimage").uniform_filter1d(x, size, **kwargs)
 
 
 def _places(x: Any, w: Array, axis: Any, mode: Any, origin: Any) -> list[tuple[int, Any, int, int]]:
@@ -116,12 +116,12 @@ def _by_weights(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None =
 
 
 correlate1d = define("correlate1d", _filter("correlate1d"), (_by_image, _by_weights),
-                     torch=on_host(_filter("correlate1d")))
+                     torch=on_host(_filter("correlate1d")), aliases=None)
 correlate_image = define("correlate_image", _filter("correlate"), (_by_image, _by_weights),
-                         torch=on_host(_filter("correlate")))
+                         torch=on_host(_filter("correlate")), aliases=None)
 uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
     lambda dy, _y, x, size, **kwargs: _by_image(dy, _y, x, np.full(size, 1.0 / size), **kwargs), None),
-                          torch=on_host(_uniform_filter1d))
+                          torch=on_host(_uniform_filter1d), aliases=None)
 
 
 # A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a
@@ -129,7 +129,7 @@ uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
 
 
 def _lfilter(b: Array, a: Array, x: Array, axis: int = -1) -> Any:
-    return importlib.import_module("scipy.signal").lfilter(b, a, x, axis)
+    return needed("scipy.signal").lfilter(b, a, x, axis)
 
 
 def _backwards(b: Array, a: Array, x: Array, axis: int) -> Any:
@@ -164,4 +164,4 @@ def _lfilter_tangent(ts: Any, b: Array, a: Array, x: Array, axis: int = -1) -> A
 
 lfilter = define("lfilter", _lfilter,
                  (_by_numerator, _by_denominator, lambda dy, _y, b, a, _x, axis=-1: _backwards(b, a, dy, axis)),
-                 linear=_lfilter_tangent, torch=on_host(_lfilter))
+                 linear=_lfilter_tangent, torch=on_host(_lfilter), aliases=None)

@@ -77,7 +77,7 @@ class Solver:
         """Record the search for what these nested values define."""
         leaves: list[Any] = []
         labels: list[str] = []
-        into = flatten(given, "", leaves, labels)
+        into = flatten(given, "", leaves, labels, given=True)  # as the traces of its rules take it apart
         if any(is_generator(plain(leaf)) for leaf in leaves):
             raise self._refuse_draws()
         wrt = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, Traced) and has_gradient(leaf)])

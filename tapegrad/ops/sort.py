@@ -41,7 +41,7 @@ def _digitize(x: Array, bins: Any, right: bool = False) -> Any:
 
 sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,), batch=batching.along(),
               push=lambda ts, _y, x, axis=-1: take_along_axis(ts[0], argsort(x, axis=axis, stable=True), axis=axis),
-              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort))
+              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort), aliases=None)
 argsort = constant("argsort",
                    lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
                    batch=batching.along(), on_torch=tensors.of_reals(_argsort, np.argsort))

@@ -9,7 +9,6 @@ such function (the order of a Bessel function) is given by its name, and refused
 from __future__ import annotations
 
 import builtins
-import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from tapegrad.errors import MissingRule, user_location
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.kinds import Array, Cotangent
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.ops.elementwise import (
     LN10,
     abs,
@@ -35,6 +34,7 @@ from tapegrad.ops.elementwise import (
     hypot,
     imag,
     is_complex,
+    isnan,
     less_equal,
     log,
     log1p,
@@ -59,7 +59,7 @@ def implementation(name: str, scalar: Callable[[float], float] | None = None) ->
     def impl(*args: Any, **kwargs: Any) -> Any:
         if scalar is not None and "scipy.special" not in sys.modules and isinstance(args[0], float):
             return scalar(args[0])
-        return getattr(importlib.import_module("scipy.special"), name)(*args, **kwargs)
+        return getattr(needed("scipy.special"), name)(*args, **kwargs)
     return impl
 
 
@@ -81,17 +81,30 @@ def check_real(name: str, x: Array, try_: str = "the unscaled function, and the 
 
 
 def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: Callable[[float], float] | None = None,
-            means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False) -> Op:
+            means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False,
+            bounded: bool = False) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
 
     Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and
-    back. `strong` says that SciPy lists the loop in double precision first, which a Python number then chooses.
+    back. `strong` says that SciPy lists the loop in double precision first, which a Python number then chooses; a
+    `bounded` function is nan outside its domain, and formulas hold within.
     """
-    formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
+    formulas = [_refused(name, d) if isinstance(d, str) else _within(d) if bounded and callable(d) else d
+                for d in derivatives]
     impl = implementation(name, scalar)
     of_tensors = (tensors.on_host(impl) if on_torch is None
                   else tensors.of_reals(tensors.number_function(on_torch, strong), impl))
     return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
+
+
+def _within(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a derivative that is 0 where the value is nan: of a branch that `np.where` does not take the cotangent is
+    0 there, and 0 times nan would be nan.
+    """
+    def derivative(y: Array, *x: Any) -> Any:
+        outside = isnan(y)
+        return where(outside, 0.0, formula(where(outside, 0.5, y), *[where(outside, 0.5, part) for part in x]))
+    return derivative
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:
@@ -124,7 +137,8 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
     def partial(derivative: Callable[..., Any] | str) -> Callable[..., Any]:
         formula = _refused(name, derivative) if isinstance(derivative, str) else derivative
         return lambda dy, y, *x, part: dy * conj(formula(part, *x))
-    return define(name, impl, tuple(map(partial, derivatives)), pointwise=True, torch=tensors.on_host(impl))
+    return define(name, impl, tuple(map(partial, derivatives)), pointwise=True, torch=tensors.on_host(impl),
+        aliases=None)
 
 
 # -- gamma, beta and zeta functions
@@ -164,17 +178,18 @@ rgamma = special("rgamma", _by_rgamma)
 _OF_REALS = "a real argument: SciPy has polygamma of no other"
 digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _OF_REALS), n=1),
                   on_torch="digamma")
-polygamma = define("polygamma", lambda x, n: importlib.import_module("scipy.special").polygamma(n, x),
+polygamma = define("polygamma", lambda x, n: needed("scipy.special").polygamma(n, x),
                    (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
-                   torch=lambda x, n: _polygamma(x.double(), int(n)))
+                   torch=lambda x, n: _polygamma(x.double(), int(n)), aliases=None)
 
 
 def _lambertw(x: Array, k: Any) -> Any:
-    return importlib.import_module("scipy.special").lambertw(x, k)
+    return needed("scipy.special").lambertw(x, k)
 
 
 lambertw = define("lambertw", _lambertw,
-                  (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw))
+                  (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw),
+                  aliases=None)
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)),
                lambda y, a, b: y * (digamma(b) - digamma(a + b)))
@@ -382,7 +397,7 @@ def _diric_slope(dy: Cotangent, _y: Array, x: Array, n: int) -> Any:
 
 
 diric = define("diric", implementation("diric"), (_diric_slope,), pointwise=True,
-               torch=tensors.on_host(implementation("diric")))
+               torch=tensors.on_host(implementation("diric")), aliases=None)
 
 # -- integrals
 

@@ -17,7 +17,7 @@ import numpy as np
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent, DType
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import conj, where
 from tapegrad.ops.linalg import adjoint, matmul, tril, triu
@@ -46,8 +46,7 @@ def load_blas() -> None:
 def _solve_triangular(a: Any, b: Array, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
                       check_finite: bool = True) -> Any:
     if check_finite:
-        import scipy.linalg
-        return scipy.linalg.solve_triangular(a, b, trans, lower, unit_diagonal)
+        return needed("scipy.linalg").solve_triangular(a, b, trans, lower, unit_diagonal)
     prefix = {"f": "s", "d": "d", "F": "c", "D": "z"}.get(b.dtype.char)
     blas = sys.modules.get("scipy.linalg.blas")
     if blas is None or prefix is None or a.ndim != 2 or a.dtype != b.dtype or not b.size:
@@ -103,7 +102,7 @@ def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = Fals
 
 
 solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True,
-                          torch=_solve_triangular_tensors, batch=solve_members)
+                          torch=_solve_triangular_tensors, batch=solve_members, aliases=None)
 
 # -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I.
 # Murray (2016), Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower
@@ -169,4 +168,4 @@ def _cholesky_pullback_vjp(dx: Cotangent, dy: Cotangent, y: Array) -> Any:
 
 
 cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, vjp=_cholesky_pullback_vjp,
-                           torch=_cholesky_pullback_tensor, batch=batching.stacked(2, 2))
+                           torch=_cholesky_pullback_tensor, batch=batching.stacked(2, 2), aliases=None)

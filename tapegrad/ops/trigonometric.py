@@ -6,7 +6,6 @@ ends, which `norm="ortho"` has not (Makhoul, IEEE Transactions on Acoustics, Spe
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
+from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules import batching
 from tapegrad.rules.op import Op
@@ -24,7 +24,7 @@ TRANSPOSED = {1: 1, 2: 3, 3: 2, 4: 4}
 
 def _transform(name: str) -> Callable[..., Any]:
     def run(x: Array, type: int = 2, axis: int = -1, norm: str | None = None) -> Any:
-        return getattr(importlib.import_module("scipy.fft"), name)(x, type, None, axis, norm)
+        return getattr(needed("scipy.fft"), name)(x, type, None, axis, norm)
     return run
 
 
@@ -54,6 +54,6 @@ def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
 
 
 dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), linear=(0,), batch=batching.along(),
-             torch=on_host(_transform("dct")))
+             torch=on_host(_transform("dct")), aliases=None)
 dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), linear=(0,), batch=batching.along(),
-             torch=on_host(_transform("dst")))
+             torch=on_host(_transform("dst")), aliases=None)

@@ -7,7 +7,6 @@ and 30.14. By orders and parameters, derivatives are refused.
 from __future__ import annotations
 
 import builtins
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.lazy import needed
 from tapegrad.ops.elementwise import cos, cosh, elementwise
 from tapegrad.ops.special import DEGREE, _refused, by_part, in_double, special
 from tapegrad.rules.op import Op
@@ -33,7 +33,7 @@ def _of_order_two(name: str, parameters: str, curvature: Callable[..., Any], uni
 def _value(name: str, function: str) -> Op:
     """Define an op of characteristic values: by q, the mean of 2 cos 2x under the square of its function."""
     def impl(m: Array, q: Array) -> Any:
-        found = getattr(importlib.import_module("scipy.special"), function)
+        found = getattr(needed("scipy.special"), function)
         degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, and so the sum converges exponentially
         return builtins.sum(found(m, q, x)[0] ** 2 * math.cos(2 * DEGREE * x) for x in degrees) * (4 / len(degrees))
     slope = elementwise(f"{name}_slope", impl, _refused(f"{name}_slope", "m"), _refused(f"{name}_slope", "q"),
@@ -73,7 +73,7 @@ def _oblate_radial(y: Array, p: Array, m: Array, c: Array, value: Array, x: Arra
 
 def _constant(name: str) -> Op:
     """Define an op of characteristic values, in double precision: SciPy's loops for single may have no end."""
-    whole = in_double(lambda *x: (getattr(importlib.import_module("scipy.special"), name)(*x),))
+    whole = in_double(lambda *x: (getattr(needed("scipy.special"), name)(*x),))
 
     def impl(*x: Any) -> Any:
         return whole(*x)[0]

@@ -76,6 +76,6 @@ def _last_tensor(*index: Any, shape: tuple[int, ...]) -> Any:
     return (tensor_index.last_of(flat, math.prod(shape))[flat] == places).reshape(at.shape)
 
 
-_wins = define("wins", _last, differentiable=False, torch=_last_tensor, batch=False)
+_wins = define("wins", _last, differentiable=False, torch=_last_tensor, batch=False, aliases=None)
 setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), moves=True,
-                 torch=_setitem_tensor, batch=write_members)
+                 torch=_setitem_tensor, batch=write_members, aliases=None)

@@ -1,8 +1,8 @@
 """memory: the piece of memory that a value lies in, as the ops on a tape say.
 
-What an op gives `lies` where one of its arguments does (its number), ELSEWHERE, in memory that may not be the tape's
-own, or, None, in memory of its own; several things have a tuple of these. It changes the arguments that it `writes`, by
-number.
+The result of an op lies in the memory of the argument that it `aliases` (its number), in memory that may not be the
+tape's own (ANY), or in fresh memory (None); several results have a tuple of these. An op changes the arguments that it
+`writes`, by number.
 """
 
 from __future__ import annotations
@@ -10,35 +10,34 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import getfield
+from tapegrad.rules.op import ANY
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.transforms.walk import Walk
-
-ELSEWHERE = -1
 
 
 def root(x: Operation) -> Operation:
     """Return the operation that made the memory that a value lies in: the same for all values there, as the ops say."""
     while type(x) is Call:
-        of, lies = _place(x)
-        if type(lies) is not int or lies == ELSEWHERE:
+        of, aliases = _place(x)
+        if type(aliases) is not int or aliases == ANY or not isinstance(of.args[aliases], Operation):
             break
-        x = of.args[lies]
+        x = of.args[aliases]
     return x
 
 
 def is_given(x: Operation) -> bool:
     """True for a value in memory that may not be the tape's own."""
     x = root(x)
-    return type(x) is not Call or _place(x)[1] == ELSEWHERE
+    return type(x) is not Call or _place(x)[1] == ANY
 
 
 def _place(x: Call) -> tuple[Call, Any]:
     """Return the call that a value came out of, and where it lies."""
     if x.fn is not getfield:
-        return x, getattr(x.fn, "lies", None)
+        return x, getattr(x.fn, "aliases", ANY)
     of, key = x.args
-    several = getattr(of.fn, "lies", None) if type(of) is Call else None
-    return (of, several[key]) if type(several) is tuple else (x, ELSEWHERE)
+    several = getattr(of.fn, "aliases", None) if type(of) is Call else None
+    return (of, several[key]) if type(several) is tuple else (x, ANY)
 
 
 def writes(op: Operation) -> list[Operation]:

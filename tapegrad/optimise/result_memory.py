@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapegrad.ops import broadcast_to, copy, diagonal, pack
+from tapegrad.ops import copy, pack
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk, own
@@ -111,7 +111,7 @@ def _lies(part: Any, tape: Tape) -> bool:
 def _root(op: Operation) -> tuple[Any, bool]:
     """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
     locked = False
-    while isinstance(op, Call) and type(op.fn) is Op and op.fn.view and isinstance(op.args[0], Operation):
-        locked |= op.fn is broadcast_to or op.fn is diagonal
+    while isinstance(op, Call) and type(op.fn) is Op and op.fn.aliases == 0 and isinstance(op.args[0], Operation):
+        locked |= op.fn.readonly
         op = op.args[0]
     return op, locked

@@ -328,7 +328,7 @@ class Memory:
             args = tuple(given[triple:])
             y = core.scalar(*args)
             return (y, core.pullback(y, args, op.kwargs)) if triple else y
-        if core is setitem or core.view:
+        if core is setitem or core.aliases == 0:
             for arg in (op.args[2:] if triple else op.args[1:]):  # a pullback keeps an index
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
@@ -340,7 +340,7 @@ class Memory:
                 assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))
                 self.owned[op.id] = 1
                 return (y, core.pullback(y, tuple(given[1:]), op.kwargs)) if triple else y
-        elif not (core.view or core.owns):
+        elif not (core.aliases == 0 or core.owns):
             self.release(op, fn, x)
         if core.owns and self.device is not None and not holds_tensor(given):
             result = core.lower["torch"](*given, **op.kwargs, device=self.device)
@@ -352,7 +352,7 @@ class Memory:
                 as_recorded(python, tuple(given[triple:]), y)
             if core is setitem or core.owns:
                 self.owned[op.id] = 1
-            elif core.view and self.owned[x] and self.copied(op):
+            elif core.aliases == 0 and self.owned[x] and self.copied(op):
                 y = y.clone() if is_tensor(y) else y.copy(order="K")
                 return (y, result[1]) if triple else y
         elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):

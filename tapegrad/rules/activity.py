@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import ConcretizationError
 from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Op
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
@@ -54,16 +55,49 @@ def _check_kept(tape: Tape, guard: Guard, wrt: Collection[int]) -> None:
 
 def differentiated(tape: Tape) -> Collection[int]:
     """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the
-    function captured, but for what is not wanted, and for what a module holds constant; on a tape made by hand, all.
+    function captured, but for what is not wanted, for what a module holds constant, and for numbers whose gradient was
+    given up; on a tape made by hand, all.
     """
     if tape.structure is None:
         return range(1, len(tape.inputs))
+    given_up = tape.structure.given_up
     return {index + 1 for part in tape.structure.asked if part is not None
-            for index in range(part.start, part.start + part.size) if index not in part.held}
+            for index in range(part.start, part.start + part.size) if index not in part.held and index not in given_up}
+
+
+def give_up(levels: Iterable[tuple[Tape, Operation, bool]]) -> bool:
+    """Return whether the gradients that end where a program takes a plain number of an operation, of a tape or of
+    several around it, are of captured numbers and of integers alone. Then they are given up: these are options, and
+    their gradient is None.
+
+    Each tape comes with whether only what is wanted of it matters.
+    """
+    found: list[tuple[Any, int]] = []
+    for tape, op, partly in levels:
+        signature, wrt = tape.structure, differentiated(tape) if partly else None
+        for x in sources(op):
+            if not isinstance(x, Input):
+                if carries(x):
+                    return False
+            elif wrt is None or x.id - 1 in wrt:
+                if signature is None or not _is_option(signature.function, x):
+                    return False
+                found.append((signature, x.id - 2))
+    for signature, index in found:
+        signature.given_up |= {index}
+    return True
+
+
+def _is_option(function: Any, x: Input) -> bool:
+    val = plain(x.val)
+    captured = function.start <= x.id - 2 < function.start + function.size
+    return isinstance(val, (int, np.integer)) or (captured and isinstance(val, (float, complex, np.inexact)))
 
 
 def has_gradient(val: Any) -> bool:
     """False for what has no gradient although it is a leaf: a bool, a random generator."""
+    if type(val) is float:
+        return True
     if type(val) is np.ndarray:
         return bool(val.dtype.kind != "b")
     return not (isinstance(val, bool) or getattr(dtype_of(val), "kind", "") == "b" or is_generator(val))

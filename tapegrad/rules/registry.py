@@ -62,6 +62,11 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
                  None)
     # `**` has types of its own
     kind.setdefault("spec", None if ufunc is None or ufunc is np.power else by_ufunc(ufunc))
+    if any(isinstance(fn, np.ufunc) for fn in (impl, *means)):
+        kind.setdefault("aliases", None)
+    if "aliases" not in kind:
+        raise TypeError(f"the op {name!r} does not say whose memory its result shares: aliases=None for nobody's, the "
+                        "number of an argument, or ANY")
     op = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)

@@ -17,10 +17,12 @@ import numpy as np
 
 from tapegrad.errors import Listing, TapeError, TapeFormatError
 from tapegrad.numbers.cotangents import ZERO, NoTangent
+from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop
 from tapegrad.replay.facts import FACTS
+from tapegrad.rules.activity import GIVEN_AWAY, give_up
 from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.user import op_of, rrule
 from tapegrad.store.checks import check_call, count, fail, no_constant, no_key_twice, text
@@ -309,7 +311,6 @@ class Reader:
         return getattr(np.random, kind)(GENERATORS[bits]())
 
     def tensor(self, number: Any) -> Any:
-        import torch
         return torch.from_numpy(self.arrays[count(number, len(self.arrays))])
 
     def unknown(self, name: Any, length: Any) -> Absent:
@@ -381,7 +382,7 @@ class Reader:
 
     def step(self, op: Any, args: Any, kwargs: Any) -> Step:
         found = self.function(op)
-        if not isinstance(found, Op) or not found.view:
+        if not isinstance(found, Op) or found.aliases != 0:
             fail("a step that leads to no view")
         return Step(found, tuple(map(self.value, args)), self.keywords(kwargs))
 
@@ -420,13 +421,16 @@ class Reader:
             function = fn.structure
         else:
             leaves: list[Any] = []
-            function = flatten(fn, "", leaves, [])
+            function = flatten(fn, "", leaves, [], given=True)
             if len(leaves) != captured:
                 fail(f"{tape.name} captures {len(leaves)} numbers and arrays, and captured {captured} when the tape "
                      "was saved", "leave it out: a replay takes what it had captured")
         for each in self.signatures:
             if each.function.size == captured:
                 each.fn, each.function = fn, function
+        for op in tape.ops:
+            if type(op) is Guard and op.fact in GIVEN_AWAY:
+                give_up([(tape, op.args[0], True)])
 
 
 def _foreign(name: Any) -> Any:

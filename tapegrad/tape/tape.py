@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
 from typing import Any, NamedTuple
@@ -182,7 +183,8 @@ class Guard(Operation):
 class Raised(NamedTuple):
     """What a guard expects of a call that raised: the program may have caught it.
 
-    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error:
+    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name), or a filter of warnings if
+    `error` is one, would have made it an error:
     tensors that stand for arrays are computed with as such.
     """
 
@@ -196,7 +198,9 @@ class Raised(NamedTuple):
         args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
         if self.settings:
             args, kwargs = all_on_host((args, kwargs))
-        with np.errstate(**dict(self.settings)):  # type: ignore[arg-type]
+        with np.errstate(**dict(self.settings)), warnings.catch_warnings():  # type: ignore[arg-type]
+            if issubclass(self.error, Warning):
+                warnings.simplefilter("error", self.error)
             try:
                 getattr(self.fn, "run", self.fn)(*args, **kwargs)
             except self.error:

@@ -8,26 +8,35 @@ import dis
 import inspect
 import itertools
 import linecache
+import operator
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
-from tapegrad.rules.activity import differentiated, is_inert, sources
+from tapegrad.rules.activity import differentiated, give_up, is_inert, sources
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
-from tapegrad.tape.tape import Input
+from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.constructor_calls import callee, spelled
 from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.trace.views import peek
 from tapegrad.tree.argnums import ALL
 
+_OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]
 _WRITES = frozenset(["STORE_SUBSCR", "STORE_SLICE"])
 _WRITING = frozenset(["fill", "put", "__setitem__"])  # methods of plain arrays
 _ON_PURPOSE = "tg.value(x) drops the gradient on purpose"
@@ -52,13 +61,39 @@ def loses(x: Any) -> bool:
     """True if a gradient that is wanted, of this trace or of one around it, flows through a traced value: by a plain
     one it would be lost.
     """
+    return any(not is_inert(op, differentiated(tape) if partly else None) for tape, op, partly in _levels(x))
+
+
+def gives_up(x: Any) -> bool:
+    """True if no gradient is lost by a plain value of a traced one but those that can be given up, which then are."""
+    return give_up(_levels(x))
+
+
+def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
+    """Yield the tape of each trace that a traced value is of, the operation on it, and whether not all of its inputs
+    may be wanted.
+    """
     while isinstance(x, Traced):
         tracer, signature = x._tracer, x._tracer.tape.structure
-        whole = not tracer.grad or signature is None or (signature.wanted == ALL and not signature.kwargs)
-        if not is_inert(peek(x), None if whole else differentiated(tracer.tape)):
-            return True
+        partly = tracer.grad and signature is not None and (signature.wanted != ALL or bool(signature.kwargs)
+                                                            or bool(signature.given_up))
+        yield tracer.tape, peek(x), partly
         x = x._val
-    return False
+
+
+def reads_part(code: CodeType, at: int) -> bool:
+    """True for an instruction that reads a part, `x[i]`; Python 3.14 has an operator for that, and no instruction."""
+    name = dis.opname[code.co_code[at]]
+    return name == "BINARY_SUBSCR" or (name == "BINARY_OP" and _OPERATORS[code.co_code[at + 1]:][:1] == ["[]"])
+
+
+def looks_up() -> bool:
+    """True if the program looks something up just now, and keeps no key: `table[x]`, `x in table`, `table.get(x)`."""
+    frame = program_frame()
+    code, at = frame.f_code, frame.f_lasti
+    name = dis.opname[code.co_code[at]]
+    gets = name.startswith(("CALL", "PRECALL")) and callee(code, at)[-1:] == ("get",)
+    return gets or name == "CONTAINS_OP" or reads_part(code, at)
 
 
 def _or_left_out(x: Any) -> str:
@@ -114,6 +149,10 @@ def _cure(asker: Asker) -> str:
         return f"leave the {fn.__name__}() out{also}; {_ON_PURPOSE}"
     if isinstance(fn, (BuiltinFunctionType, np.ufunc)) and (fn in FOREIGN or fn in CONSTRUCTORS):
         return f"call it by its module, {_spelled(fn)}(...): where it is held, nobody looks"
+    if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
+        name = fn.__name__
+        spelled = f"operator.{name.strip('_')}(x, y)" if hasattr(operator, name) else f"x.{name}(...)"
+        return f"the operator or the method of the value, {spelled}; {_ON_PURPOSE}"
     if not isinstance(fn, (BuiltinFunctionType, np.ufunc)):
         return (
             "functions of NumPy that take arrays; what calls C in a function of your own with a rule, "
@@ -162,6 +201,8 @@ def _asker(frame: FrameType) -> Asker:
         return unknown
     held, fn = ast.unparse(call.func), _resolve(call.func, frame)
     file = Path(code.co_filename).name
+    if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
+        return Asker(held, fn)
     if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)):
         return Asker(f"{held} of {file}", None)
     of_module = isinstance(call.func, ast.Attribute) and isinstance(_resolve(call.func.value, frame), ModuleType)
@@ -204,7 +245,8 @@ def _resolve(node: ast.expr, frame: FrameType) -> Any:
 # -- errors of compiled code that was given a traced value
 
 _NAMES = re.compile(
-    r"(?:\b(?:type|from|not|got|component:|convert|input) '?|\b'|apply to a ')(?:Proxy|Scalar|Items|Tracked)\b"
+    r"(?:\b(?:type|from|not|got|component:|convert|input) '?|\b'|apply to a '|received a ')"
+    r"(?:Proxy|Scalar|Items|Tracked)\b"
     r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
     r"|^No matching signature found|^Expected a \d-dim C contiguous array|^Invalid call to pythranized function"
     r"|^Object of type (?:float|int|complex|bool) is not JSON serializable"

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_writable
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, loses
+from tapegrad.trace.asking import asked, gives_up, loses, reads_part
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.tree.flatten import flatten, is_leaf
 
@@ -97,10 +98,11 @@ def content(x: Any, frame: FrameType) -> Any:
     """
     op, val = views.peek(x), behind(x)
     if not x._tracer.independent(op) or isinstance(x._val, Traced):
-        if (getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC
-            or (loses(x) and not _is_index(val, frame))):
+        number = type(val) in PYTHON
+        if ((not number and (getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC))
+            or (loses(x) and (number or not _is_index(val, frame)) and not gives_up(x))):
             raise asked(x, "a plain array")
-        guard_content(x)
+        (_guard_whole if number else guard_content)(x)
     return views.hand_out(x)
 
 
@@ -118,15 +120,9 @@ def guard_content(x: Any) -> Any:
     return val.copy()
 
 
-_SUBSCRIPTS = frozenset(["BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR"])
-# Python 3.14 reads a part by an operator, which has no instruction of its own
-_OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]
-
-
 def _is_index(x: Any, frame: FrameType) -> bool:
     """True for integers or a mask by which a frame reads or writes a part of an array just now."""
     if x.dtype.kind not in ("b", "i", "u"):
         return False
-    code, at = frame.f_code.co_code, frame.f_lasti
-    name = dis.opname[code[at]]
-    return name in _SUBSCRIPTS or (name == "BINARY_OP" and _OPERATORS[code[at + 1]:][:1] == ["[]"])
+    code, at = frame.f_code, frame.f_lasti
+    return dis.opname[code.co_code[at]] in ("STORE_SUBSCR", "DELETE_SUBSCR") or reads_part(code, at)

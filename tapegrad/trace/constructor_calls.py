@@ -26,7 +26,7 @@ LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "op
 # Called by these, which are C, a constructor is called by the code that named it: `map(np.array, rows)`.
 HANDING = frozenset([
     "map", "list", "tuple", "set", "dict", "filter", "sorted", "sum", "max", "min", "any", "all", "zip", "next",
-    "enumerate", "extend", "starmap",
+    "enumerate", "extend", "starmap", "call",
     "accumulate", "reduce", "fromiter", "fromfunction", "apply_along_axis", "apply_over_axes", "vectorize",
     "piecewise"])
 
@@ -111,6 +111,8 @@ def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
         return True
     if path[-1] in HANDING:
         return _among(args)
+    if path[-1] == "()":  # `partial(np.array, dtype=float)(rows)`
+        return _among(args) or name in frame.f_code.co_names or name in frame.f_code.co_consts
     if path[-1] == "getattr":
         return name in frame.f_code.co_consts
     found = None if path[-1] == "?" else _found(path, frame)
@@ -145,19 +147,23 @@ _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "
 
 @functools.lru_cache(maxsize=4096)
 def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
-    """Return the dotted name that is called at an instruction, "?" where that is no name."""
+    """Return the dotted name that is called at an instruction, "()" at its end where that is what another call has
+    returned, "?" where it is no name.
+    """
     instructions = list(dis.get_instructions(code))
     # lasti may point into the call's cache
     at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)
     if instructions[at].opname in _STEPS:
         return ("map",)
     if not hasattr(code, "co_positions"):
-        return tuple(name for name in spelled(code, lasti).split(".") if name != "?") or ("?",)
+        *names, last = spelled(code, lasti).split(".")
+        return (*[name for name in names if name != "?"], last if last != "?" or not names else "()")
     place = instructions[at].positions  # type: ignore[attr-defined]
     # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
-    names = [instruction.argval for instruction in instructions[:at] if _loads_name(instruction)
-             and (there := instruction.positions)  # type: ignore[attr-defined]
-             and (there.lineno, there.col_offset) == (place.lineno, place.col_offset)]
+    parts = [instruction for instruction in instructions[:at] if (there := instruction.positions)  # type: ignore[attr-defined]
+             and (there.lineno, there.col_offset) == (place.lineno, place.col_offset)
+             and (there.end_lineno, there.end_col_offset) != (place.end_lineno, place.end_col_offset)]
+    names = [part.argval if _loads_name(part) else "()" for part in parts if _loads_name(part) or part.opname == "CALL"]
     return tuple(names) or ("?",)
 
 

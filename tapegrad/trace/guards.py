@@ -11,7 +11,7 @@ import numpy as np
 from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.systems import is_complex_number
+from tapegrad.numbers.systems import is_complex_number, system_of
 from tapegrad.numbers.tensors import overlap
 
 NUMERIC = "biufc"  # kinds of dtypes
@@ -23,6 +23,22 @@ def number_type(x: Any) -> str:
     """Return the kind of a number's dtype, "f" of a user's number, "" of what is no number."""
     x = plain(x)
     return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f" if isinstance(x, Number) else "")
+
+
+def option(x: Any) -> Any:
+    """Return a traced number that is an option of a call as a plain one, which is guarded and has no gradient; other
+    things as they are.
+    """
+    val = plain(x)
+    if val is x or shape_of(val):
+        return x
+    if isinstance(val, (bool, np.bool_)):
+        return bool(x)
+    kind = number_type(val)
+    if kind not in ("i", "u", "f", "c") or system_of(type(val)) is not None:
+        return x
+    number: Any = (complex if kind == "c" else float)(x)  # which refuses it if its gradient would be lost
+    return int(x) if kind in ("i", "u") else number
 
 
 def number_kind(x: Any) -> str:

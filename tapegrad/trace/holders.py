@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.tensors import ORDINARY
+from tapegrad.rules.op import PROXIES
 from tapegrad.rules.registry import CONSTRUCTORS
 from tapegrad.trace.interposition import GENERATORS, is_compiled, numpy_module, original, stand_in, uncompiled
 from tapegrad.tree.copies import is_empty
@@ -46,7 +47,8 @@ def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
     elif issubclass(kind, type):
         yield from list(vars(holder).items())
     else:
-        yield from ((name, slot.__get__(holder)) for name, slot in _slots(kind).items() if _is_filled(slot, holder))
+        yield from ((name, slot.__get__(holder)) for name, slot in slots_of_kind(kind).items()
+                    if _is_filled(slot, holder))
 
 
 def put(holder: Any, place: Any, value: Any) -> None:
@@ -64,7 +66,7 @@ def put(holder: Any, place: Any, value: Any) -> None:
     elif issubclass(kind, type):
         type.__setattr__(holder, place, value)
     else:
-        _slots(kind)[place].__set__(holder, value)
+        slots_of_kind(kind)[place].__set__(holder, value)
 
 
 def attributes(x: Any) -> Any:
@@ -82,13 +84,14 @@ def _slots_of(kind: Any) -> dict[str, Any]:
             if type(part) is MemberDescriptorType}
 
 
-def _slots(kind: Any) -> dict[str, Any]:
+def slots_of_kind(kind: Any) -> dict[str, Any]:
+    """Return the slots of a class's objects, by their names."""
     return _slots_of(kind)
 
 
 def has_slots(kind: type) -> bool:
     """True for a class whose objects keep something in slots."""
-    return bool(_slots(kind))
+    return bool(slots_of_kind(kind))
 
 
 def _is_filled(slot: Any, holder: Any) -> bool:
@@ -135,7 +138,8 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
     """
     if type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW):
         return {place: (value, there) for place, now in parts(holder)
-                if type(now) not in NEVER and (there := replacement(value := original(now), holder)) is not value}
+                if type(now) not in NEVER and type(now) not in PROXIES
+                and (there := replacement(value := original(now), holder)) is not value}
     count, known = _seen.get(id(holder), (-1, {}))
     if count != len(holder):
         there = {place: (value := original(now), replacement(value, holder)) for place, now in parts(holder)}

@@ -45,7 +45,7 @@ def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
     """
     own = getattr(fn, "__globals__", None)
     bare = type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None and fn.__kwdefaults__ is None
-    if bare and PROXIES.issuperset(map(type, args)):
+    if bare and not [x for x in args if type(x) not in PROXIES and type(x) not in _PLAIN]:
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
     roots = _roots(fn, args, near)
@@ -113,14 +113,20 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
             roots += [] if is_foreign(x.__module__) else [x]
             continue
         elif kind not in _HOLDING and not issubclass(kind, (dict, list, tuple, deque)):
-            if not issubclass(kind, ModuleType) and not is_foreign(kind.__module__):
+            if issubclass(kind, ModuleType):
+                if not _is_closed(x.__name__) and replaced(vars(x)):
+                    near[id(vars(x))] = vars(x)
+            elif not is_foreign(kind.__module__):
                 roots.append(kind)
                 stack.append(attributes(x))
             if issubclass(kind, ModuleType) or not has_slots(kind):
                 continue
+        if kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
+            continue  # an object whose attributes are numbers
         if not issubclass(kind, tuple):
             if replaced_few(x):
                 near[id(x)] = x
+            stack += [x.keywords] if kind is functools.partial else ()
             stack += [value for _, value in parts(x)
                       if type(value) not in _PLAIN] if kind is not FunctionType and _is_small(x) else ()
         else:
@@ -132,8 +138,10 @@ _HOLDING = (FunctionType, CellType, functools.partial)
 
 
 def _is_small(x: Any) -> bool:
-    base = next((base for base in (dict, list, tuple, deque) if issubclass(type(x), base)), None)
-    return base is None or base.__len__(x) <= FEW  # what a class of the user's says of its length is not asked
+    for base in (dict, list, tuple, deque):
+        if issubclass(type(x), base):
+            return base.__len__(x) <= FEW  # what a class of the user's says of its length is not asked
+    return True
 
 
 def replaced_few(x: Any) -> bool:
@@ -267,7 +275,7 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
         if not _is_closed(getattr(module, "__name__", "")):
             found = [vars(module)[name] for name in names if name in vars(module)]
             stack += [part for part in found if issubclass(type(part), ModuleType)
-                      and str(part.__name__).startswith(f"{module.__name__}.")]
+                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
             if any(replacement(part) is not part for part in found) and replaced(vars(module)):
                 yield module
             yield from (part for part in found if not issubclass(type(part), ModuleType))
@@ -280,4 +288,4 @@ def _names(code: CodeType) -> frozenset[str]:
     return found if _BY_NAME.isdisjoint(found) else found.union(part for part in code.co_consts if type(part) is str)
 
 
-_BY_NAME = frozenset(["getattr", "globals", "vars", "attrgetter", "import_module", "methodcaller"])
+_BY_NAME = frozenset(["__import__", "getattr", "globals", "vars", "attrgetter", "import_module", "methodcaller"])

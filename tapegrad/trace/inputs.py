@@ -33,10 +33,11 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         leaves += f.leaves
         labels += [""] * len(leaves)
     else:
-        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels, walks=walks)
+        function = flatten(f, "" if isinstance(f, (FunctionType, MethodType)) else "self", leaves, labels, walks=walks,
+                           given=True)
     names = argument_names(f, len(args))
-    positional = tuple(flatten(arg, name, leaves, labels, walks=walks) for arg, name in zip(args, names))
-    keyword = {key: flatten(arg, key, leaves, labels, walks=walks) for key, arg in kwargs.items()}
+    positional = tuple(flatten(arg, name, leaves, labels, walks=walks, given=True) for arg, name in zip(args, names))
+    keyword = {key: flatten(arg, key, leaves, labels, walks=walks, given=True) for key, arg in kwargs.items()}
     for x, label in (*zip(leaves, labels), *(met for walk in walks for met in walk.keep)):
         if type(x) not in ORDINARY and is_tensor(x):
             refuse_hooks(x, label)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import cmath
-import dis
 import functools
-import inspect
 import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import BuiltinMethodType, CodeType, FrameType, FunctionType, ModuleType, WrapperDescriptorType
+from types import BuiltinMethodType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,9 @@ from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
 from tapegrad.trace.asking import in_our_words
-from tapegrad.trace.constructor_calls import LIBRARIES, maker
-from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.meaning import apply, plain
-from tapegrad.trace.proxy import record_unary
+from tapegrad.trace.proxy import as_bool, record_unary
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import Attribute, code_of, running
 from tapegrad.tree.flatten import leaves_of
@@ -86,10 +83,11 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                         return meaning(*args, **kwargs)
                     if len(args) == 1:
                         x = arg if type(arg._val) is float else argument(arg)
-                        return record_unary(x, meaning, shim)  # type: ignore[arg-type]
+                        return as_bool(record_unary(x, meaning, shim), sys._getframe(1))  # type: ignore[arg-type]
                     args = tuple(map(argument, args))  # what math computes with
                     tracer = tracer_of(args)
-                    return tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
+                    y = tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
+                    return as_bool(y, sys._getframe(1))
                 except Exception as err:
                     tracer_of(args).raised(fn, args, kwargs, err)
                     raise
@@ -320,26 +318,6 @@ def numpy_module() -> ModuleType:
     vars(module).update(mgrid=Grid(np.mgrid), ogrid=Grid(np.ogrid))
     vars(module)["__getattr__"] = functools.partial(getattr, np)  # other names may come and go
     return module
-
-
-@functools.cache
-def importing(real: Callable[..., Any]) -> StandIn:
-    """Return what `import` calls while a trace runs: a function that imports NumPy has what stands in for it, as if its
-    module had done so; and what it imports for the first time is known at once.
-    """
-    def imported(name: str, *args: Any, **kwargs: Any) -> Any:
-        found = real(name, *args, **kwargs)
-        register_imported()
-        return numpy_module() if found is np and running.tracers and _keeps(sys._getframe(1)) else found
-    return standing_for(real, imported)
-
-
-def _keeps(frame: FrameType) -> bool:
-    """True for a function of no library's, which keeps what it imports for itself."""
-    code, at = frame.f_code, frame.f_lasti
-    package = frame.f_globals.get("__name__", "").partition(".")[0]
-    return bool(code.co_flags & inspect.CO_NEWLOCALS) and package not in LIBRARIES and package != "tapegrad" and \
-        dis.opname[code.co_code[at]] == "IMPORT_NAME" and dis.opname[code.co_code[at + 2]] != "STORE_GLOBAL"
 
 
 def stand_in(x: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from sys import _getframe
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,25 @@ from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain as plain_value
 from tapegrad.numbers.tensor_array import TensorArray
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
+from tapegrad.trace.asking import loses, lost
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.meaning import compute, plain
-from tapegrad.trace.proxy import CLASSES, UNTRACKED, Items, Proxy, Tracked, record_beside, record_unary, recorded
+from tapegrad.trace.proxy import (
+    CLASSES,
+    UNTRACKED,
+    Items,
+    Proxy,
+    Tracked,
+    as_bool,
+    record_beside,
+    record_unary,
+    recorded,
+)
 from tapegrad.tree.flatten import is_leaf
 
 _new = object.__new__
@@ -71,6 +84,12 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
     return method
 
 
+def _comparison(compare: Callable[[Proxy, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    def method(self: Proxy, other: Any) -> Any:
+        return as_bool(compare(self, other), _getframe(1))
+    return method
+
+
 def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
         tracer = self._tracer
@@ -100,6 +119,10 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         return NotImplemented
     if (y := record_beside(op, fn, a, b)) is not None:
         return y
+    if is_tensor(other) and not shape_of(a if other is b else b):
+        frame: Any = _getframe(2)
+        if (frame.f_back if frame.f_code is _power.__code__ else frame).f_code.co_filename not in INTERNAL:
+            return NotImplemented  # a tensor says what it makes of a number
     if is_classed(other):
         return NotImplemented
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
@@ -114,16 +137,38 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
                           "NumPy makes an array of such a sequence",
                           "np.array(list(x)) of it first")
         if op is not ops.equal and op is not ops.not_equal:
-            return NotImplemented
+            return _of_plain_number(op, fn, a, b, other)
         if not isinstance(known, np.ndarray):
-            return op is ops.not_equal  # x == None, x == "text": unequal, and nothing to record
+            return NotImplemented  # x == None, x == "text": Python asks the other, and says that they are unequal
         if known.dtype.kind in NUMERIC:
+            if type(type(other).__eq__) is FunctionType:
+                raise refused(f"{op.__name__} of an array and a {type(other).__name__}", "NumPy asks it of each number",
+                              "a comparison of numbers")
             # everywhere, whatever the numbers
             return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)
     tracer = tracer_of((a, b))
     return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
 
 
+def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
+    """Return what an operator of a class that is made in C makes of a plain number, as a timedelta's does; refuse it
+    where a gradient would be lost.
+    """
+    x = a if other is b else b
+    if type(other).__flags__ & _HEAP or type(other).__module__ == "builtins":
+        return NotImplemented
+    try:
+        y = fn(*[plain_value(x) if part is x else part for part in (a, b)])
+    except TypeError:
+        return NotImplemented
+    if loses(x):
+        raise lost(x, f"{op.__name__} of a {type(other).__name__} takes a plain number",
+                   f"numbers in place of the {type(other).__name__}; tg.value(x) drops the gradient on purpose")
+    float(x)  # guarded
+    return y
+
+
+_HEAP = 1 << 9  # CPython's flag of a class that Python code made
 _OPERANDS = (np.ndarray, np.generic, float, int, complex)
 
 
@@ -142,7 +187,7 @@ for _name, _op, _fn in [
     ("lt", ops.less, operator.lt), ("le", ops.less_equal, operator.le), ("gt", ops.greater, operator.gt),
     ("ge", ops.greater_equal, operator.ge), ("eq", ops.equal, operator.eq), ("ne", ops.not_equal, operator.ne),
 ]:
-    setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
+    setattr(Proxy, f"__{_name}__", _comparison(_binary(_op, _fn)))
 for _name, _op, _one in [
     ("neg", ops.negative, operator.neg), ("pos", ops.positive, operator.pos), ("abs", ops.abs, operator.abs),
     ("invert", ops.bitwise_invert, operator.invert),

@@ -99,10 +99,10 @@ def known(f: Any) -> bool | str:
     """Return True for a program that has once written into what it made of an array that it reads by name, the name of
     a package that did.
     """
-    return _known.get(id(_code_of(f)), (None, False))[1] if _known else False
+    return _known.get(id(code_of_program(f)), (None, False))[1] if _known else False
 
 
-def _code_of(f: Any) -> CodeType | None:
+def code_of_program(f: Any) -> CodeType | None:
     """Return the code of the function that a program begins with."""
     while type(f) is functools.partial:
         f = f.func
@@ -135,6 +135,6 @@ def run_again(f: Any, run: Callable[[Any, bool | str], Tape], refusal: TapeError
             refusal.where,
             refusal.try_,
         )
-    if (code := _code_of(f)) is not None:
+    if (code := code_of_program(f)) is not None:
         _known[id(code)] = code, refusal.outside
     return found if observer is None else run(observer, refusal.outside)

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from sys import _getframe
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_o
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, loses, lost
+from tapegrad.trace.asking import asked, gives_up, looks_up, loses, lost
 from tapegrad.trace.call_arguments import content
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
@@ -133,6 +134,10 @@ class Proxy(Slotted):
         if meaning is None and (known := system_of(type(val))) is not None:
             return shown(self, known, name)
         if meaning is None:
+            # `n.bit_length()`: of the plain one, whose gradient is then None
+            if isinstance(val, (int, np.integer)) and (not loses(self) or gives_up(self)):
+                self._steer("int", int)
+                return found
             if name in _STATIC_ATTRIBUTES and isinstance(val, (np.ndarray, np.generic)):
                 self._fact("shape", shape_of(val))
                 self._fact("dtype", dtype_of(val))
@@ -226,7 +231,8 @@ class Proxy(Slotted):
 
     def __hash__(self) -> Any:
         val = behind(self)
-        if (isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and loses(self):
+        if ((isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and loses(self)
+            and not (looks_up() and gives_up(self))):
             raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
                         "tg.value(x) as the key; the function without its cache: "
                         "f.__wrapped__(x)")
@@ -264,7 +270,7 @@ class Proxy(Slotted):
         """Return an integer near by; of a number so large that it is one itself, the gradient would be lost."""
         val = behind(self)
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
-        if large and loses(self):
+        if large and loses(self) and not gives_up(self):
             self._ask(read, val)  # OverflowError of what is infinite
             raise lost(self, f"{fact}(x) of a number that has no digits behind the point",
                        "np.floor(x), or tg.value(x) for the plain number")
@@ -272,12 +278,13 @@ class Proxy(Slotted):
 
     def __float__(self) -> float:
         self._try(float)
-        if not loses(self):
-            return self._plainly("float", float)  # type: ignore[no-any-return]
-        if formats(_getframe(1)):
-            written()
-            return float(behind(self))
-        raise asked(self, "a plain float")
+        if loses(self):
+            if formats(_getframe(1)):
+                written()
+                return float(behind(self))
+            if not gives_up(self):
+                raise asked(self, "a plain float")
+        return self._plainly("float", float)  # type: ignore[no-any-return]
 
     def _try(self, fn: Callable[[Any], Any]) -> None:
         """Raise what the plain value would, an array or a complex number where one real number is asked for."""
@@ -286,9 +293,9 @@ class Proxy(Slotted):
 
     def __complex__(self) -> complex:
         self._try(complex)
-        if not loses(self):
-            return self._plainly("complex", complex)  # type: ignore[no-any-return]
-        raise asked(self, "a plain complex number")
+        if loses(self) and not gives_up(self):
+            raise asked(self, "a plain complex number")
+        return self._plainly("complex", complex)  # type: ignore[no-any-return]
 
     def _plainly(self, fact: str, read: Callable[[Any], Any]) -> Any:
         return read(self._val) if self._tracer.independent(views.peek(self)) else self._steer(fact, read)
@@ -314,7 +321,8 @@ class Proxy(Slotted):
     # -- text: shows the value, and goes on no tape. That of an integer may be a name: it steers the program
 
     def __repr__(self) -> str:
-        return f"Proxy({views.label(self)}: {self._val!r})"
+        found, val = repr(self._val), behind(self)
+        return self._as_text(found) if isinstance(val, _NAMES) else f"Proxy({views.label(self)}: {found})"
 
     def __str__(self) -> str:
         return self._as_text(str(behind(self)))
@@ -323,7 +331,7 @@ class Proxy(Slotted):
         return self._as_text(format(behind(self), spec))
 
     def _as_text(self, found: str) -> str:
-        if not isinstance(behind(self), (int, np.integer, np.bool_)):
+        if not isinstance(behind(self), _NAMES):
             written()
             return text_of(self, found)
         if not self._tracer.closed:
@@ -385,6 +393,7 @@ class Items(Scalar):
             raise
 
 
+_NAMES = (int, np.integer, np.bool_)  # whose text may be a name
 _NUMBERS = (float, int, complex, bool, *SYSTEMS, np.random.Generator, np.random.RandomState)
 CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
 CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
@@ -421,7 +430,7 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.View:
         proxy._stand(origin)
-    elif type(op) is Call and (op.fn.view or op.fn.owns) and (type(val) is np.ndarray or is_memory(val)):
+    elif type(op) is Call and (op.fn.aliases == 0 or op.fn.owns) and (type(val) is np.ndarray or is_memory(val)):
         if op.fn.owns:
             proxy._stand(views.View(views.Storage(op, val, owned=True)))
         elif origin and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
@@ -437,6 +446,14 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)
     return recorded(tracer, op, (x._op,), y)
+
+
+def as_bool(y: Any, frame: FrameType) -> Any:
+    """Return what a comparison gives the program: of Python's numbers a bool, guarded (it may ask `flag is True`);
+    of NumPy's a traced one.
+    """
+    plainly = type(y) is Proxy and type(y._val) is bool and frame.f_code.co_filename not in INTERNAL
+    return bool(y) if plainly else y
 
 
 def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

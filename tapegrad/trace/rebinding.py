@@ -25,15 +25,18 @@ from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
 from tapegrad.trace.outside_arrays import stand_for
 from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
+from tapegrad.trace.twins import check_compared, compared
+from tapegrad.trace.write_back import Copies
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
-from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, is_empty, running
+from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, code_of, current, is_empty, running
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
-from tapegrad.tree.nodes import Closure, Fresh, Instance
+from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf
 from tapegrad.tree.signature import Reached
 
 _SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
 _KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+NO_TWINS: dict[int, Any] = {}
 _lock = threading.RLock()
 # of a function, or of a class and the name of an attribute: how many traces want it replaced
 _counts: dict[Any, int] = {}
@@ -53,16 +56,19 @@ class Rerouting:
         # captured variables that lead to originals, their copies, and what was in these
         self.cells: list[tuple[CellType, CellType, Any]] = []
         self.spaces: dict[int, Namespace] = {}  # id of a module's globals -> what rerouted functions have instead
+        self.double = NO_TWINS  # by the ids of proxies, arrays that have several
         self.tables: list[Any] = []  # the proxies of arrays that the program reads by name
         # lists and dicts among the arguments, what was in each, and its label
         self.given: list[tuple[Any, list[Any], str]] = []
+        self.copies: Copies | None = None
         self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]],
-              tables: bool | str = False) -> None:
+              tables: bool | str = False, tied: Sequence[Any] = (), double: dict[int, Any] = NO_TWINS) -> None:
         """Find what leads to the originals, and lead it to the copies that were built of them.
 
-        With `tables`, what leads to arrays is led to proxies of them; in the package of that name too.
+        The program may not compare by `is` what is `double`; the rest that it was given twice is `tied`. With `tables`,
+        what leads to arrays is led to proxies of them; in the package of that name too.
         """
         copies: dict[int, Any] = {}
         objects: list[Any] = []
@@ -73,7 +79,9 @@ class Rerouting:
             roots += [x for x, _ in walk.keep if type(x) is FunctionType] if tables else []
             for x, label in walk.keep:
                 key, part = id(x), walk.seen.get(id(x))
-                if type(x) is CellType:
+                if isinstance(part, Leaf) and type(x) is not CellType:
+                    built = tracer.inputs[part.index]
+                elif type(x) is CellType:
                     built = memo.get(key)
                 elif type(part) in (Closure, Fresh) or getattr(part, "volatile", False):
                     built = memo.get(id(part))
@@ -91,13 +99,17 @@ class Rerouting:
                 elif isinstance(part, (Instance, Module)) and type(x) is not CellType:
                     objects.append(x)
                     roots.append(class_of(x))
-        if not copies and not tables:
+        self.double = double
+        self.used.update((id(x), x) for x in tied)
+        self.pairs += [(proxy, double[id(proxy)]) for proxy in tracer.inputs if id(proxy) in double]
+        if not copies and not tables and not double:
             return
         tracer.copies, tracer.rerouting = copies, self
+        self.copies = Copies(self.pairs, labels)
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
                              tables if type(tables) is str else "")
-        if self.routes.search():
+        if self.routes.search() or double:
             self.began = [(new, _content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
             self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
@@ -105,6 +117,9 @@ class Rerouting:
 
     def _lead(self, routes: Routes) -> None:
         """Copy what holds originals and cannot hand out copies itself; replace what can."""
+        for fn in [*routes.met.values()] if self.double else ():
+            if type(fn) is FunctionType and not routes.is_outer(fn) and compared(code_of(fn)):
+                routes.readers[id(fn)] = fn
         copies = routes.known
         made = dict(copies)
         for x in routes.others.values():
@@ -339,6 +354,9 @@ def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kw
     copy: Callable[..., Any] = current(fn)
     if copy is not fn:
         return copy(*args, **kwargs)
+    for tracer in running.tracers:
+        if tracer.rerouting is not None and tracer.rerouting.double:
+            check_compared(fn, code, args, kwargs, tracer.rerouting.double)
     if mentioned(code).assigns:
         raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was "
                             "captured", user_location(), "read it through the argument")

@@ -30,15 +30,16 @@ from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor
 from tapegrad.ops.loop import Loop
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
-from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.rules.readonly import lent
 from tapegrad.tape.call_stack import Paths
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Raised, Tape, operands, value_of
 from tapegrad.trace import ownership
 from tapegrad.trace.context import Context
-from tapegrad.trace.guards import NUMERIC, are_apart, number_kind, number_type
+from tapegrad.trace.guards import NUMERIC, are_apart, number_kind, number_type, option
 from tapegrad.trace.number_systems import follow, plain_array
+from tapegrad.trace.twins import check_computed
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
 from tapegrad.tree.copies import running
@@ -137,11 +138,13 @@ class Tracer:
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any = UNKNOWN) -> Any:
         """Run `op` on the real values, put the call on the tape, and return proxies of its result."""
         self.dynamic = self.dynamic or op.dynamic
+        if kwargs and not PROXIES.isdisjoint(map(type, kwargs.values())):
+            kwargs = {key: option(value) for key, value in kwargs.items()}
         given = leaves_of((args, kwargs)) if op.lends else []
         if op.nested:
             args = tuple(self.pack(arg, lambda x: lent(value_of(x))) for arg in args)
         lift = self.lift
-        if op.view and isinstance(args[0], Traced) and args[0]._tracer is self:
+        if op.aliases == 0 and isinstance(args[0], Traced) and args[0]._tracer is self:
             view = args[0]._view
             if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
                 made = self.part(op, args, kwargs)
@@ -316,6 +319,8 @@ class Tracer:
         if is_tensor(arg):
             check_dense(arg)
             self.read_outside(arg)
+            if self.copies and arg.requires_grad and arg.grad_fn is not None:
+                check_computed(arg, self.copies)
             # torch's count of writes misses those by way of x.data or of an array
             known = self.constants.get(("tensor", id(arg)))
             if known is not None and (known[1].val is arg or known[1].val.equal(arg)):
@@ -325,9 +330,7 @@ class Tracer:
         return arg
 
     def read_outside(self, x: Any) -> None:
-        """Refuse an array or a tensor of the program's that shares memory with an input that was written to: it is not
-        what it would be.
-        """
+        """Refuse an array or a tensor of the program's that shares memory with an input that was written to."""
         for memory, label in self.written:
             if overlap(x, memory):
                 raise MutationError(f"an array that shares memory with {label} is read outside the trace, after "
@@ -447,11 +450,11 @@ class Tracer:
             return
         given = self.pack((args, unwritten(kwargs)))
         if isinstance(given, Traced):
-            self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
+            self.guard(given._op, "raises", Raised(fn, type(err), _modes(self.settings)))
 
     def strictly(self, settings: Mapping[str, Any]) -> None:
-        """Guard from now on, if these settings of `np.errstate` make errors of some warnings, that no call raises one;
-        else no longer.
+        """Guard from now on, if these settings of `np.errstate`, or the filters of warnings, make errors of some
+        warnings, that no call raises one; where warnings are recorded, that each gives the one it gave; else no longer.
         """
         self.settings = tuple(settings.items()) if self.replays and "raise" in settings.values() else ()
         if self.push is not _closed:
@@ -467,11 +470,15 @@ class Tracer:
 
     def _never_raises(self, op: Operation) -> None:
         if (type(op) is Call and type(op.fn) is Op
-            and not (type(op.val) in PYTHON or is_tensor(op.val) or op.fn.view or op.fn in _QUIET)):
+            and not (type(op.val) in PYTHON or is_tensor(op.val) or op.fn.aliases == 0 or op.fn in _QUIET)):
             args = [self.proxy(arg, arg.val, self) if isinstance(arg, Operation) else arg for arg in op.args]
             given = self.pack((tuple(args), op.kwargs))
             if isinstance(given, Traced):
-                self.guard(given._op, "raises", Raised(op.fn, FloatingPointError, self.settings, never=True))
+                modes = _modes(self.settings)
+                quiet = Raised(op.fn, FloatingPointError if modes is self.settings else Warning, modes, never=True)
+                # a warning that came is on record, or was caught in a function of NumPy's
+                never = modes is self.settings or quiet.happens((tuple(map(value_of, op.args)), op.kwargs))
+                self.guard(given._op, "raises", quiet._replace(never=never))
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:
         """Record, once for each variable, that a fact about it steered the program."""
@@ -481,6 +488,11 @@ class Tracer:
         guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own
         self.locate(guard)
         self.push(guard)
+
+
+def _modes(settings: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the settings of `np.errstate` among those that a trace was told; the same where these are all."""
+    return settings[:-1] if settings and settings[-1][0] == "warnings" else settings
 
 
 def _closed(op: Operation) -> None:

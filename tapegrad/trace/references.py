@@ -23,6 +23,7 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.trace.closed_world import ClosedWorld, closed_world
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
@@ -30,7 +31,7 @@ from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, package_of
 from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import Attribute, Refused, class_of, code_of, is_empty
-from tapegrad.tree.modules import is_module
+from tapegrad.tree.modules import is_module, is_optimizer
 
 _OWN = "an attribute"  # of a function's
 # CPython's flags of classes: made while a program runs; and that, or immutable
@@ -74,8 +75,11 @@ class Routes:
         self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
         self.stand_for = stand_for  # what makes a proxy of an array that is met
         self.arrays: dict[int, Any] = {}  # those that were
-        self.atoms = _ATOMS if stand_for is None else _ATOMS - {np.ndarray}
-        self.untracked = _UNTRACKED if stand_for is None else _UNTRACKED | {tuple}
+        # an array that the program reads by name may be an argument's in another call
+        held = any(hasattr(type(x), "_tracer") and not is_tensor(x) for x in known.values())
+        arrays = {np.ndarray} if stand_for is not None or held else set()
+        self.atoms = _ATOMS - arrays
+        self.untracked = _UNTRACKED | arrays if stand_for is None else _UNTRACKED | {tuple}
         self.roots, self.root_ids = roots, set(map(id, roots))
         self.own = {package_of(root.__module__) for root in roots if isinstance(root, (FunctionType, type))} | {package}
         self.own -= FOREIGN_PACKAGES
@@ -202,7 +206,7 @@ class Routes:
 
     def is_users(self, x: Any) -> bool:
         """True for an object of a user's class."""
-        return not self.is_foreign(class_of(x).__module__) or is_module(x)
+        return not self.is_foreign(class_of(x).__module__) or is_module(x) or is_optimizer(x)
 
     def can_hold(self, x: Any, marked: set[int]) -> bool:
         """True for an object that hands out copies itself, if its class is replaced: what leads
@@ -217,7 +221,7 @@ class Routes:
         """True for a thing that a trace makes a copy of where it is an argument."""
         if is_a(x, FunctionType):
             return x.__closure__ is not None
-        return (is_a(x, (dict, list, set, bytearray, deque, SimpleNamespace, CellType))
+        return (is_a(x, (dict, list, set, bytearray, deque, SimpleNamespace, CellType)) or is_memory(x)
                 or (self.is_users(x) and not is_a(x, type)))
 
     def is_foreign(self, module: Any) -> bool:
@@ -258,7 +262,7 @@ class Routes:
             if self.stand_for is not None and is_table(child):
                 yield child, how
                 continue
-            if (type(child) in _ATOMS
+            if (type(child) in self.atoms
                 or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked)):
                 continue  # what the garbage collector does not follow leads nowhere
             if is_a(child, FunctionType):

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
+import importlib
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
 
 from tapegrad.rules.registry import PYTHON
 from tapegrad.trace.conversions import Conversion
 from tapegrad.trace.holders import NEVER, parts, put, replaced
-from tapegrad.trace.interposition import INSTEAD, StandIn, importing, original, stand_in_code, stand_ins
+from tapegrad.trace.import_statements import is_loaded, keeps
+from tapegrad.trace.interposition import (
+    INSTEAD,
+    StandIn,
+    numpy_module,
+    original,
+    stand_in_code,
+    stand_ins,
+    standing_for,
+    trampoline,
+)
+from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.recorder import LISTENERS
-from tapegrad.tree.copies import CODE, Attribute, running
+from tapegrad.tree.copies import CODE, Attribute, apart, running
 
 _lock = threading.RLock()
 
@@ -32,33 +49,30 @@ class Interposition:
         # those with a rule or a meaning, replaced by the first trace for all
         self.known: list[tuple[FunctionType, CodeType, CodeType]] = []
         self.own: dict[FunctionType, CodeType] = {}  # of these
+        # by a tracer's level: what finds the holders of its program, and those where something is replaced
+        self.holding: dict[int, tuple[Callable[[], Iterable[Any]], list[Any]]] = {}
         self.importing: Any = None  # what `import` calls elsewhere
 
-    def enter(self, tracer: Any, holders: Sequence[Any], functions: Sequence[FunctionType]) -> Callable[[], None]:
-        """Begin a trace of a function that finds others in these holders, and of these functions as
-        primitives; return how to end it.
+    def enter(self, tracer: Any, find: Callable[[], Iterable[Any]],
+              functions: Sequence[FunctionType]) -> Callable[[], None]:
+        """Begin a trace of a function, which finds others in the holders that `find` returns, also of what it imports
+        meanwhile, and of these functions as primitives; return how to end it.
         """
         with _lock:
             if self.depth == 0:
-                for module, _, replacing in stand_ins():
-                    module.__class__ = replacing
-                if len(self.known) < len(PYTHON):
-                    self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known):]]
-                    self.own = {fn: own for fn, own, _ in self.known}
-                # and there they stay, for no trace changes them: with SciPy and torch they are 170
-                CODE.update(self.own)
-                for fn, _, code in self.known:
-                    fn.__code__ = code
+                self.replace_all()
                 self.importing = builtins.__import__
-                builtins.__import__ = importing(self.importing)  # type: ignore[assignment]
+                builtins.__import__ = importing(self.importing)
             self.depth += 1
-            for holder in holders:
+            held = list(find())
+            for holder in held:
                 self.replace_held(holder)
             functions = [fn for fn in functions if fn not in self.own]
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
         running.open.append(tracer)
+        self.holding[tracer.level] = find, held
         ends = [listen(tracer) for listen in LISTENERS]
 
         def leave() -> None:
@@ -66,19 +80,75 @@ class Interposition:
                 end()
             running.tracers = outer
             running.open.remove(tracer)
+            del self.holding[tracer.level]
             with _lock:
-                for holder in reversed(holders):
+                for holder in reversed(held):
                     self.restore_held(holder)
                 for fn in functions:
                     self.restore(fn)
                 self.depth -= 1
                 if self.depth == 0:
-                    for module, cls, _ in stand_ins():
-                        module.__class__ = cls
-                    for fn, own, _ in self.known:
-                        fn.__code__ = own
+                    self.restore_all()
                     builtins.__import__ = self.importing
         return leave
+
+    def replace_all(self) -> None:
+        """Replace what every trace has replaced."""
+        for module, _, replacing in stand_ins():
+            module.__class__ = replacing
+        if not self.known:
+            fn: Any = importlib.import_module
+            self.known.append((fn, fn.__code__, trampoline(fn.__code__, partial(self.imported, _copy(fn)))))
+        if len(self.known) <= len(PYTHON):
+            self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known) - 1:]]
+            self.own = {fn: own for fn, own, _ in self.known}
+        # and there they stay, for no trace changes them: with SciPy and torch they are 170
+        CODE.update(self.own)
+        for fn, _, code in self.known:
+            fn.__code__ = code
+
+    def restore_all(self) -> None:
+        """End what `replace_all` began."""
+        for module, cls, _ in stand_ins():
+            module.__class__ = cls
+        for fn, own, _ in self.known:
+            fn.__code__ = own
+
+    def imported(self, real: Callable[..., Any], /, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Import a module; while a trace runs, its functions are known to it at once."""
+        if not running.tracers:
+            return real(name, *args, **kwargs)
+        if is_loaded(name, *args, **kwargs) if real is self.importing else is_loaded(name):
+            found = real(name, *args, **kwargs)
+            return numpy_module() if found is np and keeps(sys._getframe(1)) else found
+        with self.set_aside(f"a module that is imported, {name},"):
+            found = real(name, *args, **kwargs)
+            register_imported()
+        return found
+
+    @contextlib.contextmanager
+    def set_aside(self, whose: str) -> Iterator[None]:
+        """Run the body of a module: it is no part of the program, and keeps nothing of the trace. What it defines has
+        then what the program's other modules have.
+        """
+        modules, alone = len(sys.modules), self.depth == len(running.open)
+        if alone:  # else another thread traces, which needs what is replaced
+            with _lock:
+                self.restore_all()
+        try:
+            with apart(whose):
+                yield
+        finally:
+            with _lock:
+                if alone:
+                    self.replace_all()
+                for tracer in running.tracers if len(sys.modules) > modules else ():
+                    find, held = self.holding[tracer.level]
+                    more = {id(holder): holder for holder in find()}
+                    more = {key: holder for key, holder in more.items() if all(holder is not x for x in held)}
+                    held += more.values()
+                    for holder in more.values():
+                        self.replace_held(holder)
 
     def replace_held(self, holder: Any) -> None:
         """Replace the functions that a holder keeps, for as many traces as reach it."""
@@ -134,6 +204,18 @@ class Interposition:
         if not self.swapped[fn]:
             del self.swapped[fn]
             fn.__code__ = CODE.pop(fn)
+
+
+def _copy(fn: FunctionType) -> FunctionType:
+    made = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    return made
+
+
+@cache
+def importing(real: Callable[..., Any]) -> Any:
+    """Return what `import` calls while a trace runs."""
+    return standing_for(real, partial(interposition.imported, real))
 
 
 interposition = Interposition()

@@ -20,6 +20,8 @@ from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Context
+from tapegrad.trace.escaped import Made
+from tapegrad.trace.holders import replacement
 from tapegrad.trace.imported_names import holders
 from tapegrad.trace.inputs import call_method, check_shared, check_written, flatten_call, print_of
 from tapegrad.trace.interposition import original, stand_in
@@ -29,7 +31,9 @@ from tapegrad.trace.random_state import Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
+from tapegrad.trace.twins import is_doubled, tie, twins
 from tapegrad.trace.value_retention import Economy, is_large
+from tapegrad.trace.write_back import Copies, settle
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.flatten import Walk, flatten, is_leaf
 
@@ -48,6 +52,7 @@ def trace(f: Callable[..., Any], /, *args: Any, ctx: Context | None = None, **kw
     ['multiply', 'add', 'divide']
     """
     tape = record(f, args, kwargs, ctx or DEFAULT, found=Found(f, args, kwargs))
+    settle(tape)
     result = tape.result
     assert result is not None
     constants = [op.val for op in tape if type(op) is Constant]
@@ -79,7 +84,18 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     tables = outside_arrays.known(f)
 
     def run(witness: Any, tables: bool | str) -> Tape:
-        return _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done)
+        made = Made()
+        with collector:  # what is made meanwhile is known by its age
+            try:
+                tape = _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done,
+                               made)
+            except BaseException:
+                if made.tracer is not None:
+                    made.release(f)
+                raise
+            if not made.is_alone():
+                made.release(f)
+            return tape
     try:
         try:
             return run(observer, tables)
@@ -97,13 +113,14 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
             once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool | str,
-            done: Callable[..., None] | None) -> Tape:
+            done: Callable[..., None] | None, made: Made) -> Tape:
     """Run the program once; with `tables`, the arrays that it reads by name are traced, a package's too."""
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
     signature.wanted = wanted.among(len(args))
     exact: list[Any] = []
+    originals = list(leaves)
     for i, leaf in enumerate(leaves):
         if type(leaf) not in ORDINARY:
             plain_array(leaf, labels[i])
@@ -116,6 +133,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad, once, replays)
+    made.tracer, made.tape, made.given = tracer, tape, originals
     inputs = [Input(leaf, label) for leaf, label in zip(leaves, labels)]
     for number, x in enumerate(inputs, 2):
         x.id = number
@@ -123,6 +141,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     for leaf in exact:
         follow(tracer, system(leaf))
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
+    tied = tie(signature, args, walks, proxies) if any(walk.stateful for walk in walks) else []
+    double = twins(originals, proxies) if is_doubled(originals) else {}
     tracer.inputs = proxies
     for leaf in filter(is_large, leaves):
         tracer.meet(leaf)
@@ -130,21 +150,22 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     nested = [signature.function, *signature.args, *signature.kwargs.values()]
     memos: list[dict[int, Any]] = [{} for _ in nested]
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
-    fn, given = built[0], built[1: 1 + len(args)]
+    fn, given = built[0], built[1:]
     names = [] if found is None else found.apart_from(signature)
-    rerouting = Rerouting() if tables or any(memos) else None
-    leave = interposition.enter(tracer, [_globals(fn), *names, *holders(fn, given)],
+    rerouting = Rerouting() if tables or any(memos) or double or any(walk.keep for walk in walks) else None
+    leave = interposition.enter(tracer, lambda: [_globals(fn), *names, *holders(fn, given)],
                                  [*(g for g in ctx.primitives if isinstance(g, FunctionType)),
                                   *(INTERPOSED if exact else ())])
     with collector:
         said = numpy_warnings.begin()
         try:
             if rerouting is not None:
-                rerouting.begin(tracer, walks, memos, tables)
+                rerouting.begin(tracer, walks, memos, tables, tied, double)
+                made.originals = {id(new): x for new, x in rerouting.pairs}
             if observer is not None:
                 observer.start(signature)
-            out = stand_in(fn)(*[x if type(x) in PROXIES else stand_in(x) for x in given],
-                               **dict(zip(kwargs, built[1 + len(args):])))
+            there = [x if type(x) in PROXIES else replacement(x) for x in given]
+            out = stand_in(fn)(*there[:len(args)], **dict(zip(kwargs, there[len(args):])))
             check_shared(nested, memos, proxies)
             check_written(leaves, labels, before)
             ownership.check(tracer)
@@ -156,6 +177,9 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             put_result(tape, tracer, out)
             if tracer.refusal is not None:
                 raise tracer.refusal
+            copies = None if rerouting is None else rerouting.copies
+            if copies is not None or tracer.written:
+                signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals)
             if observer is not None:
                 observer.close()
             if found is not None and (what := found.unrecorded(tape)):
@@ -168,7 +192,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             if (refusal := in_our_words(err)) is not None:
                 raise refusal from err
             of_the_call = err.__traceback__ is not None and err.__traceback__.tb_next is None
-            if isinstance(err, TypeError) and not given and of_the_call:
+            if isinstance(err, TypeError) and not args and of_the_call:
                 raise CallError(f"there are no arguments: {err}", user_location(),
                                 "the function and its arguments in one call, tg.grad(f, x); "
                                 "tg.value_and_grad(f) returns a function, to be called with them") from err

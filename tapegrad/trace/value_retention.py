@@ -178,4 +178,4 @@ def is_apart(x: Any) -> bool:
 
 def makes_apart(op: Operation, val: Any) -> bool:
     """True for a call of a large value in memory of its own, into which nothing is written."""
-    return is_apart(val) and type(op) is Call and not (op.fn.view or op.fn.owns or op.fn is setitem)
+    return is_apart(val) and type(op) is Call and not (op.fn.aliases == 0 or op.fn.owns or op.fn is setitem)

@@ -15,7 +15,13 @@ from tapegrad.numbers.view_path import Step, assign
 from tapegrad.ops import setitem
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Call, Input, Operation, value_of
-from tapegrad.trace.views import SEVERAL, Storage, lose_overlaps, place, set_op, set_val
+from tapegrad.trace.views import SEVERAL, Storage, View, lose_overlaps, place, set_op, set_val
+
+
+def check_unlocked(view: View) -> None:
+    """Refuse a write by way of a view that NumPy's own function returns writable."""
+    if view.storage.locked and any(step is known for step in view.path for known in view.storage.locked):
+        raise MutationError(SEVERAL, user_location(), "a copy of it")
 
 
 def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
@@ -30,8 +36,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     if isinstance(value, Traced) and value._view is not None and value._view.storage is storage \
             and value._view.path[:-1] == view.path and value._view.path and _same_index(value._view.path[-1], index):
         return  # the last third of `x[index] += y`: the view has written itself
-    if storage.locked and any(step is known for step in view.path for known in storage.locked):
-        raise MutationError(SEVERAL, user_location(), "a copy of it")
+    check_unlocked(view)
     lifted = tracer.lift(value)
     parts = tuple(map(tracer.lift, index))
     if storage.reshaped:

@@ -42,6 +42,6 @@ def _is_large(op: Operation) -> bool:
     if not (type(op.val) is np.ndarray and op.val.nbytes >= LARGE and type(op) is Call) or op.val.dtype == object:
         return False
     root: Any = op
-    while type(root) is Call and type(root.fn) is Op and root.fn.view and isinstance(root.args[0], Operation):
+    while type(root) is Call and type(root.fn) is Op and root.fn.aliases == 0 and isinstance(root.args[0], Operation):
         root = root.args[0]
     return not (type(root) is Call and type(root.fn) is Op and (root.fn.owns or root.fn is setitem))

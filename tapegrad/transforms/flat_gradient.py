@@ -64,7 +64,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
 def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
-    leave = interposition.enter(tracer, (), ())
+    leave = interposition.enter(tracer, tuple, ())
     with collector:
         try:
             shadow = copy_primal(tape, new, tracer, trace_loop)

@@ -17,7 +17,7 @@ from tapegrad.ops.loop import is_loop
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
-from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.liveness import last_uses, leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.collector import collector
@@ -26,6 +26,7 @@ from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import put_result, record
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.loop_tangent import beside
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.primal_copy import Scalars
@@ -34,7 +35,9 @@ from tapegrad.transforms.tangent_pass import Pass
 from tapegrad.transforms.tangents import settled
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import Walk
-from tapegrad.tree.flatten import Structure, flatten, is_leaf
+from tapegrad.tree.flatten import BOOLS, Structure, flatten, is_leaf
+from tapegrad.tree.nodes import Static
+from tapegrad.tree.seeds import is_nothing
 
 
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -54,7 +57,9 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> 
                             "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
     with collector:
         tape = record(f, tuple(args), {}, DEFAULT, grad=True, replays=False)
-        return tape.result.val, Push(tape)(*_listed(tangents))  # type: ignore[union-attr]
+        tangent = Push(tape)(*_listed(tangents))
+        settle(tape)
+        return tape.result.val, tangent  # type: ignore[union-attr]
 
 
 def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
@@ -69,6 +74,7 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     """
     # on copies: what the caller writes to an array before the tangents come must not change the result
     tape = record(f, args, {}, DEFAULT, grad=True, copy=True, replays=False)
+    settle(tape)
     return tape.result.val, Push(tape)  # type: ignore[union-attr]
 
 
@@ -85,11 +91,13 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
     """
     tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, found=Found(f, args, kwargs))
     if isinstance(f, Tape):
-        activity(tape, range(1, len(tape.inputs)))  # which raises where a tangent would be lost
+        activity(tape, {*range(1, len(tape.inputs))} - _given_up(tape))  # which raises where a tangent would be lost
     try:
-        return _forward(fill(tape) if any(map(is_loop, tape.ops)) else tape)
+        found = _forward(fill(tape) if any(map(is_loop, tape.ops)) else tape)
     except NoLoop:
-        return _forward(unroll(tape))
+        found = _forward(unroll(tape))
+    settle(tape)
+    return found
 
 
 def _listed(tangents: Any) -> tuple[Any, ...]:
@@ -112,10 +120,11 @@ class Push:
         """Return the tangent of the value for tangents of inputs by their positions on the tape."""
         tape = self._tape
         pass_ = Pass(tape, dict(known))
-        last = last_uses(tape, tape.result.args)  # type: ignore[union-attr]
+        last, leads = last_uses(tape, tape.result.args), leading(tape.ops, [tape.result])  # type: ignore[union-attr]
         for op in tape.ops:
             pass_.dying = last[op.id]
-            pass_.step(op)
+            if leads[op.id]:
+                pass_.step(op)
             for dead in pass_.dying:
                 pass_.known.pop(dead, None)
                 pass_.owned.pop(dead, None)
@@ -132,24 +141,33 @@ def given(tape: Tape, tangents: Sequence[Any]) -> dict[int, Any]:
     if len(tangents) != len(parts):
         raise ArgumentError(f"there are {len(tangents)} tangents for {len(parts)} arguments", None,
                             "one for each, None for one that is constant")
-    inputs = tape.inputs
+    inputs, given_up = tape.inputs, _given_up(tape)
     for number, (structure, value) in enumerate(zip(parts, tangents), 1):
         try:
             found = structure.unmirror(value)
         except ArgumentError as err:
             raise ArgumentError(f"the tangent of argument {number} is nested otherwise than that: {err.what}", None,
                                 err.try_) from err
+        if type(structure.spec) is Static and type(structure.spec.value) in BOOLS and not is_nothing(value):
+            raise _no_tangent(f"argument {number}", structure.spec.value)
         for x, t in zip(inputs[structure.start + 1:], found):
             if t is not None and not isinstance(t, Absorbing):
+                if x.id - 1 in given_up:
+                    raise ArgumentError(f"{x.label or x.name} is taken as a plain number, which has no tangent", None,
+                                        "None as its tangent")
                 known[x.id] = fitted(t, x)
     return known
+
+
+def _no_tangent(name: str, val: Any) -> ArgumentError:
+    return ArgumentError(f"{name} is a {type_name(val)}, which has no tangent", None, "None as its tangent")
 
 
 def fitted(t: Any, x: Input) -> Any:
     """Return a tangent as one of an input: of its shape and precision."""
     name, val = x.label or x.name, x.val
     if not has_gradient(val):
-        raise ArgumentError(f"{name} is a {type_name(val)}, which has no tangent", None, "None as its tangent")
+        raise _no_tangent(name, val)
     t = (np.asarray(t, complex if is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t)
          if isinstance(t, int) else t)
     if not is_leaf(t):
@@ -196,7 +214,7 @@ def _forward(tape: Tape) -> Tape:
     tape, seeds = _with_tangents(tape)
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
-    leave = interposition.enter(tracer, (), ())
+    leave = interposition.enter(tracer, tuple, ())
     with collector:
         try:
             shadow, pass_, packed = beside(tape, seeds, new, tracer)
@@ -223,7 +241,8 @@ def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:
     inputs = tape.inputs
     end = len(inputs) if structure is None else 1 + sum(part.size for part in structure.parts)
     start = 1 if structure is None else 1 + structure.function.size
-    wrt = [x for x in inputs[start:end] if has_gradient(x.val)]
+    given_up = _given_up(tape)
+    wrt = [x for x in inputs[start:end] if has_gradient(x.val) and x.id - 1 not in given_up]
     made = {x: Input(_unit(x.val), f"t{x.label}", f"tangent of {x.name}") for x in wrt}
     walk = Walk(tape)
     for op in tape.ops:
@@ -241,6 +260,11 @@ def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:
         kwargs = {key: part.build(leaves) for key, part in structure.kwargs.items()}
         new.structure = flatten_call(structure.fn, (*args, *nests), kwargs)[0]
     return new, {made[x].id: walk.at[x.id].id for x in wrt}
+
+
+def _given_up(tape: Tape) -> set[int]:
+    """Return the positions of the inputs that were taken as plain numbers."""
+    return set() if tape.structure is None else {index + 1 for index in tape.structure.given_up}
 
 
 def _unit(x: Any) -> Any:

@@ -112,7 +112,7 @@ def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape,
     """Return a subtape that computes as many results, their derivatives by some inputs, and what was drawn."""
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
-    leave = interposition.enter(tracer, (), ())
+    leave = interposition.enter(tracer, tuple, ())
     try:
         shadow = copy_primal(tape, new, tracer, _no_loop)
         primal = len(new.ops)

@@ -14,6 +14,7 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.tracer import record
 from tapegrad.trace.value_retention import Economy
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.seed import start
@@ -43,7 +44,9 @@ def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums =
         tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=wanted(argnums, captured),
                       replays=False)
         value = tape.result.val  # type: ignore[union-attr]
-        return value, gradients_of(tape, seed, economy=economy)
+        gradients = gradients_of(tape, seed, economy=economy)
+        settle(tape)
+        return value, gradients
 
 
 def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
@@ -57,7 +60,9 @@ def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, **kwargs: Any)
     economy = Economy()
     with collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=Wanted(captured=False), replays=False)
-        return gradients_of(tape, seed, economy=economy)[1:]  # type: ignore[no-any-return]
+        gradients = gradients_of(tape, seed, economy=economy)
+        settle(tape)
+        return gradients[1:]  # type: ignore[no-any-return]
 
 
 def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, captured: bool = True,
@@ -71,6 +76,7 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     """
     # on copies: what the caller writes to an array before the seed comes must not change the gradient
     tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
+    settle(tape)
 
     def back(seed: Any) -> Any:
         return gradients_of(tape, seed)
@@ -106,7 +112,9 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
     with collector:
         tape = (flattened(f) if isinstance(f, Tape)
                 else record(f, args, kwargs, DEFAULT, grad=True, found=Found(f, args, kwargs), wanted=asked))
-        return back(rewrite(tape.check()), seed)
+        found = back(rewrite(tape.check()), seed)
+        settle(tape)
+        return found
 
 
 def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None, left: Callable[[Call],

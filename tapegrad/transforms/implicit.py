@@ -19,7 +19,7 @@ from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.formatting import name_of, plain
 from tapegrad.numbers.kinds import Cotangent
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import needed, torch
 from tapegrad.numbers.tensors import is_tensor, on_host
 from tapegrad.ops.solver import RULES, Solver
 from tapegrad.rules.activity import activity
@@ -258,6 +258,7 @@ def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _find_linear(solver: Solver, y: Any, given: Any, dy: Cotangent) -> Any:
+    needed("scipy")
     from scipy.sparse.linalg import LinearOperator, cg, gmres
 
     unknowns = Unknowns(y)

@@ -32,7 +32,7 @@ _TWO = "two integrals, from and to where it jumps; abs, maximum or clip, which h
 
 def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     leaves: list[Any] = []
-    into = flatten(given, "", leaves, [])
+    into = flatten(given, "", leaves, [], given=True)
     limits: Limits = solver.limits(*given)  # type: ignore[misc]
     shapes = [shape_of(leaves[i]) for i in wrt]
     sizes = [math.prod(shape) for shape in shapes]

@@ -107,7 +107,7 @@ class _Gradient:
         loop = self.loop
         self.tape = new = loop.body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
-        leave = interposition.enter(tracer, (), ())
+        leave = interposition.enter(tracer, tuple, ())
         try:
             with np.errstate(all="ignore"):
                 shadow = copy_primal(loop.body, new, tracer, trace_loop, [loop.results[j] for j in self.live])

@@ -168,7 +168,7 @@ class _Pairs:
         body, seeds = self._seeded()
         new = body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
-        leave = interposition.enter(tracer, (), ())
+        leave = interposition.enter(tracer, tuple, ())
         results, carried = body.result.args, self.old.sizes[3]  # type: ignore[union-attr]
         try:
             with np.errstate(all="ignore"):

@@ -38,7 +38,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     new = tape.blank()
     tracer = Tracer(new, ctx, proxy.make)
     values: dict[Operation, Any] = {}
-    leave = interposition.enter(tracer, (), ())
+    leave = interposition.enter(tracer, tuple, ())
     with collector:
         try:
             for op in tape:

@@ -18,6 +18,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, not_equal, pack, read, scatter, where
 from tapegrad.ops.elementwise import is_complex
@@ -32,6 +33,7 @@ from tapegrad.tape.tape import Call, Input, Operation, Tape, operands, value_of
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.axis_labels import Labels, is_product, labels_of
 from tapegrad.transforms.batch import content, told
 from tapegrad.transforms.grad import gradient_of
@@ -62,9 +64,12 @@ def jacobian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0
            [0, 1, 1, 0],
            [0, 0, 1, 1]])
     """
-    need_scipy()
+    needed("scipy.sparse")
     asked = wanted(0 if argnums is None else argnums, True).among(len(args))
-    return pattern_of(traced(f, args, kwargs, asked))
+    tape = traced(f, args, kwargs, asked)
+    found = pattern_of(tape)
+    settle(tape)
+    return found
 
 
 def hessian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0, **kwargs: Any) -> Any:
@@ -78,20 +83,12 @@ def hessian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0,
            [1, 0, 1],
            [0, 1, 0]])
     """
-    need_scipy()
+    needed("scipy.sparse")
     asked = wanted(0 if argnums is None else argnums, True).among(len(args))
-    found = pattern_of(traced(gradient_of(f, asked), args, kwargs, asked))
+    tape = traced(gradient_of(f, asked), args, kwargs, asked)
+    found = pattern_of(tape)
+    settle(tape)
     return found + found.T
-
-
-def need_scipy() -> None:
-    """Raise ImportError where there is no SciPy, and say what it is for."""
-    try:
-        import scipy.sparse  # noqa: F401
-    except ImportError as err:
-        raise ImportError(
-            "sparse derivatives are SciPy's sparse arrays, and SciPy is not installed: pip install scipy"
-        ) from err
 
 
 def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted) -> Tape:

@@ -24,6 +24,7 @@ from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.forward import given, nested
 from tapegrad.transforms.tangents import carries, settled, tangent
 from tapegrad.transforms.unroll import unroll
@@ -72,6 +73,7 @@ def coefficients(
                 raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
         result: Any = tape.result
         wanted = [op for op in (result, *result.args) if isinstance(op, Operation) and op in at]
+        settle(tape)
         return [result.val, *[nested(result, {op.id: _term(at[op], k) for op in wanted}) for k in range(1, order + 1)]]
 
 
@@ -254,7 +256,7 @@ def _all_constant(parts: Iterable[Any]) -> bool:
 
 
 def _key(x: Any) -> Any:
-    return (type(x), x) if literal(x) else id(x)
+    return (type(x), x) if literal(x) and not isinstance(x, Traced) else id(x)
 
 
 class Expanded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +23,8 @@ from tapegrad.trace.random_state import SOURCES, Found, state_of
 from tapegrad.trace.tracer import record, trace
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.transforms.unroll import inline
-from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Structure, flatten, is_generator, is_leaf
+from tapegrad.tree.copies import Member, running
+from tapegrad.tree.flatten import BOOLS, Structure, flatten, is_generator, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
 from tapegrad.tree.signature import Signature
 
@@ -117,6 +118,12 @@ class Program(NamedTuple):
         )
 
 
+def _plain_axes(axes: Axes) -> Axes:
+    """Return axes as plain integers; traced ones are guarded."""
+    return optree.tree_map(lambda axis: axis if axis is None else index(axis), axes, none_is_leaf=True,
+                           namespace=NAMESPACE)
+
+
 class Batched:
     """Calls of a function for all members, where these lie in what it takes and returns."""
 
@@ -134,11 +141,8 @@ class Batched:
                     f"integers, and None for what all members share: {what}=0; the arguments go to the function "
                     "that is returned, tg.vmap(f)(x)",
                 )
-        self.in_axes, self.out_axes, self.name = (
-            tuple(in_axes) if isinstance(in_axes, list) else in_axes,
-            out_axes,
-            name,
-        )
+        in_axes, self.out_axes = map(_plain_axes, (in_axes, out_axes))
+        self.in_axes, self.name = tuple(in_axes) if isinstance(in_axes, list) else in_axes, name
 
     @staticmethod
     def _error(name: str, what: str, try_: str) -> ArgumentError:
@@ -259,6 +263,7 @@ class Batched:
         None where it cannot be recorded, or takes plain numbers that are of this member alone.
         """
         first = [self.first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
+        first = [Member(x) if type(x) in BOOLS else x for x in first]
         changed = [flag or isinstance(x, Traced) for x, flag in zip(leaves, flags)]
         fn, given, named = program.of_leaves(first, changed)
         found = Found(fn, given, named)

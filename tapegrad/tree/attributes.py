@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from tapegrad.numbers.systems import OWNERS
-from tapegrad.tree.copies import dict_of, own_attributes
+from tapegrad.tree.copies import NoInput, dict_of, own_attributes
 
 FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree",
                                                          "tapegrad"}
@@ -35,7 +35,26 @@ def attributes_of(x: Any) -> dict[str, Any]:
         return {}  # a subclass of int, dict …: its content is not in its attributes
     if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
         return {}  # made in C, and so not to be copied without its content
-    return own_attributes(x)
+    found = own_attributes(x)
+    return {name: NoInput(part) for name, part in found.items()} if is_table(x) else found
+
+
+def is_table(x: Any) -> bool:
+    """True for an object that shows itself as an array, and keeps its numbers in others that are made in C, as the
+    tables of pandas: they are no inputs.
+    """
+    return hasattr(type(x), "__array__") and not is_foreign(type(x).__module__) and _leads_to_compiled(x)
+
+
+def _leads_to_compiled(x: Any, depth: int = 3) -> bool:
+    cls = type(x)
+    if issubclass(cls, tuple):
+        return any(_leads_to_compiled(part, depth) for part in x[:1])
+    if is_foreign(cls.__module__):
+        return False
+    if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
+        return True
+    return depth > 0 and any(_leads_to_compiled(part, depth - 1) for part in own_attributes(x).values())
 
 
 def holds_proxies(x: Any) -> bool:

@@ -21,6 +21,7 @@ class _Running(threading.local):
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.observers: list[Any] = []
+        self.recording: list[Any] = []  # the open contexts in which the program records warnings
         self.open: list[Any] = []  # the same tracers, also while code runs that is none of their programs'
         # those that are set aside while plain code runs, and whose code that is
         self.aside: list[tuple[list[Any], str]] = []
@@ -134,6 +135,12 @@ class NoInput(NamedTuple):
     """A number that an object keeps, and that is no input: its hash, for no traced integer is one; a shape, of an array
     with attributes.
     """
+
+    value: Any
+
+
+class Member(NamedTuple):
+    """A bool of a batch of them, which is an input although bools are none: members of a batch share one tape."""
 
     value: Any
 

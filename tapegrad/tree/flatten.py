@@ -19,9 +19,9 @@ from tapegrad.numbers.systems import system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
-from tapegrad.tree.attributes import attributes_of, holds_proxies
-from tapegrad.tree.copies import NoInput, code_of, current, dict_of, is_empty
-from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, trained
+from tapegrad.tree.attributes import attributes_of, holds_proxies, is_table
+from tapegrad.tree.copies import Member, NoInput, code_of, current, dict_of, is_empty
+from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
     NUMBERS,
     Bound,
@@ -47,7 +47,9 @@ from tapegrad.tree.sparse import is_sparse
 from tapegrad.tree.sparse_tensors import SparseTensor
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
+BOOLS = frozenset([bool, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
+_STATES = frozenset([Closure, Instance, Module])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
 
 
@@ -143,20 +145,23 @@ def fixed(x: Any) -> Static:
 
 
 def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True,
-            walks: list[Walk] | None = None, original: Callable[[Any], Any] | None = None) -> Structure:
+            walks: list[Walk] | None = None, original: Callable[[Any], Any] | None = None,
+            given: bool = False) -> Structure:
     """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested.
 
     What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
-    What else was met is added to `walks`. Of functions `original` gives those that an output is to have.
+    What else was met is added to `walks`. Of functions `original` gives those that an output is to have. Of what a
+    program is `given`, bools are no leaves: it may ask `flag is True`, and they have no gradient.
     """
     start = len(leaves)
-    if type(x) in _NUMBERS or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
+    kind = type(x)
+    if (kind in _NUMBERS and not (given and kind in BOOLS)) or (kind is np.ndarray and x.dtype.kind in "biufc"):
         leaves.append(x)
         labels.append(label)
         if walks is not None:
             walks.append(_NOTHING)
         return Structure(Leaf(start), start, 1, {})
-    walk = Walk(leaves, labels, shared, original)
+    walk = Walk(leaves, labels, shared, original, given)
     if walks is not None:
         walks.append(walk)
     if type(x) is FunctionType and x.__closure__ is None and not x.__dict__:
@@ -203,29 +208,43 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("called", "changeable", "held", "keep", "labels", "leaves", "modules", "opaque", "open", "original",
-                 "restored", "seen", "shared")
+    __slots__ = ("called", "changeable", "given", "held", "keep", "labels", "leaves", "modules", "opaque", "open",
+                 "original", "restored", "seen", "shared", "stateful", "states")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
-                 original: Callable[[Any], Any] | None = None) -> None:
+                 original: Callable[[Any], Any] | None = None, given: bool = False) -> None:
         self.leaves, self.labels, self.shared, self.original, self.restored = leaves, labels, shared, original, False
+        self.given = given  # whether a program is given it
         self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
         self.open: list[Any] = []
         self.opaque: list[tuple[str, Any]] = []
         self.modules: list[Module] = []  # those that are open: what is in them is theirs
+        self.stateful = False  # whether there is any object or function that keeps some
+        self.states = 0  # how many objects and functions are open: the arrays in them have an identity
         self.held: set[int] = set()
         self.keep: list[tuple[Any, str]] = []  # what was seen, and its label: it must live as long as its id is a key
         self.changeable = False  # whether it holds something that changes and is passed on as it is
         self.called: list[Any] = []  # functions and classes, which are passed on as they are
 
     def visit(self, x: Any, label: str) -> Any:
+        if type(x) is float and not self.modules:  # most attributes
+            return self.leaf(x, label)
+        if self.given and type(x) in BOOLS:
+            return Static(x)
         if is_leaf(x):
-            return (self.leaf(x, label) if not self.modules and (type(x) in ORDINARY or not is_parameter(x))
-                    else self.one_leaf(x, label))
+            if self.modules or (type(x) not in ORDINARY and is_parameter(x)):
+                return self.one_leaf(x, label)
+            leaf = self.leaf(x, label)
+            if type(x) not in _NUMBERS and self.shared and (is_memory(x) if self.states else is_trained(x)):
+                self.seen.setdefault(id(x), leaf)
+                self.keep.append((x, label))
+            return leaf
         if type(x) in _STATIC or type(x) is Text or type(x) is NoInput:
             if type(x) is type:
                 self.called.append(x)
             return Static(x.value if type(x) is NoInput else x if type(x) is not Text else plain_text(x))
+        if type(x) is Member:
+            return self.leaf(x.value, label)
         if "_redirects_for" in type(x).__dict__:
             x = current(x)
         if id(x) in self.seen:
@@ -261,9 +280,14 @@ class Walk:
             self.changeable = self.changeable or type(part) is Content
             return part
         node, parts = found
+        if type(node) is Instance and is_table(x):
+            self.opaque.append((label, x))
         self.seen[id(x)] = node
         self.keep.append((x, label))
         self.open.append(node)
+        state = type(node) in _STATES
+        self.states += state
+        self.stateful = self.stateful or state
         if type(node) is Module:
             self.modules.append(node)
         for part, part_label in parts:
@@ -274,6 +298,7 @@ class Walk:
         if type(node) is Module:
             self.modules.pop()
         self.open.pop()
+        self.states -= state
         if not node.leafy and not node.volatile and not self.restored and not self.leads_out(node):
             self.seen[id(x)] = node = Static(x)
         if not self.shared:

@@ -16,8 +16,8 @@ from tapegrad.numbers.tensors import is_distributed, is_tensor
 from tapegrad.tree.nodes import Leaf, Record
 
 _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
-_TABLES = ("_parameters", "_buffers", "_modules")
-_EMPTY = frozenset([dict, OrderedDict, list, set])
+TABLES = ("_parameters", "_buffers", "_modules")
+EMPTY = frozenset([dict, OrderedDict, list, set])
 # compute nothing
 _OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
                        "_load_state_dict_post_hooks"])
@@ -27,6 +27,12 @@ def is_module(x: Any) -> bool:
     """True for a torch.nn.Module, without importing torch."""
     nn = getattr(sys.modules.get("torch"), "nn", None)
     return nn is not None and issubclass(type(x), getattr(nn, "Module", ()))
+
+
+def is_optimizer(x: Any) -> bool:
+    """True for a torch.optim.Optimizer, without importing it."""
+    optim = sys.modules.get("torch.optim.optimizer")
+    return optim is not None and issubclass(type(x), getattr(optim, "Optimizer", ()))
 
 
 class Held(Leaf):
@@ -93,7 +99,7 @@ class Module(Record):
     def take_apart(self) -> Iterator[tuple[Any, str]]:
         """Yield the parts with their labels, its own parameters, buffers and modules first; keep what is plain."""
         own = vars(self.prototype)
-        for table in _TABLES:
+        for table in TABLES:
             for name, value in own.get(table, {}).items():
                 if value is None:
                     self.plain[table, name] = None
@@ -105,7 +111,7 @@ class Module(Record):
             kind = type(value)
             if kind in _PLAIN or (kind is tuple and all(type(part) in _PLAIN for part in value)):
                 self.plain[name] = value
-            elif name not in _TABLES and name not in _OF_FILES and not (kind in _EMPTY and not value):
+            elif name not in TABLES and name not in _OF_FILES and not (kind in EMPTY and not value):
                 others.append(name)
         for name in sorted(others):  # the order in which they were assigned is nobody's business
             self.names.append(("", name))
@@ -121,8 +127,8 @@ class Module(Record):
         memo[id(self)] = new  # before its parts, which may refer to it
         own = vars(new)
         for name, value in vars(self.prototype).items():
-            own[name] = type(value)() if type(value) in _EMPTY and not value else value
-        for table in (*_TABLES, *_OF_FILES):
+            own[name] = type(value)() if type(value) in EMPTY and not value else value
+        for table in (*TABLES, *_OF_FILES):
             if own.get(table):
                 own[table] = type(own[table])(own[table])
         for (table, name), child in zip(self.names, self.children):
@@ -215,6 +221,11 @@ def as_parameter(x: Any, trained: bool) -> Any:
 def is_parameter(x: Any) -> bool:
     """True for a torch.nn.Parameter, or a traced one."""
     return is_tensor(x) and isinstance(x, sys.modules["torch"].nn.Parameter)
+
+
+def is_trained(x: Any) -> bool:
+    """True for a tensor that torch's own tape would give a gradient: by whatever name, it is the same."""
+    return is_tensor(x) and not hasattr(type(x), "_tracer") and bool(x.requires_grad and x.is_leaf)
 
 
 def trained(x: Any, parameter: bool) -> bool:

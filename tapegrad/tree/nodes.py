@@ -395,8 +395,10 @@ def key_difference(recorded: Any, given: Any) -> str:
         return f"recorded a {recorded!r}, given a {given!r}"
     if type(recorded) is not tuple or type(given) is not tuple or alike(recorded, given):
         return ""
-    if recorded[:1] == given[:1] == ("static",):
-        return f"recorded {recorded[1]!r}, given {given[1]!r}"
+    kinds = [key[0] if key and type(key[0]) is str else "" for key in (recorded, given)]
+    if "static" in kinds and {*kinds} <= {"static", "*"}:
+        then, now = ("a number or an array" if kind == "*" else repr(value) for kind, value in (recorded, given))
+        return f"recorded {then}, given {now}"
     return next(filter(None, map(key_difference, recorded, given)), "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CellType
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.systems import is_complex_number
+from tapegrad.numbers.tensors import is_memory
 from tapegrad.tree.argnums import ALL, Wanted
+from tapegrad.tree.attributes import is_table
 from tapegrad.tree.flatten import Structure, Walk, is_leaf, leaves_of
 from tapegrad.tree.modules import Module, difference
 from tapegrad.tree.nodes import Static, class_of_part, key_difference
@@ -33,26 +36,37 @@ class Reached:
         self.places = self.among(walks)
 
     def among(self, walks: Sequence[Walk]) -> list[tuple[int, int]]:
-        """Return which of the objects among a call's arguments are reached by names, by their places and ids."""
-        met = enumerate(met for walk in walks for met in walk.keep)
-        return [(place, id(x)) for place, (x, _) in met if id(x) in self.known]
+        """Return which of the objects among a call's arguments are reached by names, by their places and ids, and which
+        are met again in another argument.
+        """
+        found, first = [], dict[int, int]()
+        for place, (x, _) in enumerate(met for walk in walks for met in walk.keep):
+            if id(x) in self.known:
+                found.append((place, id(x)))
+            if first.setdefault(id(x), place) != place:
+                found.append((place, first[id(x)]))
+        return found
 
     def may_be_among(self, signature: Signature) -> bool:
         """Return False if no arguments that are nested so have a part of the class of one of the objects."""
         parts = (*signature.parts, *signature.kwargs.values())
         found = {class_of_part(node) for part in parts for node in part.seen.values()}
-        return not found.isdisjoint([None, *map(type, self.known.values())])
+        return not found.isdisjoint([None, *(CellType if is_memory(x) else type(x) for x in self.known.values())])
 
 
 class Signature:
     """How a tape's inputs are nested in its function and its arguments, and by which its gradient is `wanted`."""
 
-    __slots__ = ("args", "fn", "function", "kwargs", "reached", "wanted")
+    __slots__ = ("args", "effects", "fn", "function", "given_up", "kwargs", "reached", "wanted")
 
     def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure],
                  wanted: Wanted = ALL) -> None:
         self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
-        self.reached: Reached | None = None  # known of a traced function alone
+        # known of a traced function alone: what it reaches by names of its own, and what it writes once it has ended
+        self.reached: Reached | None = None
+        self.effects: Any = None
+        # the inputs, by their places among the leaves, that were taken as plain numbers: they have no gradient
+        self.given_up: frozenset[int] = frozenset()
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Signature) and self.args == other.args and self.kwargs == other.kwargs
@@ -94,12 +108,19 @@ class Signature:
         """Refuse to differentiate by an array of objects or records with numbers, which would have no gradient."""
         for part in self.asked:
             for label, x in part.opaque if part is not None and part is not self.function else ():
-                if holds_numbers(x, is_leaf):
+                if self._lacks(x):
                     what = (f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray)
                             else f"a {type(x).__name__}")
-                    cure = f"{label}.tocsr()" if is_sparse(x) else "an array of numbers, a list or a dict"
+                    cure = (f"{label}.tocsr()" if is_sparse(x) else f"np.asarray({label})" if is_table(x)
+                            else "an array of numbers, a list or a dict")
                     raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
                                         f"{cure}; or pass it by keyword, which is not differentiated")
+
+    def _lacks(self, x: Any) -> bool:
+        """True if what is no leaf lacks a gradient: a table does not beside what has one, where it is data."""
+        if is_table(x):
+            return not any(part.size for part in self.asked if part is not None)
+        return holds_numbers(x, is_leaf)
 
     def gradients(self, leaves: list[Any]) -> Any:
         """Return from one cotangent per input what is wanted: (df, *dargs), some of the dargs, or one of them."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
 import numpy as np
 import optree
 
+from tapegrad.numbers.lazy import needed
 from tapegrad.tree.nodes import NAMESPACE
 
 FORMATS = ("csr", "csc", "coo", "dia", "bsr")
@@ -85,7 +85,7 @@ def is_sparse(x: Any) -> bool:
 @functools.cache
 def _register() -> None:
     """Say how they are taken apart, once SciPy is there."""
-    found = importlib.import_module("scipy.sparse")
+    found = needed("scipy.sparse")
     for name in FORMATS:
         for kind in ("array", "matrix"):
             cls: Any = getattr(found, f"{name}_{kind}")

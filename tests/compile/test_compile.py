@@ -12,53 +12,8 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import DISTINCT
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.close import assert_close
-from tests.ops.test_ops import differentiable
-
-ROWS = [pytest.param(case, id=case.name) for case in DISTINCT]
-
-
-def same(found: Any, expected: Any, tolerance: float = 1e-11) -> None:
-    """Check that results agree in nesting, type, dtype, shape and value."""
-    ours, theirs = leaves_of(found), leaves_of(expected)
-    assert len(ours) == len(theirs), (found, expected)
-    for a, b in zip(ours, theirs):
-        assert type(a) is type(b) or {type(a), type(b)} == {float, np.float64}, (type(a), type(b))
-        assert np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype, (a, b)
-        if np.asarray(a).dtype.kind in "fc":
-            loose = 1e-4 if np.asarray(a).dtype.itemsize <= 4 * (1 + (np.asarray(a).dtype.kind == "c")) else tolerance
-            assert_close(a, b, loose, loose)
-        else:
-            np.testing.assert_array_equal(a, b)
-
-
-def served_by_one_trace(case: Case, args: tuple[Any, ...]) -> None:
-    """Check the compiled gradient of a sample, where it has one: three calls, and one trace."""
-    if differentiable(case, args):
-        def f(*xs: Any, fn: Any = case.fn) -> Any:  # by default: what it captured would be differentiated too
-            return contract(fn(*xs))
-        step, expected = tg.value_and_grad(f), tg.grad(f, *args)
-        for _ in range(3):  # from the trace, into fresh memory, then into what the last call left
-            same(step(*args), expected)
-        assert step.stats.traces == 1 or step.stats.guards[STANDS_ASIDE]
-
-
-STANDS_ASIDE = "that NumPy's warnings are errors"  # as they are in these tests: then no tape serves that lacks a call which may warn
-
-
-@over(ROWS)
-def test_every_case(case: Case) -> None:
-    for number, args in enumerate(case.samples):
-        if (number == 0 or not differentiable(case, args)) and "draw" not in case.name and "random" not in case.name:
-            fast, value = tg.compile(case.fn), tg.trace(case.fn, *args)[0]  # the gradient has the value too
-            same(fast(*args), value)
-            same(fast(*args), value)
-        served_by_one_trace(case, args)
+from tests.harness.compare import same
 
 
 def test_shapes_that_values_decide() -> None:

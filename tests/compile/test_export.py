@@ -13,15 +13,7 @@ import pytest
 
 import tapegrad as tg
 from bench.problems import gmm
-from tapegrad.testing import contract
 from tapegrad.tree.flatten import leaves_of
-from tests.cases import share
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.compile.test_compile import same
-from tests.ops.test_ops import differentiable
-
-ROWS = [pytest.param(case, id=case.name) for case in share(2)]
 
 
 def module(text: str) -> dict[str, Any]:
@@ -29,20 +21,6 @@ def module(text: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "exported"}
     exec(compile(text, "<exported>", "exec"), names)
     return names
-
-
-@over(ROWS)
-def test_every_case(case: Case) -> None:
-    for args in case.samples[:4]:
-        if not differentiable(case, args):
-            continue
-
-        def f(*xs: Any, fn: Any = case.fn) -> Any:
-            return contract(fn(*xs))
-        tape = tg.flatgrad(tg.trace(f, *args)[1])
-        text = tape.to_python("exported")
-        assert "tapegrad" not in text.partition('"""\n')[2].replace("What tapegrad recorded", "")
-        same(module(text)["exported"](*args), tg.grad(f, *args))
 
 
 def test_the_mixture_in_a_process_without_tapegrad(tmp_path: Path) -> None:

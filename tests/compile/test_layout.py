@@ -10,7 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.compile.numpy.call_facts import ROWS
 from tapegrad.compile.numpy.memory_plan import make_plan
-from tests.compile.test_compile import same
+from tests.harness.compare import same
 
 N = ROWS + 88
 RNG = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from bench.programs import SMALL, TRAINING, Program
 from tapegrad.compile import cache
 from tapegrad.compile.path import Pace, RetraceWarning
 from tapegrad.errors import TapeError
-from tests.compile.test_compile import same
+from tests.harness.compare import same
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((30, 4)), RNG.random((30, 3))

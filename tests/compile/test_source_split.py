@@ -12,10 +12,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.compile import source_split as split
 from tapegrad.compile.numpy.function import Miss
-from tests.cases import share
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.compile.test_compile import same, served_by_one_trace
+from tests.harness.compare import same
 from tests.threads import at_once
 
 
@@ -33,13 +30,6 @@ def chain(x: Any, y: Any) -> Any:
         x = np.tanh(x * y[k % 3]) + x[::-1]
         total = total + np.sum(x) * y[k % 3]
     return total
-
-
-@pytest.mark.usefixtures("short")
-@over([pytest.param(case, id=case.name) for case in share(1)])
-def test_every_case(case: Case) -> None:
-    for args in case.samples[:1]:
-        served_by_one_trace(case, args)
 
 
 @pytest.mark.usefixtures("short")

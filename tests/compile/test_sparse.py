@@ -236,5 +236,5 @@ def test_what_is_refused() -> None:
 
 def test_scipy_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "scipy.sparse", None)
-    with pytest.raises(ImportError, match="pip install scipy"):
+    with pytest.raises(ImportError, match=r"pip install .tapegrad\[scipy\]"):
         tg.sparse_jacobian(np.sin)

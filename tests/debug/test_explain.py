@@ -17,6 +17,7 @@ from tapegrad.debug.explain import Explanation
 from tapegrad.debug.values import norm
 from tapegrad.debug.walk import name_of
 from tapegrad.numbers.cotangents import ZERO, accumulate, dense
+from tapegrad.testing import check_grads
 from tests.golden.debugged import X, layers, masked, root
 from tests.regenerate_golden import on_console
 
@@ -194,6 +195,33 @@ def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("NO_COLOR", "1")
     assert "38;2" not in on_console(found, 80, force_terminal=True, color_system="truecolor")
     assert "\x1b" not in str(found) and "\x1b" not in on_console(found, 80)
+
+
+def at_six(rho: Any, x: Any) -> Any:
+    if rho != 6.0:
+        return x * (rho - 6.0) + rho
+    return x * 2.0
+
+
+TIES: list[tuple[Any, tuple[Any, ...], int]] = [
+    (at_six, (6.0, 2.0), 1), (at_six, (5.0, 2.0), 0), (lambda x: x * 2 if x > 0 else x * 3, (0.0,), 1),
+    (lambda x: x[0] if np.float64(3.0) == x.sum() else x[1], (np.array([1.0, 2.0]),), 1),
+    (lambda x, n: x * n if n == 3 else x, (2.0, 3), 0), (lambda x: x * 2 if tg.stop_gradient(x) == 2.0 else x, (2.0,), 0),
+    (lambda x, y: x if x == y else y, (2.0, 2.0), 1)]
+
+
+@pytest.mark.parametrize("number", range(len(TIES)))
+def test_a_branch_by_equal_numbers_is_named(number: int) -> None:
+    f, args, count = TIES[number]
+    tg.grad(f, *args)  # and not refused
+    found = [finding for finding in tg.explain(f, *args).findings if finding.kind == "tie"]
+    assert len(found) == count
+    if f is at_six and found:
+        assert found[0].where is not None and found[0].where.source == "if rho != 6.0:" and "stands on a tie" in found[0].message
+        with pytest.raises(AssertionError, match=r"stands on a tie(.|\n)*test_explain.py:\d+ in at_six"):
+            check_grads(f, *args)
+    elif f is at_six:
+        check_grads(f, *args)
 
 
 def test_importing_and_printing_does_not_import_rich() -> None:

@@ -144,6 +144,7 @@ def test_nothing_comes_of_what_is_masked(f: Callable[[Any], Any]) -> None:
     check(f)
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.EffectWarning")  # they write into their arguments
 def test_captured_and_arguments() -> None:
     held = ma.array(W.copy(), mask=MASK.copy())
 

@@ -39,6 +39,7 @@ TAPES: dict[str, Callable[[tg.Tape], Way]] = {
     "tape.play": lambda tape: tape.play,
     "optimise(tape)": lambda tape: tg.optimise(tape).play,
     "compile(tape)": lambda tape: tg.compile(tape),
+    "compile(tape) natively": lambda tape: tg.compile(tape, mode="native"),
     "load(tape)": lambda tape: loaded(tape).play,
     "to_python(tape)": exported,
     "roll(tape)": lambda tape: rolled(tape).play,
@@ -54,10 +55,12 @@ GRADIENTS: dict[str, Callable[[tg.Tape, Any], Way]] = {
     "flatgrad": lambda tape, seed: tg.flatgrad(tape, seed).play,
     "optimise(flatgrad)": lambda tape, seed: tg.optimise(tg.flatgrad(tape, seed)).play,
     "compile(flatgrad)": lambda tape, seed: tg.compile(tg.flatgrad(tape, seed)),
+    "compile(flatgrad) natively": lambda tape, seed: tg.compile(tg.flatgrad(tape, seed), mode="native"),
     "to_python(flatgrad)": lambda tape, seed: exported(tg.flatgrad(tape, seed)),
     "load(flatgrad)": lambda tape, seed: loaded(tg.flatgrad(tape, seed)).play,
     "flatgrad(roll)": lambda tape, seed: tg.flatgrad(rolled(tape), seed).play,
     "compile(flatgrad(roll))": lambda tape, seed: tg.compile(tg.flatgrad(rolled(tape), seed)),
+    "compile(flatgrad(roll)) natively": lambda tape, seed: tg.compile(tg.flatgrad(rolled(tape), seed), mode="native"),
     "flatgrad(unroll)": lambda tape, seed: tg.flatgrad(tg.unroll(rolled(tape)), seed).play,
     "compile(flatgrad(load))": lambda tape, seed: tg.compile(tg.flatgrad(loaded(tape), seed)),
 }
@@ -67,13 +70,14 @@ FUNCTIONS: dict[str, Callable[[Way, Any], Way]] = {
     "compile": lambda f, seed: tg.compile(f, warmup=1),
     "value_and_grad": lambda f, seed: tg.value_and_grad(f, seed=seed, warmup=1),
     "value_and_grad by its cost": lambda f, seed: tg.value_and_grad(f, seed=seed),
+    "value_and_grad natively": lambda f, seed: tg.value_and_grad(f, seed=seed, mode="native", warmup=1),
     "compile on torch": lambda f, seed: tg.compile(f, backend="torch", warmup=1),
     "value_and_grad on torch": lambda f, seed: tg.value_and_grad(f, seed=seed, backend="torch", warmup=1),
     "pullback": lambda f, seed: lambda *args: applied(tg.pullback(f, *args), seed),
 }
 """Of a function, functions that are called again and again: compiled at the second call, as programs of a few operations would not be by their cost. Those that give a gradient have `grad` or `pull` in their name."""
 
-OFTEN: dict[str, float] = {"compile": 0.5, "value_and_grad": 1.0, "value_and_grad by its cost": 0.05, "compile on torch": 0.08, "value_and_grad on torch": 0.15, "pullback": 0.1}
+OFTEN: dict[str, float] = {"compile": 0.5, "value_and_grad": 1.0, "value_and_grad by its cost": 0.05, "value_and_grad natively": 0.15, "compile on torch": 0.08, "value_and_grad on torch": 0.15, "pullback": 0.1}
 """In how many of all programs a function is made."""
 
 SOME = (1, 2)  # of the tapes, and of the gradient tapes, for each program

@@ -22,7 +22,7 @@ from tapegrad.tape.tape import Constant, Input, Tape, call
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.flatten import leaves_of
-from tests.compile.test_compile import same
+from tests.harness.compare import same
 from tests.optimise.loop_programs import arguments, made
 from tests.test_promises import kept
 from tests.threads import at_once

@@ -30,6 +30,10 @@ def test_numbers_of_another_kind_are_right_or_refused(program: int, recorded: An
     except (TypeError, ValueError, tg.TapeError):
         return  # the program does not take these
     for given in NUMBERS:
+        if (given is True) != (recorded is True):  # a bool is no number: the tape holds for it, or for numbers
+            with pytest.raises(tg.ArgumentError, match=r"recorded True, given a number|recorded a number or an array, given True"):
+                tape.play(given)
+            continue
         try:
             wanted = f(given)
         except (TypeError, ValueError):
@@ -46,7 +50,7 @@ def test_numbers_of_another_kind_are_right_or_refused(program: int, recorded: An
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("given", [3, True, 2 + 1j], ids=repr)
+@pytest.mark.parametrize("given", [3, 2 + 1j], ids=repr)
 def test_arithmetic_takes_all(given: Any) -> None:
     assert tg.trace(lambda x: x * x / (1 + x), 2.5)[1].play(given) == given * given / (1 + given)
     np.testing.assert_array_equal(tg.trace(lambda x: (x * ROW).astype(complex).sum(), 2.5)[1].play(3), 18.0 + 0j)  # float64, whatever real number comes

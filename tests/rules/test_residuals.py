@@ -21,8 +21,8 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.grad import gradients_of
 from tests.cases import FAMILIES
-from tests.compile.test_compile import same
-from tests.ops.test_ops import differentiable
+from tests.harness.compare import same
+from tests.harness.sample import differentiable
 
 
 def test_what_rules_read() -> None:

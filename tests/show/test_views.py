@@ -51,12 +51,11 @@ def has_reverse(name: str) -> bool:
 def test_every_view_fits_every_width(name: str, format: str, group: str | None) -> None:
     if format == "mirror" and not has_reverse(name):
         return
-    for width in WIDTHS:
-        for encoding in ("utf-8", "ascii"):
-            text = on_console(TAPES[name], width, encoding, format=format, group=group)
-            assert all(len(line) <= width for line in text.splitlines())
-            assert text.isascii() or encoding == "utf-8"
-            assert "\x1b" not in text
+    for width, encoding in [*((width, "utf-8") for width in WIDTHS), (WIDTHS[0], "ascii"), (WIDTHS[-1], "ascii")]:
+        text = on_console(TAPES[name], width, encoding, format=format, group=group)
+        assert all(len(line) <= width for line in text.splitlines())
+        assert text.isascii() or encoding == "utf-8"
+        assert "\x1b" not in text
 
 
 @pytest.mark.parametrize("name", ["primal", "gradient", "flat", "wave", "wave_flat"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,9 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import ops
-from tapegrad.tape.tape import Call, Constant, Input, Tape, call, drop, has_value
-from tapegrad.testing import contract
+from tapegrad.tape.tape import Call, Constant, Input, Tape, call, drop
 from tapegrad.transforms.walk import copy_tape
-from tests.cases import share
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.compile.test_compile import same
-from tests.ops.test_ops import differentiable
+from tests.harness.compare import same
 
 
 def without_values(tape: Tape) -> Tape:
@@ -36,39 +30,6 @@ def types(tape: Tape) -> list[str]:
 
 def lines(tape: Tape) -> list[str]:
     return [repr(op) for op in tape]
-
-
-@over([pytest.param(case, id=case.name) for case in share(1) if case.samples])
-def test_what_can_be_done_to_a_tape_can_be_done_without_its_values(case: Case, tmp_path: Path) -> None:
-    args = case.samples[0]
-    value, tape = tg.trace(case.fn, *args)
-    bare = without_values(tape)
-    assert types(bare) == types(tape) and lines(bare) == lines(tape)
-    bare.check().save(tmp_path / "bare.tape")
-    loaded = tg.load(tmp_path / "bare.tape")  # which knows no more of arrays than their names
-    assert types(loaded) == types(tape)
-    same(tg.optimise(loaded).play(*args), value)
-    best = tg.optimise(bare)
-    assert lines(best) == lines(tg.optimise(tape)) and types(best) == types(tg.optimise(tape))
-    same(best.play(*args), value)
-    same(tg.compile(bare)(*args), value)
-    assert not any(has_value(op) for op in bare if type(op) is Call and op.fn.__name__ != "draw")
-
-
-@over([pytest.param(case, id=case.name) for case in share(1) if case.samples])
-def test_a_tape_without_values_is_differentiated(case: Case) -> None:
-    args = case.samples[0]
-    if not differentiable(case, args):
-        return
-
-    def f(*xs: Any, fn: Any = case.fn) -> Any:
-        return contract(fn(*xs))
-    tape = tg.trace(f, *args)[1]
-    expected = tg.flatgrad(tape)
-    for made in (tg.flatgrad(without_values(tape)), tg.primitivize(tg.back(tg.rewrite(without_values(tape))))):
-        assert types(made) == types(made)
-        same(made.play(*args), expected.play(*args))
-    assert lines(tg.flatgrad(without_values(tape))) == lines(expected)
 
 
 def test_a_loop_without_values() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tests.compile.test_compile import same
+from tests.harness.compare import same
 
 TABLE = np.arange(10.0) ** 2
 COUNTS = [3, 1, 4, 1, 5]
@@ -98,8 +98,9 @@ def test_an_integer_argument_may_be_an_index_and_no_more() -> None:
     np.testing.assert_array_equal(dn, np.zeros(4))
     with pytest.raises(tg.ConcretizationError, match="plain array"):  # what C code makes of it may have a derivative
         tg.grad(lambda n: TABLE[:4].dot(n), n)
+    assert tg.grad(lambda n: float(n) * 2.0, 3) == (6.0, (None, None))  # an option, which has no gradient
     with pytest.raises(tg.ConcretizationError, match="float"):
-        tg.grad(lambda n: float(n) * 2.0, 3)
+        tg.grad(lambda a: float(a) * 2.0, 3.0)
 
 
 def test_what_is_drawn_is_no_constant() -> None:

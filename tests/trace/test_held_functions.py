@@ -69,8 +69,12 @@ CACHED = cached(sin)
 def dispatched(x):
     return sin(x)
 
+def partial_of():
+    return functools.partial(np.array, dtype=float)
+
 class Layer:
     act = math.tanh
+    partial_of = staticmethod(partial_of)
     make = staticmethod(np.array)
     table = {"s": sin}
     def __init__(self, f=math.sin):
@@ -151,6 +155,8 @@ PROGRAMS: dict[str, Any] = {
     "map": lambda x: sum(map(math.sin, [x, 2 * x])), "map of a constructor": lambda x: np.sum(list(map(np.array, [[x, 1.0], [x, x]]))),
     "unpacked": lambda x: product(*map(np.asarray, ([x, 1.0], [2 * x, x]))), "getattr": lambda x: getattr(np, "sin")(x) * getattr(math, "exp")(x),  # noqa: B009
     "getattr of a constructor": lambda x: written(getattr(np, "zeros")(3), x),  # noqa: B009
+    "a partial of a constructor": lambda x: functools.partial(np.array, dtype=float)([x, x]).sum() * written(functools.partial(np.zeros, dtype=float)(3), x),
+    "a partial of a helper's": lambda x: h.partial_of()([x, 2 * x]).sum() * h.Layer().partial_of()([x]).sum(),
     "an argument": lambda x: (lambda f, y: f(y))(math.sin, x), "reduce": lambda x: functools.reduce(lambda a, f: f(a), [math.sin, math.exp], x),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import sys
 import types
@@ -154,6 +155,52 @@ def test_a_function_put_into_a_dict_later_is_noticed() -> None:
         assert step(0.7)[1][1] == pytest.approx(math.exp(0.7) * (math.cos(0.7) - math.sin(0.7)))
     finally:
         helper.TABLE["sine"] = math.sin
+
+
+LATER = """
+import math
+import numpy as np
+from math import exp, sqrt
+from numpy import linspace, zeros
+from scipy.special import lambertw
+TABLE, FUNCTIONS = linspace(0.0, 1.0, 5), {"sqrt": sqrt}
+def helper(x, f=exp):
+    y = zeros(2)
+    y[0] = FUNCTIONS["sqrt"](f(x))
+    return (TABLE * x).sum() + y.sum() + lambertw(x).real
+class Owner:
+    made = staticmethod(sqrt)
+    def run(self, x):
+        return self.made(np.array([x, x]).sum()) + helper(x)
+"""
+IMPORTED = {
+    "from": "from NAME import Owner, helper\n    return Owner().run(x) + helper(x)",
+    "a module": "import NAME\n    return NAME.Owner().run(x)",
+    "by name": "import importlib\n    return importlib.import_module('NAME').Owner().run(x)",
+    "by a call": "return __import__('NAME').Owner().run(x)",
+    "of a package": "from pkg_NAME import second\n    return second.sub.Owner().run(x)",
+    "the functions": "import NAME as m\n    return m.helper(x)",
+}
+
+
+@pytest.mark.parametrize("how", IMPORTED)
+def test_what_a_trace_imports_is_known_at_once(how: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"imported_{how.replace(' ', '_')}"
+    (tmp_path / f"{name}.py").write_text(LATER)
+    (tmp_path / f"pkg_{name}").mkdir()
+    (tmp_path / f"pkg_{name}" / "sub.py").write_text(LATER)
+    (tmp_path / f"pkg_{name}" / "second.py").write_text("from . import sub")
+    monkeypatch.syspath_prepend(tmp_path)
+    scope: dict[str, Any] = {"__name__": f"user_of_{name}"}
+    exec(f"def f(x):\n    {IMPORTED[how].replace('NAME', name)}\n", scope)
+    f = scope["f"]
+    value, (_, dx) = tg.grad(f, 1.3)  # the first call of all
+    assert value == f(1.3) and dx == pytest.approx((f(1.3 + 1e-6) - f(1.3 - 1e-6)) / 2e-6)
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    assert [step(x)[0] for x in (1.3, 1.4, 1.5)] == [f(x) for x in (1.3, 1.4, 1.5)]
+    module = sys.modules[f"pkg_{name}.sub" if how == "of a package" else name]
+    assert type(module.TABLE) is np.ndarray and module.sqrt is module.FUNCTIONS["sqrt"] is module.Owner.made is math.sqrt
+    assert module.helper.__defaults__ == (math.exp,) and module.zeros is np.zeros and type(importlib.import_module) is types.FunctionType
 
 
 def test_a_module_that_comes_later_is_found() -> None:

@@ -174,6 +174,7 @@ def test_parts_of_a_complex_array_are_assigned() -> None:
     assert tg.trace(f, np.arange(4.0))[0] == f(np.arange(4.0))
 
 
+@pytest.mark.filterwarnings("ignore:.*writes to found:tapegrad.RetraceWarning")  # a list that grows
 def test_numpy_that_a_function_imports_takes_lists() -> None:
     before, found = builtins.__import__, []
 

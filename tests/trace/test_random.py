@@ -103,6 +103,25 @@ def test_others_with_traced_parameters_are_refused() -> None:
         tg.grad(lambda a: RNG.gamma(a), 2.0)
 
 
+    for chosen in (lambda p: np.random.default_rng(0).choice(3, p=p), lambda p: RNG.choice(np.ones(3), 2, True, p)):
+        with pytest.raises(tg.UnknownFunction, match="choice, drawn with a traced parameter"):
+            tg.grad(lambda p: chosen(p) * p[0], np.array([0.2, 0.3, 0.5]))  # noqa: B023
+
+
+@pytest.mark.parametrize("choice", [
+    lambda rng, x, p: rng.choice(x, 4, p=tg.stop_gradient(p)),
+    lambda rng, x, p: rng.choice(x, 4, True, [0.2, 0.3, 0.5]), lambda rng, x, p: rng.choice(a=x, size=4, p=np.ones(3) / 3),
+    lambda rng, x, p: rng.choice(np.stack([x, x]), 4, axis=1, shuffle=False)[0]])
+def test_choices_with_probabilities(choice: Any) -> None:
+    def f(x: Any, p: Any) -> Any:
+        return (choice(np.random.default_rng(3), x, p) * np.arange(1.0, 5.0)).sum()
+    x, p = np.arange(1.0, 4.0), np.array([0.2, 0.3, 0.5])
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for k in (1.0, 2.0, 3.0):
+        value, dx = tg.grad(f, k * x, p, argnums=0)
+        assert value == f(k * x, p) == step(k * x, p)[0] and dx @ (k * x) == pytest.approx(value)
+
+
 def test_arrangements_of_a_traced_array() -> None:
     x = np.arange(5.0)
 

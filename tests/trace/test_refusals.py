@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import copy
+import datetime
 import json
 import math
 import operator
@@ -192,6 +193,86 @@ def test_containers_without_a_gradient_are_refused_as_arguments(holds: Any) -> N
     with pytest.raises(tg.ArgumentError, match="holds numbers"):
         tg.grad(lambda p: f(*p), (2.0, holds))
     assert tg.grad(f, 2.0, m=holds)[1] == (None, f(1.0, holds)) and operator.eq(*tg.gradient(lambda x: f(x, holds), 2.0) * 2)
+
+
+@pytest.mark.parametrize("statement", [
+    "d[0] = 5.0", "d += 1", "d.fill(3.0)", "np.putmask(d, [True, False, True], 5.0)", "np.put(d, [0], 5.0)", "np.place(d, [True, False, True], 5.0)",
+    "np.copyto(d, 5.0)", "np.put_along_axis(d, np.array([0]), 2.0, 0)"])
+def test_a_write_by_way_of_the_diagonal_of_einsum_is_refused(statement: str) -> None:
+    scope: dict[str, Any] = {"np": np}
+    exec(f"def f(x):\n    y = x * 1.0\n    d = np.einsum('ii->i', y)\n    {statement}\n    return (y**2).sum()", scope)
+    scope["f"](np.eye(3))  # and is none in NumPy
+    with pytest.raises(tg.MutationError, match="on a diagonal"):
+        tg.grad(scope["f"], np.eye(3))
+
+
+class Column(bytes):
+    """Numbers that another language keeps."""
+
+
+class Series:
+    """A table as those of pandas."""
+
+    def __init__(self, *numbers: float) -> None:
+        self.block, self.flags, self.name = Column(np.array(numbers).tobytes()), True, None
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.frombuffer(self.block)
+
+    def __repr__(self) -> str:
+        return f"Series of {len(self.block) // 8}"
+
+
+def test_a_table_is_data() -> None:
+    def f(w: Any, table: Any) -> Any:
+        return w * np.asarray(table).sum()
+    step = tg.value_and_grad(f, warmup=1)
+    for k in (1.0, 2.0, 3.0, 3.0):
+        table = Series(k, 2.0)
+        assert tg.grad(f, 2.0, table) == (2 * k + 4, (None, k + 2, None)) == step(2.0, table)
+        assert tg.gradient(lambda p: f(*p), (2.0, table)) == ((k + 2, None),)
+    with pytest.raises(tg.ArgumentError, match=r"a Series that holds numbers(.|\n)*np.asarray\(table\)"):
+        tg.grad(f, 2.0, table, argnums=1)
+
+
+UNBOUND: dict[str, tuple[Any, str]] = {
+    "an operator of float's": (lambda x: float.__mul__(x, 2.0), r"float.__mul__ takes no(.|\n)*operator.mul\(x, y\)"),
+    "of arrays": (lambda x: np.ndarray.__add__(np.ones(2) * x, 1.0).sum(), r"np.ndarray.__add__ takes(.|\n)*operator.add"),
+    "a method": (lambda x: np.ndarray.sum(np.ones(2) * x), r"np.ndarray.sum takes no(.|\n)*x.sum\("),
+    "a time": (lambda x: (datetime.timedelta(seconds=2) * x).total_seconds(), "multiply of a timedelta takes a plain"),
+    "a time at the right": (lambda x: (x * datetime.timedelta(seconds=2)).total_seconds(), "multiply of a timedelta"),
+}
+
+
+@pytest.mark.parametrize("name", UNBOUND)
+def test_c_code_that_takes_plain_numbers_is_named(name: str) -> None:
+    f, said = UNBOUND[name]
+    with pytest.raises(tg.ConcretizationError, match=said):
+        tg.grad(f, 2.0)
+    if name.startswith("a time"):
+        assert tg.grad(lambda x, n: x * f(n), 2.0, 3.0, argnums=0) == (12.0, 6.0)
+
+
+class Near:
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return abs(other - self.value) < 1e-6  # type: ignore[operator, no-any-return]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x * 3 if x == Near(2.0) else x, lambda x: x * 3 if x != Near(2.0) else x, lambda x: x * 3 if Near(2.0) == x else x,
+    lambda x: x * 3 if x in [None, Near(2.0)] else x, lambda x: x * 3 if x.__eq__(None) is NotImplemented else x,
+    lambda x: x * 3 if x.__add__(None) is NotImplemented else x])
+def test_equality_asks_the_other_as_a_number_does(f: Any) -> None:
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (2.0, 3.0, 2.0, 3.0, 3.0):
+        assert tg.grad(f, x, argnums=0)[0] == step(x)[0] == f(x)
+    with pytest.raises(tg.UnknownFunction, match="an array and a Near"):
+        tg.grad(lambda x: x.sum() if (x == Near(2.0)).any() else x[0], np.ones(2))
 
 
 OVERLAPPING = [

@@ -17,14 +17,10 @@ from tapegrad.testing import contract
 from tapegrad.trace import value_retention
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.compile.test_compile import same
-from tests.ops.test_ops import differentiable
+from tests.harness.compare import same
+from tests.harness.sample import differentiable
 
-ROWS = [pytest.param(case, id=case.name) for case in CASES]
 ALL = 1 << 60  # bytes: no array is large
 
 
@@ -35,37 +31,6 @@ def both(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> tuple[Any,
         monkeypatch.setattr(value_retention, "LARGE", large)
         found.append(call())
     return found[0], found[1]
-
-
-@over(ROWS)
-def test_every_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    def f(*xs: Any, fn: Any = case.fn) -> Any:
-        return contract(fn(*xs))
-    for args in case.samples:
-        if differentiable(case, args):
-            same(*both(monkeypatch, lambda args=args: tg.grad(f, *args)))  # type: ignore[misc]
-
-
-@over(ROWS)
-def test_every_case_summed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    def f(*xs: Any, fn: Any = case.fn) -> Any:  # so that its cotangents are one number all over
-        leaves = [leaf for leaf in leaves_of(fn(*xs)) if isinstance(leaf, (float, complex)) or np.result_type(leaf).kind in "fc"]
-        return 1.5 * sum(np.sum(np.real(leaf)) + np.sum(np.imag(leaf)) for leaf in leaves)
-    for args in case.samples:
-        if differentiable(case, args):
-            same(*both(monkeypatch, lambda args=args: tg.grad(f, *args)))  # type: ignore[misc]
-
-
-@over(ROWS)
-def test_every_case_of_second_order(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    def f(*xs: Any, fn: Any = case.fn) -> Any:
-        return contract(fn(*xs))
-
-    def twice(*xs: Any) -> Any:
-        return sum((contract(dx) for dx in tg.gradient(f, *xs) if dx is not None), 0.0 * contract(f(*xs)))
-    for args in case.samples[:1]:
-        if differentiable(case, args) and case.smooth:
-            same(*both(monkeypatch, lambda args=args: tg.grad(twice, *args)))  # type: ignore[misc]
 
 
 def test_a_rule_that_reads_what_was_dropped_raises(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import torch
 
 import tapegrad as tg
 from tapegrad.cli import main
-from tests.compile.test_compile import same
+from tests.harness.compare import same
 
 X, DATA = np.linspace(0.5, 1.5, 3), np.arange(12.0).reshape(4, 3) / 10
 ASKED: list[tuple[Any, Callable[[tuple[Any, ...]], Any]]] = [

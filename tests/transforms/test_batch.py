@@ -18,7 +18,7 @@ from tapegrad.tree.flatten import leaves_of
 from tests.cases import CASES, FAMILIES
 from tests.cases.case import Case
 from tests.cases.over import over
-from tests.close import assert_close
+from tests.harness.compare import assert_close
 
 FIRST = {id(cases[0]) for cases in FAMILIES.values()}
 SINGLY = {  # ops that have no rule, and are called once for each member

@@ -215,7 +215,7 @@ def test_memory_grows_with_the_states_that_are_kept_and_not_with_the_steps(compi
         found = tracemalloc.get_traced_memory()[1] / x.nbytes
         tracemalloc.stop()
         return found
-    for counts in ((50, 100), (300, 1200)):  # of long loops steps are compiled
+    for counts in ((50, 100), (300, 600)):  # of long loops steps are compiled
         few, many, wide = (peak(n, slots) for n, slots in zip((*counts, counts[1]), (6, 6, 40)))
         assert many < few + 2 and few < 14 + 6
         assert 20 < wide - many < 38  # one state a slot

@@ -19,21 +19,11 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms import dropping
 from tapegrad.transforms.dropping import drop_large
-from tests.cases import share
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.compile.test_compile import same, served_by_one_trace
+from tests.harness.compare import same
 from tests.lazily import lazy
 
 SMALL = {"elementwise": {"n": 1 << 18}, "lstm": {"characters": 5}, "recurrence": {"iterations": 5}, "rk4": {"steps": 5}, "filling": {"n": 10},
          "gp": {"n": 20}, "mlp": {"batch": 4}, "mlp32": {"batch": 4}, "fft_filter": {"n": 64}}
-
-
-@over([pytest.param(case, id=case.name) for case in share(2)])
-def test_every_case_with_all_values_dropped(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropping, "LARGE", 0)
-    for args in case.samples[:1]:
-        served_by_one_trace(case, args)
 
 
 @pytest.mark.parametrize("name", [name for name, problem in PROBLEMS.items() if not problem.module])  # NumPy code

@@ -1,4 +1,4 @@
-"""Forward mode: tangents over the table of ops, against the gradient and central differences; programs, tapes, nesting, errors."""
+"""Forward mode: programs, tapes, nesting, errors."""
 
 from __future__ import annotations
 
@@ -12,103 +12,9 @@ import torch
 
 import tapegrad as tg
 from tapegrad.rules.op import OPS
-from tapegrad.testing import contract, weights
-from tapegrad.tree.flatten import flatten, leaves_of
-from tests.cases import CASES
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.close import assert_close
-from tests.ops.test_complex import MIXED, TAKEN, quiet
-
-ROWS = [pytest.param(case, case.samples, id=case.name) for case in CASES if case.samples]
-COMPLEX = [pytest.param(case, samples, id=f"{case.name}-{kind}") for kind, table in (("complex", TAKEN), ("mixed", MIXED))
-           for case, samples in table if samples]
-
-
-EPS = 1e-6
-
-
-def is_inexact(x: Any) -> bool:
-    return isinstance(x, (float, complex)) or getattr(getattr(x, "dtype", None), "kind", "") in tuple("fc")
-
-
-def direction(x: Any, seed: int) -> Any:
-    """Return a fixed tangent for an argument, None for one that is not real or complex."""
-    if isinstance(x, (list, tuple)):
-        return type(x)(direction(part, seed + 10 * i) for i, part in enumerate(x))
-    if not is_inexact(x):
-        return None
-    rng = np.random.default_rng([seed, *np.shape(x)])
-    t = rng.uniform(-1.0, 1.0, np.shape(x))
-    t = t + 1j * rng.uniform(-1.0, 1.0, np.shape(x)) if np.iscomplexobj(x) else t
-    return np.array(t, x.dtype) if isinstance(x, np.ndarray) else x.dtype.type(t) if hasattr(x, "dtype") else type(x)(t)
-
-
-def along(y: Any, tangent: Any) -> float:
-    """Return what `contract` makes of the tangent of a value: the real and complex numbers of the value, weighted."""
-    total = 0.0
-    leaves: list[Any] = []
-    structure = flatten(y, "", leaves, [], shared=False)
-    for number, (leaf, t) in enumerate(zip(leaves, structure.unmirror(tangent), strict=True)):
-        if is_inexact(leaf):
-            assert np.shape(t) == np.shape(leaf)
-            assert getattr(t, "dtype", None) == getattr(leaf, "dtype", None)
-            w, iw = weights(number, np.shape(leaf))
-            total += float((np.real(t) * w).sum() + (np.imag(t) * iw).sum())
-    return total
-
-
-def paired(a: Any, b: Any) -> float:
-    """Return the real part of <a, b>, over nested structures."""
-    if a is None or b is None:
-        return 0.0
-    if isinstance(a, (list, tuple)):
-        return sum(map(paired, a, b))
-    return float(np.real(np.conj(a) * b).sum())
-
-
-def agrees(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Check that <jvp, w> is <v, vjp>, for one direction v and the weights w of `contract`, and that a forward tape plays it."""
-    v = tuple(direction(arg, i) for i, arg in enumerate(args))
-    y, t = tg.jvp(fn, args, v)
-    if not any(map(is_inexact, leaves_of(y))):
-        return
-    forward = along(y, t)
-    reverse = paired(v, tg.gradient(lambda *xs: contract(fn(*xs)), *args))
-    narrow = any(getattr(leaf, "dtype", None) in (np.float32, np.complex64) for leaf in leaves_of((args, y)))
-    assert forward == pytest.approx(reverse, rel=1e-6 if narrow else 1e-10, abs=1e-6 if narrow else 1e-10)
-    if not narrow and not any(isinstance(arg, (list, tuple)) for arg in args):
-        there, back = (float(contract(fn(*[arg if d is None else arg + step * d for arg, d in zip(copied(args), v)]))) for step in (EPS, -EPS))
-        assert forward == pytest.approx((there - back) / (2 * EPS), rel=1e-5, abs=1e-5)
-    tape = tg.forwardtape(fn, *copied(args)).check()
-    for a, b in zip(leaves_of(tape.play(*copied(args), *[d if is_inexact(arg) else zeros(arg) for arg, d in zip(args, v)])), leaves_of((y, t)), strict=True):
-        assert_close(a, b, *(1e-6, 1e-6) if narrow else (1e-12, 1e-12))
-
-
-def copied(args: tuple[Any, ...]) -> list[Any]:
-    return [arg.copy(order="K") if isinstance(arg, np.ndarray) else arg for arg in args]
-
-
-def zeros(x: Any) -> Any:
-    """Return the tangent that a forward tape has for what `direction` gives none: an integer's."""
-    if isinstance(x, (list, tuple)):
-        return type(x)(map(zeros, x))
-    if isinstance(x, np.ndarray):
-        return None if x.dtype.kind not in "iu" else np.zeros(x.shape)
-    return 0.0 if isinstance(x, (int, np.integer)) and not isinstance(x, bool) else None
-
-
-@over(ROWS)
-def test_the_tangent_is_the_adjoint_of_the_gradient(case: Case, samples: Any) -> None:
-    for args in samples:
-        agrees(case.fn, args)
-
-
-@over(COMPLEX)
-def test_the_tangent_is_the_adjoint_of_the_gradient_of_complex_numbers(case: Case, samples: Any) -> None:
-    with quiet():
-        for args in samples:
-            agrees(case.fn, args)
+from tapegrad.tree.flatten import leaves_of
+from tests.harness.sample import Sample
+from tests.harness.table import tangent
 
 
 def test_every_op_has_a_tangent() -> None:
@@ -191,7 +97,7 @@ PROGRAMS = [filled, through_views, in_fortran_order, read_before_written, overwr
 
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_writes_views_and_branches(f: Callable[[Any], Any]) -> None:
-    agrees(f, (X,))
+    tangent(Sample(f, (X,)))
     value, push = tg.linearize(f, X)
     for v in (V, 2 * V, V):  # a sweep leaves nothing behind
         same((value, push(v)), tg.jvp(f, (X,), (v,)))
@@ -387,7 +293,7 @@ def _(x: Any) -> Any:
 
 
 def test_a_users_rule_is_transposed() -> None:
-    agrees(lambda x: sorted_twice(x * x), (X,))
+    tangent(Sample(lambda x: sorted_twice(x * x), (X,)))
     assert tg.jvp(lambda x: 3 * sorted_twice(x), (X,), (V,))[1].shape == X.shape
 
 
@@ -413,7 +319,7 @@ def test_a_users_rule_of_nested_arguments_and_results() -> None:
         z = mixed([y, {"y": x}], scale)
         y[0] = 7.0
         return z["sum"] * y, z["first"]
-    agrees(f, (X, 1.5))
+    tangent(Sample(f, (X, 1.5)))
 
 
 def test_a_tangent_of_integers_is_taken_as_real() -> None:
@@ -442,7 +348,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     ((X,), (V[:2],), r"the tangent of x has shape \(2,\), and x \(4,\)"), ((X,), (1.0,), r"has shape \(\), and x \(4,\)"),
     ((X,), (V * 1j,), "the tangent of x is complex, and x is real"), ((X,), ("up",), "the tangent of x is 'up'"),
     ((X,), (V, V), "2 tangents for 1 arguments"), ((X,), V, "the tangents are"), (X, (V,), "the arguments are"),
-    ((True,), (1.0,), "x is a bool, which has no tangent"), (([X],), ([V, V],), "argument 1 is nested otherwise"),
+    ((True,), (1.0,), "argument 1 is a bool, which has no tangent"), (([X],), ([V, V],), "argument 1 is nested otherwise"),
 ]
 
 
@@ -509,7 +415,7 @@ def test_jax_cookbook() -> None:
 def test_autograd_jvp_of_a_nested_program() -> None:
     def f(x: Any, y: Any) -> Any:
         return {"product": np.outer(x, y), "norms": (np.linalg.norm(x), np.linalg.norm(y))}
-    agrees(f, (X, V))
+    tangent(Sample(f, (X, V)))
 
 
 def test_a_forward_rule_of_the_users() -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tests.close import assert_close
+from tests.harness.compare import assert_close
 from tests.transforms.test_checkpoint import PROGRAMS, X, assert_same, capturing, filling, layers, plainly, writing
 
 OWN: list[tuple[Callable[[Any], Any], tuple[Any, ...]]] = [

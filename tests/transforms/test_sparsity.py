@@ -12,47 +12,6 @@ import scipy.sparse
 
 import tapegrad as tg
 from tapegrad.transforms.colouring import colours_of_columns, colours_of_symmetric
-from tapegrad.tree.flatten import flatten
-from tests.cases import CASES
-from tests.cases.case import Case
-from tests.cases.over import over
-
-ROWS = [pytest.param(case, case.samples, id=case.name) for case in CASES if case.samples]
-
-
-def is_real(x: Any) -> bool:
-    return isinstance(x, float) or (getattr(getattr(x, "dtype", None), "kind", "") == "f")
-
-
-def dense(f: Callable[..., Any], args: tuple[Any, ...], i: int) -> Any:
-    """Return what is not 0 in the derivative of f's value by an argument, a row for each of its numbers, by forward differentiation."""
-    x = np.asarray(args[i])
-    columns = []
-    for k in range(x.size):
-        unit = np.zeros(x.size, x.dtype)
-        unit[k] = 1
-        unit = unit.reshape(x.shape)
-        tangents = [(unit if isinstance(args[i], np.ndarray) else type(args[i])(unit)) if j == i else None for j in range(len(args))]
-        y, t = tg.jvp(f, args, tangents)
-        leaves: list[Any] = []
-        structure = flatten(y, "", leaves, [], shared=False)
-        parts = [(leaf, part) for leaf, part in zip(leaves, structure.unmirror(t)) if np.asarray(leaf).dtype.kind != "b"]
-        columns.append(np.concatenate([np.zeros(0), *[np.zeros(np.size(leaf)) if part is None else np.abs(part).ravel() for leaf, part in parts]]))
-    return np.array(columns).T.reshape(-1, x.size) if columns else None
-
-
-@over(ROWS)
-def test_a_pattern_names_all_that_is_not_0(case: Case, samples: Any) -> None:
-    for args in samples:
-        for i, x in enumerate(args):
-            if not is_real(x) or np.size(x) > 60:
-                continue
-            found = dense(case.fn, args, i)
-            if found is None or not found.size:
-                continue
-            pattern = tg.jacobian_sparsity(case.fn, *args, argnums=i).toarray()
-            assert pattern.shape == found.shape
-            assert not np.any((found > 1e-12 * found.max()) & ~pattern)  # of what a Fourier transform makes some are 0 but for rounding
 
 
 def exact(pattern: Any) -> list[list[int]]:

@@ -13,56 +13,6 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.transforms.taylor import coefficients
-from tapegrad.tree.flatten import flatten, leaves_of
-from tests.cases import CASES
-from tests.cases.case import Case
-from tests.cases.over import over
-from tests.transforms.test_forward import direction, is_inexact
-
-ROWS = [pytest.param(case, case.samples, id=case.name) for case in CASES if case.samples and case.smooth]
-
-
-def tangents(f: Callable[..., Any], args: tuple[Any, ...], v: tuple[Any, ...], order: int) -> list[Any]:
-    """Return the value and the derivatives along `v`, each the tangent of the one before."""
-    if not order:
-        return [f(*args)]
-    inner = tangents(f, args, v, order - 1)
-
-    def last(*xs: Any) -> Any:
-        return tangents(f, xs, v, order - 1)[-1]
-    return [*inner, tg.jvp(last, args, v)[1]]
-
-
-def numbers(y: Any) -> list[Any]:
-    leaves: list[Any] = []
-    flatten(y, "", leaves, [], shared=False)
-    return leaves
-
-
-@over(ROWS)
-def test_coefficients_are_tangents_of_tangents(case: Case, samples: Any) -> None:
-    for args in samples:
-        v = tuple(direction(arg, i) for i, arg in enumerate(args))
-        if all(t is None for t in v) or not any(map(is_inexact, leaves_of(args))):
-            continue
-        narrow = any(getattr(leaf, "dtype", None) in (np.float32, np.complex64) for leaf in leaves_of(args))
-        try:
-            expected = tangents(case.fn, args, v, 2)
-        except tg.MissingRule:
-            with pytest.raises(tg.MissingRule):
-                coefficients(case.fn, args, 2, v)
-            continue
-        if not any(map(is_inexact, numbers(expected[0]))):
-            continue
-        made = coefficients(case.fn, args, 2, v)
-        for k, (c, t) in enumerate(zip(made, expected, strict=True)):
-            for y, a, b in zip(numbers(made[0]), numbers(c), numbers(t), strict=True):
-                if is_inexact(y):
-                    assert np.shape(a) == np.shape(y)
-                    scale = max(1.0, float(np.max(np.abs(b), initial=0.0)))
-                    np.testing.assert_allclose(np.asarray(a) * math.factorial(k), b, 1e-3 if narrow else 1e-7, scale * (1e-3 if narrow else 1e-8))
-
 
 REAL: list[tuple[Callable[[Any], Any], Callable[[Any], Any], float]] = [
     (lambda x: np.exp(np.sin(x)), lambda x: mpmath.exp(mpmath.sin(x)), 0.3),
@@ -224,3 +174,15 @@ def test_the_tape_of_coefficients_says_which_they_are() -> None:
         "coefficient 1 of %4", "coefficient 2 of %4", "coefficient 1 of %5", "coefficient 2 of %5"}
     value, first, second = tape.play(0.5, 1.0)
     np.testing.assert_allclose([value, first, second], [math.sin(0.5), math.cos(0.5) + math.sin(0.5), math.cos(0.5) - math.sin(0.5) / 2])
+
+
+@pytest.mark.parametrize("f", [lambda t, a: np.exp(t) * a, lambda t, a: a**t + t / a, lambda t, a: np.sin(t * a) - a])
+def test_what_is_captured_may_be_traced(f: Any) -> None:
+    def third(x: Any, a: Any) -> Any:
+        return tg.taylor(lambda t: f(t, a), x, order=3)[3]
+    step = tg.value_and_grad(third, argnums=(0, 1), warmup=1)
+    for x, a in ((0.7, 1.3), (0.8, 1.2), (0.6, 1.4)):
+        value, found = tg.grad(third, x, a, argnums=(0, 1))
+        expected = [(third(x + h, a + k) - third(x - h, a - k)) / 2e-6 for h, k in ((1e-6, 0.0), (0.0, 1e-6))]
+        assert value == pytest.approx(third(x, a)) == step(x, a)[0]
+        assert found == pytest.approx(expected, rel=1e-5) and step(x, a)[1] == pytest.approx(found)

@@ -157,6 +157,12 @@ def test_axes() -> None:
     agrees(found, {"s": 2 * X.sum(1), "n": None, "k": np.full(4, 3)})
     agrees(tg.vmap(lambda x, scale: x * scale)(X, scale=V), X * V[:, None])
     assert tg.vmap(lambda x: None)(X) is None
+    for axes in (1, (1,), [np.int64(1)]):  # captured in a gradient
+        def g(x: Any, axes: Any = axes) -> Any:
+            return (lambda: tg.vmap(lambda row: (row**2).sum(), in_axes=axes, out_axes=0)(x).prod())()
+        moved = tg.gradient(lambda x: (x**2).sum(0).prod(), X)[0]
+        np.testing.assert_allclose(tg.gradient(g, X, axes)[0], moved)
+        np.testing.assert_allclose(tg.gradient((lambda given: lambda x: g(x, given))(axes), X)[0], moved)
     for fn in (
         lambda x: x.sum() if x[0] > 0 else x[1],
         lambda x: x[x > 0].sum(),

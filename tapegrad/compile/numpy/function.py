@@ -53,14 +53,16 @@ class Unfit(ArgumentError):
     """A mode cannot serve a program; no other tape of it could."""
 
 
-def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None,
+                 checks: bool = True) -> Callable[..., Any]:
     """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
 
-    `fresh` is asked at each call whether what the program read besides its arguments is still the same.
+    `fresh` is asked at each call whether what the program read besides its arguments is still the same. Without
+    `checks` it takes its arguments for those that the tape was made for.
     """
     with collector:  # a full collection walks the tape, and finds nothing
         _prepare(tape.check())
-        return _compiled(tape, write_source(tape, buffers), fresh)
+        return _compiled(tape, write_source(tape, buffers), fresh, checks)
 
 
 def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., list[Any]]:
@@ -73,7 +75,8 @@ def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Ca
                                   floats=False), fresh)
 
 
-def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> Callable[..., Any]:
+def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,
+              checks: bool = True) -> Callable[..., Any]:
     file = f"<tapegrad {tape.name} {next(_numbers)}>"
     names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": [],
                              "strict": strict, "hold": hold}
@@ -87,7 +90,7 @@ def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> C
         for code in codes[len(parts.setup):]:
             exec(code, names)
         source = parts.main
-    texts.append(assemble(tape, source, fresh))
+    texts.append(assemble(tape, source, fresh, checks))
     names.update(source.names)
     exec(_code(texts[-1], file, source, names), names)
     function: Any = names["compiled"]
@@ -126,19 +129,19 @@ def _again(tape: Tape) -> Callable[..., Any]:
     return again
 
 
-def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None) -> str:
+def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None, checks: bool = True) -> str:
     """Put the text of a function together: the check of its arguments, its buffers, its body."""
     unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
     lines = []
     if source.setup:
         lines += [*source.making("make"), "", ""]
     lines.append(f"def compiled({unpacked.parameters}):")
-    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *unpacked.lines,
+    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *(unpacked.lines if checks else []),
             *source.taking("make", "pool")]
     named = bool(source.kept or source.floats or source.sources)
     inner = [*source.body, *[f"result = {source.result}"] * named]
     if source.floats:
-        given = _passed(unpacked.parameters)
+        given = passed(unpacked.parameters)
         again = f"again({given})"
         body.append("if strict(): " + (f"return {again}" if source.sources else f"again({given}, check=True)" if given
                                        else "again(check=True)"))
@@ -160,7 +163,7 @@ def _indented(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _passed(parameters: str) -> str:
+def passed(parameters: str) -> str:
     """Write parameters as the arguments of a call."""
     if parameters.startswith("*args"):
         return parameters

@@ -20,7 +20,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import layout_of
-from tapegrad.numbers.lazy import Lazy
+from tapegrad.numbers.lazy import Lazy, needed
 from tapegrad.numbers.systems import system, system_of
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensor_dtypes import numpy_dtype
@@ -63,7 +63,8 @@ class Vendor:
             self.definitions[name] = textwrap.dedent(inspect.getsource(value)).rstrip()
         else:
             raise ArgumentError(f"{value!r} has no source: this tape cannot be written as a module", None,
-                                "tape.save(path), or compile(tape) in the same process")
+                                "tape.save(path), or tg.compile(tape) in the same process; of tensors, "
+                                'tg.compile(tape, backend="torch").source, or tape.to_fx()')
 
     def expression(self, value: Any) -> str | None:
         """Write a value as an expression of imported names, None where there is none."""
@@ -80,6 +81,9 @@ class Vendor:
             return "(lambda x: None)"  # nor a number that is no float
         if value is numpy_dtype:
             return self.expression(np.dtype)
+        if value is needed:
+            self.imports.add("import importlib")
+            return "importlib.import_module"
         if isinstance(value, Enum) and isinstance(value, (int, float, str)):
             value = value.value  # equal to it, and what it counts as
         if type(value) in (bool, int, str, bytes, NoneType) or value is Ellipsis:

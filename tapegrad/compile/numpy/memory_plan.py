@@ -14,11 +14,11 @@ from typing import Any
 
 from tapegrad.compile.numpy.call_facts import gathers, goes_along, is_tall
 from tapegrad.compile.numpy.call_source import How, how
-from tapegrad.ops import broadcast_to, diagonal, getfield, pack, reshape, scatter, setitem, where
+from tapegrad.ops import getfield, getitem, reshape, scatter, setitem, where
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.result_memory import parts_of
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import ANY
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Operation, Tape, operands
 from tapegrad.transforms.walk import own
@@ -183,18 +183,16 @@ def _share_storages(tape: Tape, plan: Plan, buffers: bool, owned: Collection[Ope
             free = buffers and plan.how(op).writes and y.size > 0 and op not in plan.varies
             plan.storage[op] = Storage(True, free, y.nbytes)
             continue
-        alone = is_known(op.fn) and not is_loop(op)
-        used = [storage for arg in operands(op) for storage in _held(arg, plan)]
-        # a user's function may keep what it is given, or return it; a loop collect it, or leave it as it is
-        if not alone:
-            used.append(Storage(False, False))  # what another run, a sweep or the function itself may read again
-            for storage in used:
+        of = _aliased(op, plan)
+        # a user's function may keep what it is given; a loop collect it
+        if is_loop(op) or not is_known(op.fn):
+            of = [*of, Storage(False, False)]  # what another run, a sweep or the function itself may read again
+            for storage in of:
                 storage.free = storage.owned = False
         if not y.is_memory:
-            if not alone or op.fn in (pack, getfield):
-                plan.holds[op] = used
+            if not _is_number(y):
+                plan.holds[op] = of
             continue
-        of = used if not alone or op.fn is getfield else _viewed(op, plan)
         if not of:
             free = (buffers and y.has_axes and y.size > 0 and op not in plan.varies
                     and (op.fn is setitem or plan.how(op).writes))
@@ -212,18 +210,16 @@ def _held(op: Operation, plan: Plan) -> list[Storage]:
     return [storage] if storage is not None else plan.holds.get(op, [])
 
 
-def _viewed(op: Call, plan: Plan) -> list[Storage]:
-    """Return what the value of a call of tapegrad's own lies in: of a `view` its first argument's memory, of
-    any other nothing but its own.
-    """
-    if type(op.fn) is not Op or not op.fn.view:
+def _aliased(op: Call, plan: Plan) -> list[Storage]:
+    """Return the storages that a call's value may lie in, as its op says."""
+    aliases = getattr(op.fn, "aliases", ANY)
+    if aliases is None or (op.fn is getitem and any(isinstance(part, list) or spec_of(part).has_axes
+                                                    for part in op.args[1:])):  # read by an array: a copy
         return []
-    if any(isinstance(part, list) or spec_of(part).has_axes for part in op.args[1:]):
-        return []  # read by an array: a copy
-    x = op.args[0]
-    if op.fn is broadcast_to or op.fn is diagonal or (isinstance(x, Operation) and x in plan.locked):
+    found = operands(op) if aliases == ANY else [x for x in op.args[aliases:aliases + 1] if isinstance(x, Operation)]
+    if getattr(op.fn, "readonly", False) or (aliases != ANY and not plan.locked.isdisjoint(found)):
         plan.locked.add(op)
-    return _held(x, plan) if isinstance(x, Operation) else []
+    return [storage for x in found for storage in _held(x, plan)]
 
 
 def _write_in_place(tape: Tape, plan: Plan) -> None:

@@ -139,7 +139,7 @@ class Texts:
         """Return what lies as a call's value does where that is a view of a buffer by constants: it is made once, when
         the buffer is. Else None.
         """
-        if (self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or not op.fn.view
+        if (self.plan.slot(op) is None or op.fn in (ops.setitem, ops.getitem_masked) or op.fn.aliases != 0
             or not op.spec.has_axes):
             return None
         x = self.kept.get(self.expr[op.args[0]])

@@ -65,7 +65,7 @@ class _Reuse(Walk):
         if name in COMMUTATIVE and args[0] is not x and not op.kwargs:
             args = args[::-1]
         if args[0] is x and hasattr(torch.Tensor, f"{name}_"):
-            kernel = Kernel(getattr(torch.Tensor, f"{name}_"), lies=0, writes=(0,))
+            kernel = Kernel(getattr(torch.Tensor, f"{name}_"), aliases=0, writes=(0,))
             self.stand_in(op, self.instead(op, kernel, *args, **op.kwargs))
         else:
             self.instead_of(op, x, getattr(torch, name), args, {**op.kwargs, "out": x})
@@ -85,7 +85,7 @@ class _Reuse(Walk):
         return True
 
     def instead_of(self, op: Any, into: Operation, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
-        return instead(self, op, fn, args, kwargs, lies=into, writes=[into])
+        return instead(self, op, fn, args, kwargs, aliases=into, writes=[into])
 
     def fits(self, x: Operation, out: Operation) -> bool:
         """Return whether `out` may lie where x does."""

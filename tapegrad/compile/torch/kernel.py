@@ -24,16 +24,17 @@ class Kernel:
 
     Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is
     given. `inside` says that nothing looks into it: the implementation of an operation, which may ask for numbers on
-    the host. What `draws` gives other numbers each time, or is a user's function. Where its result `lies`, and what it
-    `writes`: see optimise.memory.
+    the host. What `draws` gives other numbers each time, or is a user's function. What its result `aliases`, and what
+    it `writes`: see optimise.memory.
     """
 
     is_found = True  # a call of it has a value on the tape only where that follows from constants alone
-    __slots__ = ("__name__", "draws", "fn", "form", "inside", "lies", "writes")
+    __slots__ = ("__name__", "aliases", "draws", "fn", "form", "inside", "writes")
 
-    def __init__(self, fn: Callable[..., Any], form: Any = None, lies: Any = None, inside: bool = False,
+    def __init__(self, fn: Callable[..., Any], form: Any = None, aliases: Any = None, inside: bool = False,
                  draws: bool = False, writes: tuple[int, ...] = ()) -> None:
-        self.fn, self.form, self.lies, self.inside, self.draws, self.writes = fn, form, lies, inside, draws, writes
+        self.fn, self.form, self.aliases, self.inside = fn, form, aliases, inside
+        self.draws, self.writes = draws, writes
         self.__name__ = name_of(fn) or type(fn).__name__
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
@@ -55,9 +56,9 @@ def arguments(op: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return op.fn.nested(op.args, op.kwargs)  # type: ignore[no-any-return]
 
 
-def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, lies: Any = None,
+def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, aliases: Any = None,
             inside: bool = False, draws: bool = False, writes: Any = (), val: Any = UNKNOWN) -> Call:
-    """Make a call of a function with operations among its arguments; `lies` and `writes` name the operations."""
+    """Make a call of a function with operations among its arguments; `aliases` and `writes` name the operations."""
     form = None
     nests = [arg for arg in args if isinstance(arg, (tuple, list, dict, slice))]
     if (nests or kwargs) and holds_value((nests, kwargs)):
@@ -69,7 +70,7 @@ def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         if type(x) is tuple:
             return tuple(map(number, x))
         return next(i for i, arg in enumerate(args) if arg is x) if isinstance(x, Operation) else x
-    return Call(Kernel(fn, form, number(lies), inside, draws, tuple(map(number, writes))), args, kwargs, val)
+    return Call(Kernel(fn, form, number(aliases), inside, draws, tuple(map(number, writes))), args, kwargs, val)
 
 
 def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS,

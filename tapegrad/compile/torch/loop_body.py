@@ -30,7 +30,8 @@ from tapegrad.compile.torch.lower import Lowering
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop
-from tapegrad.optimise.memory import ELSEWHERE, is_given, root
+from tapegrad.optimise.memory import is_given, root
+from tapegrad.rules.op import ANY
 from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.transforms.walk import count_uses
@@ -83,7 +84,8 @@ class Body(Lowering):
             (x, index, *value), _ = arguments(call)
             begin = 2 if value else 1
             index = tuple([places.get(begin + i, part) for i, part in enumerate(index)])
-            new = call_of(call.fn.fn, (x, index, *value), lies=call.fn.lies, writes=call.fn.writes)  # of x, the first
+            # of x, the first
+            new = call_of(call.fn.fn, (x, index, *value), aliases=call.fn.aliases, writes=call.fn.writes)
             call.fn, call.args, call.val = new.fn, new.args, absent(call.spec)
 
     # -- the result
@@ -113,7 +115,7 @@ class Body(Lowering):
         self.copy_where(is_shared, parts)
 
     @property
-    def lies(self) -> tuple[int | None, ...]:
+    def aliases(self) -> tuple[int | None, ...]:
         """Where the results of the loop lie: of what is handed on, in its own memory, where
         nothing else can lie there.
         """
@@ -125,7 +127,7 @@ class Body(Lowering):
             if not isinstance(x, Operation) or type(x) is Constant or i >= self.loop.sizes[3]:
                 return False
             return roots[root(x)] == 1 and (i in self.owned or not is_given(x))
-        return tuple([None if is_own(i, x) else ELSEWHERE for i, x in enumerate(parts)])
+        return tuple([None if is_own(i, x) else ANY for i, x in enumerate(parts)])
 
     def add_in_place(self) -> None:
         """Let what does nothing with a carried tensor but add to it do so in place."""
@@ -139,7 +141,7 @@ class Body(Lowering):
                 continue
             args = out.args[::-1] if out.args[1] is x else out.args
             if args is out.args or (len(args) == 2 and not out.kwargs):
-                out.fn, out.args = Kernel(SUMS[out.fn.__name__], lies=0, writes=(0,)), args
+                out.fn, out.args = Kernel(SUMS[out.fn.__name__], aliases=0, writes=(0,)), args
                 parts[j] = x
                 self.owned.add(j)
         result.args = tuple(parts)  # type: ignore[union-attr]

@@ -130,7 +130,7 @@ class _Call:
     def lowered(self, body: Body) -> Loop:
         """Return the loop of what a run comes down to."""
         loop = self.loop.with_body(body.body)
-        loop.lies = body.lies
+        loop.aliases = body.aliases
         return loop
 
     def repeated(self, body: Body) -> tuple[Any, Any]:

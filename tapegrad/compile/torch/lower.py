@@ -31,11 +31,11 @@ from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
-from tapegrad.optimise.memory import ELSEWHERE, is_given, root
+from tapegrad.optimise.memory import is_given, root
 from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
 from tapegrad.replay.python_errors import raising, spec_recorded
-from tapegrad.rules.op import OPS, Op
+from tapegrad.rules.op import ANY, OPS, Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import UNKNOWN
@@ -301,9 +301,9 @@ class Lowering:
             args, kwargs = self.named(seen.args, op, numbers), self.named(seen.kwargs, op, numbers)
             result: Any = None if any(seen.result is x for x in seen.written) else seen.result
             nested = isinstance(result, (tuple, list))
-            lies = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
+            aliases = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
             writes = [self.known[x] for x in seen.written]
-            call = self.push(call_of(seen.fn, args, kwargs, lies, draws=seen.draws, writes=writes), op)
+            call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=seen.draws, writes=writes), op)
             found = not seen.draws and all(map(has_value, operands(call)))
             call.val = UNKNOWN if result is None else result if found else without(result)
             if nested:
@@ -350,8 +350,8 @@ class Lowering:
             part is None or is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
         if isinstance(op.fn, Operation):
             refs = [self.refs[op.fn.id], *refs]
-        lies = tuple([self.holder(part, given) for part in y]) if flat else self.holder(y, given)
-        call = self.step(op, fn, *refs, lies=lies, inside=True, draws=not (isinstance(op.fn, Op) and pure(op.fn)))
+        aliases = tuple([self.holder(part, given) for part in y]) if flat else self.holder(y, given)
+        call = self.step(op, fn, *refs, aliases=aliases, inside=True, draws=not (isinstance(op.fn, Op) and pure(op.fn)))
         out = self.several(op, call, [UNKNOWN] * len(y)) if flat else call
         pairs = zip(y, out) if isinstance(out, tuple) else [(y, out)]
         self.known.update((x, ref) for x, ref in pairs if is_tensor(x))
@@ -365,13 +365,13 @@ class Lowering:
         starts = op is pair.op
         if any(part is not None and not is_tensor(part) for part in parts) or (not starts and pair.graph is None):
             return False
-        lies = [self.holder(part, given) for part in parts]
+        aliases = [self.holder(part, given) for part in parts]
         if starts:
-            call = self.step(op, Start(pair, kinds_of(y, given)), *refs, lies=(*lies, ELSEWHERE), inside=True)
-            *out, pair.graph = self.several(op, call, [UNKNOWN] * len(call.fn.lies))
+            call = self.step(op, Start(pair, kinds_of(y, given)), *refs, aliases=(*aliases, ANY), inside=True)
+            *out, pair.graph = self.several(op, call, [UNKNOWN] * len(call.fn.aliases))
         else:
             kept = (*refs[1:], self.refs[pair.op.id])
-            call = self.step(op, Finish(pair), refs[0], pair.graph, *kept, lies=tuple(lies), inside=True)
+            call = self.step(op, Finish(pair), refs[0], pair.graph, *kept, aliases=tuple(aliases), inside=True)
             out = list(self.several(op, call, [UNKNOWN] * len(parts)))
         self.known.update((x, ref) for x, ref in zip(parts, out) if is_tensor(x))
         self.set(op, y, tuple(out) if isinstance(y, (tuple, list)) else out[0])
@@ -380,11 +380,11 @@ class Lowering:
     def holder(self, y: Any, given: list[Any]) -> Any:
         """Return where something lies that such a call made: with what it was given, or with anything else."""
         givens = tensors_in(given) if is_tensor(y) else []
-        return next((self.known[x] for x in givens if x in self.known and share(x, y)), ELSEWHERE)
+        return next((self.known[x] for x in givens if x in self.known and share(x, y)), ANY)
 
     def host_function(self, op: Call, fn: Callable[..., Any], given: list[Any]) -> Callable[..., Any] | None:
         """Return the plain function that a call of numbers is, where it is one."""
-        if op.kwargs or not isinstance(fn, Op) or fn.owns or fn.view or fn is ops.setitem:
+        if op.kwargs or not isinstance(fn, Op) or fn.owns or fn.aliases == 0 or fn is ops.setitem:
             return None
         if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
             return None

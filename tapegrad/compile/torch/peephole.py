@@ -26,7 +26,7 @@ def peephole(tape: Tape) -> Tape:
         for rule in RULES.get(made.fn.__name__, ()) if is_plain(made) else ():
             if len(made.args) == 2 and is_real(made) and (found := rule(made, walk)) is not None:
                 fn, made.args, made.kwargs = found
-                made.fn = Kernel(fn, lies=made.fn.lies)
+                made.fn = Kernel(fn, aliases=made.fn.aliases)
                 break
     return dce(walk.done())
 

@@ -74,7 +74,7 @@ class Text:
             elif type(op) is Call and op is not tape.result:
                 outs = [None if op in dead else op]
                 if is_several(op):
-                    outs = [taken.get((op, i)) for i in range(len(op.fn.lies))]
+                    outs = [taken.get((op, i)) for i in range(len(op.fn.aliases))]
                 made.update(outs)
                 self.step(op, outs, [x for x in dead if x is not op])
         return made
@@ -82,8 +82,8 @@ class Text:
     def step(self, op: Call, outs: list[Operation | None], dead: list[Operation]) -> None:
         """Write a call, and drop what is not used any more; of several things, what nothing uses is dropped as well."""
         several, text = is_several(op), "" if is_loop(op) else self.call(op)
-        into = (op.args[op.fn.lies] if op is outs[0] and type(getattr(op.fn, "lies", None)) is int and op.fn.writes
-                else None)
+        written = op is outs[0] and type(getattr(op.fn, "aliases", None)) is int and getattr(op.fn, "writes", None)
+        into = op.args[op.fn.aliases] if written else None
         if into in dead:  # it is written there, and goes on by the name that it has
             self.name[op], outs = self.name[into], []
             dead.remove(into)
@@ -212,7 +212,7 @@ class Text:
 
 def is_several(op: Operation) -> bool:
     """True for a call that gives several things."""
-    return type(op) is Call and type(getattr(op.fn, "lies", None)) is tuple
+    return type(op) is Call and type(getattr(op.fn, "aliases", None)) is tuple
 
 
 def is_taken(op: Operation) -> bool:

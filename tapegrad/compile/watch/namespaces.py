@@ -123,6 +123,8 @@ class Settings(Namespace):
             return abc.get_cache_token()  # another one whenever a class is registered with one
         if name == "thread":
             return threading.get_ident()
+        if callable(name):
+            return name()
         loggers = [logging.root,
                    *(x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger))]
         return repr([(x.level, x.disabled) for x in loggers] + [logging.root.manager.disable])

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
@@ -13,14 +14,23 @@ import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from inspect import unwrap
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
+from tapegrad.compile.watch.known_calls import is_setting, unknown
 from tapegrad.compile.watch.namespaces import SETTINGS
 from tapegrad.compile.watch.reads import Reads
-from tapegrad.compile.watch.world import ALOUD, OWN, QUIET, asked_environment, heard_in_c, heard_in_python
+from tapegrad.compile.watch.world import OWN, QUIET, asked_environment, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
@@ -75,9 +85,15 @@ class Observer:
             if self.notes:
                 self.reads.place(*variable)
             return False  # another time for another variable
+        if code is logging.getLogger.__code__:
+            if self.notes and (name := frame.f_locals["name"]) in logging.root.manager.loggerDict:
+                self.reads.place(logging.root.manager.loggerDict, name, f"the logger {name}")
+            return False
         module = frame.f_globals.get("__name__", "")
-        # what the standard library writes for a named tuple reads nothing
-        if code.co_filename in INTERNAL or module.startswith("namedtuple_"):
+        if module == "logging" and code.co_name in ("isEnabledFor", "makeRecord"):
+            self.logged(code.co_name, frame)
+            return False  # another time of another logger
+        if code.co_filename in INTERNAL:
             self.known.add(code)
         elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
@@ -93,6 +109,11 @@ class Observer:
             if self.notes:
                 # it may run with globals that lead to copies
                 self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))
+                if (caller := frame.f_back) is not None and is_foreign(caller.f_globals.get("__name__", "")):
+                    self.reads.mention(caller.f_code.co_names)  # by one of which a library has found it
+                special: Any = sys.modules.get("scipy.special")
+                if special is not None and "geterr" in self.reads.names:  # Cython's: nobody hears it called
+                    self.reads.place(SETTINGS, special.geterr, "scipy.special.geterr()")
         return True
 
     def is_for_its_own_sake(self, module: str, caller: FrameType | None) -> bool:
@@ -106,23 +127,52 @@ class Observer:
                                                          and not calls.startswith("__main__"))
 
     def called(self, fn: Any, frame: FrameType) -> None:
-        """Hear of a call in C, by the program itself."""
+        """Hear of a call in C, by the program or by Python code of a library."""
         if fn is warnings.warn and self.notes:  # it may raise, as its filters say
             self.reads.place(vars(warnings), "filters", "warnings.filters")
-        key = id(fn) if getattr(fn, "__self__", None) is None else (fn.__name__, id(fn.__self__))
-        if key in self.known or self.is_outside():
-            return
-        module = frame.f_globals.get("__name__", "").partition(".")[0]
-        if is_foreign(module) and (getattr(fn, "__module__", "") not in ALOUD or module in QUIET
-                                   or module not in sys.stdlib_module_names):
+        owner, module = getattr(fn, "__self__", None), frame.f_globals.get("__name__", "")
+        caller = module.partition(".")[0] if is_foreign(module) else ""
+        # a method of a class answers for all of that; the key is of what lives on
+        key = (fn if owner is None else
+               (fn.__name__, owner if isinstance(owner, (ContextVar, ModuleType, type)) else type(owner)), caller)
+        if key in self.known or self.is_outside() or caller in QUIET or self.is_of_tapegrad(caller, frame):
             return
         self.known.add(key)
-        if type(owner := getattr(fn, "__self__", None)) is ContextVar:
-            self.reads.explore(owner, f"context variable {owner.name}")
+        if type(owner) is ContextVar:
+            if not caller or fn.__name__ == "get":
+                self.reads.explore(owner, f"context variable {owner.name}")
+        elif is_setting(fn) and (not caller or self.is_asked_for(module, frame)):
+            self.reads.place(SETTINGS, fn, f"{fn.__module__}.{fn.__name__}()")
         elif fn is threading.get_ident:
-            self.reads.place(SETTINGS, "thread", "the thread that runs it")
-        else:
-            self.ask(heard_in_c(fn), frame)
+            if not caller:
+                self.reads.place(SETTINGS, "thread", "the thread that runs it")
+        elif fn is print:
+            self.refuse("it prints", frame)
+        elif not caller or owner is not sys:
+            self.ask(unknown(fn, caller), frame)
+
+    def is_of_tapegrad(self, caller: str, frame: FrameType) -> bool:
+        """Return whether code of the standard library is called by tapegrad."""
+        back = frame.f_back
+        return caller in sys.stdlib_module_names and back is not None and back.f_code.co_filename in INTERNAL
+
+    def is_asked_for(self, module: str, frame: FrameType) -> bool:
+        """Return whether code of torch asks for a setting on the program's behalf, not for its own sake."""
+        back = frame.f_back
+        return module.startswith("torch.backends") or (
+            back is not None and back.f_code.co_filename not in INTERNAL
+            and not is_foreign(back.f_globals.get("__name__", "")))
+
+    def logged(self, how: str, frame: FrameType) -> None:
+        """Hear of a message: one that is shown is an effect; of another, the levels of loggers decide."""
+        logger = frame.f_locals.get("self")
+        if how == "makeRecord":
+            self.refuse("it logs a message", frame)
+            return
+        while self.notes and logger is not None and hasattr(logger, "level"):
+            self.reads.place(vars(logger), "level", f"the level of logger {logger.name}")
+            self.reads.place(vars(logger.manager), "_disable", "logging.disable")
+            logger = logger.parent
 
     def ask(self, what: str, frame: FrameType) -> None:
         """Note a call that reads the world, if this is one."""

@@ -313,7 +313,7 @@ class Reads:
         if kind is CACHED:
             self.follow(x.__wrapped__, label, runs=True)
         if (parts := parts_in(x)):
-            self.note(parts, list(parts), label)
+            self.note(parts, parts, label)
             if isinstance(x, functools.partial):
                 self.note(Attributes(x), ["func", "args", "keywords"], label)
                 self.attributes(x.__dict__, label, self.library, sized=True)
@@ -328,8 +328,8 @@ class Reads:
             return self.container(x, label)
         if (why := is_opaque(x)):
             self.refused = self.refused or f"{label} is {why}"
-            return Plain(x)
-        self.object(x, label)
+        else:
+            self.object(x, label)
         return Plain(x)
 
     def array(self, x: np.ndarray[Any, Any], label: str) -> Check:
@@ -400,6 +400,8 @@ class Reads:
                     self.note(namespace, special, cls.__qualname__)
             if type(x) is not type:
                 self.follow(type(x), label)
+            for member in x.__members__.values() if issubclass(x, Enum) and not is_foreign(x.__module__) else ():
+                self.explore(member, str(member))
         elif isinstance(x, ModuleType) and not is_foreign(x.__name__):
             if type(x) is not ModuleType:  # a lazy one, or one that computes attributes
                 self.follow(type(x), label)
@@ -475,9 +477,12 @@ class Reads:
             self.place(Attributes(x), "args", f"{label}.args")
             self.attributes(vars(x), label, self.library, sized=True)
             return
-        if module in INERT:
-            if module == "tapegrad" and (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
+        if module == "tapegrad":
+            if (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)
+            return
+        if module in INERT:
+            self.attributes(getattr(x, "__dict__", {}), label, module, sized=False)
             return
         self.follow(cls, label)
         self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
@@ -485,15 +490,10 @@ class Reads:
         if isinstance(x, threading.local):
             self.attributes(Local(x), label, library_of(cls.__module__), sized=True)
         elif type(own) is dict:
-            if is_module(x):  # torch's own code reads it
+            if is_module(x) or is_foreign(module):  # their own code reads it: `==` of a SimpleNamespace, say
                 self.note(own, list(own), label)
-                self.attributes(own, label, library_of(cls.__module__), sized=True)
-            elif is_foreign(module) and cls.__name__ not in ("SimpleNamespace", "Namespace"):
-                self.note(own, list(own), label)
-            else:
-                self.attributes(own, label, library_of(cls.__module__), sized=True)
+            self.attributes(own, label, library_of(cls.__module__), sized=True)
         if isinstance(x, Enum):
             self.note(vars(x), ["_value_"], label)
-        slots = [name for base in cls.__mro__ if str(base.__module__).partition(".")[0] not in sys.stdlib_module_names
-                 for name in slots_of(base)]
+        slots = [name for base in cls.__mro__ for name in slots_of(base)]
         self.note(Attributes(x), slots, label)  # those that are not set too

@@ -7,6 +7,7 @@ was asked is not compiled.
 
 from __future__ import annotations
 
+import _io
 import contextvars
 import ctypes
 import decimal
@@ -19,15 +20,14 @@ import random
 import socket
 import sys
 import weakref
-from collections.abc import Callable
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
+from types import CodeType, FrameType, FunctionType, GeneratorType
 from typing import Any
 
 INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
 GETTERS = (operator.attrgetter, operator.methodcaller)
 READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
 SILENT: dict[type, str] = {
-    contextvars.Context: "a context", weakref.ref: "a weak reference",
+    contextvars.Context: "a context", weakref.ref: "a weak reference", weakref.finalize: "a weak reference",
     weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference",
     mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
     ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's",
@@ -42,46 +42,25 @@ those of its subclasses too.
 OBJECTS: dict[type, str] = {
     **SILENT, weakref.WeakValueDictionary: "a table of weak references",
     weakref.WeakKeyDictionary: "a table of weak references",
-    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", socket.socket: "a socket",
+    queue.Queue: "a queue", queue.SimpleQueue: "a queue", io.IOBase: "a file", _io._IOBase: "a file",
+    socket.socket: "a socket",
     random.Random: "a random generator of the standard library", type(os.environ): "the environment",
 }
 """Those too that answer where a function of theirs is called, and that is heard."""
 
-_SYSTEM = frozenset(["urandom", "getpid", "times", "stat", "listdir", "getcwd", "open", "read", "getloadavg",
-                     "getrandom", "scandir"])
-
-CALLS: dict[str, frozenset[str] | None] = {
-    "time": None, "posix": _SYSTEM, "nt": _SYSTEM, "_io": frozenset(["open", "open_code"]), "io": frozenset(["open"]),
-    "builtins": frozenset(["input", "globals"]), "_random": None, "_socket": None, "_contextvars": None,
-    "_decimal": frozenset(["getcontext"]), "_thread": frozenset(["get_native_id"]), "_weakref": None, "gc": None,
-    "_tracemalloc": None, "select": None, "_posixsubprocess": None, "_locale": None, "resource": None, "signal": None,
-    "sys": frozenset(["getrefcount", "_getframe", "exc_info", "getrecursionlimit", "getswitchinterval", "gettrace",
-                      "getprofile", "_current_frames"]),
-}
-"""Functions in C that read the world, by their module; None for all of them."""
-
-ALOUD = frozenset(["posix", "nt", "_io", "io"])
-"""Modules in C that are heard too where the standard library's code calls them: `pathlib` and
-`os.path` do so for the program.
-"""
-
 QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings",
-                   "logging", "traceback",
-                   "inspect", "threading", "codecs", "zipimport", "pkgutil"])
-"""Modules of the standard library that read files for their own sake."""
-
-METHODS = frozenset(["now", "utcnow", "today", "__subclasses__"])  # of datetime's classes, and of all
-
-STATES = frozenset(["locked", "_is_owned"])  # which methods of locks tell
+                   "logging", "traceback", "inspect", "threading", "codecs", "zipimport", "pkgutil", "abc",
+                   "contextlib", "networkx", "optree", "rich", "tapegrad"])
+"""Modules whose code calls in C for their own sake."""
 
 CODE: dict[str, frozenset[str] | None] = {
-    "random": None, "secrets": None, "uuid": None, "tempfile": None, "queue": None, "subprocess": None, "socket": None,
+    "random": None, "uuid": None, "tempfile": None,
     "numpy._core._ufunc_config": frozenset(["geterr", "geterrcall", "getbufsize"]),
     "threading": frozenset(["current_thread", "active_count", "enumerate"]),
-    "inspect": frozenset(["currentframe", "stack", "trace"]),
+    "inspect": frozenset(["currentframe", "stack", "trace"]), "multiprocessing.process": None,
     "calendar": frozenset(["getfirstweekday"]), "locale": None,
     "_weakrefset": frozenset(["__iter__", "__len__", "__contains__", "pop"]),
-    "os": frozenset(["__iter__", "__len__"]), "datetime": METHODS,
+    "os": frozenset(["__iter__", "__len__"]),
     "weakref": frozenset(["get", "items", "keys", "values", "pop", "popitem", "setdefault", "valuerefs",
                           "itervaluerefs", "keyrefs",
                           "__getitem__", "__contains__", "__iter__", "__len__", "__call__"]),
@@ -131,20 +110,6 @@ def is_opaque(x: Any) -> str:
 def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
     """Return what an object is that answers by the world, "" for others."""
     return next((table[cls] for cls in type(x).__mro__ if cls in table), "")
-
-
-def heard_in_c(fn: Callable[..., Any]) -> str:
-    """Return the name of a function in C that reads the world, "" for others."""
-    owner = getattr(fn, "__self__", None)
-    name = getattr(fn, "__name__", "")
-    if type(fn) is not BuiltinFunctionType or type(owner) is ModuleType or owner is None:
-        module = getattr(fn, "__module__", None) or getattr(owner, "__name__", "")
-        return f"{module}.{name}" if _is_listed(CALLS, str(module), name) else ""
-    if isinstance(owner, type):
-        return f"{owner.__name__}.{name}" if name in METHODS else ""
-    if name in STATES and type(owner).__module__ == "_thread":
-        return f"a lock's {name}"
-    return f"{type(owner).__name__}.{name}" if reads_the_world(owner) else ""
 
 
 def heard_in_python(module: str, name: str) -> str:

@@ -19,6 +19,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.linalg import adjoint
 from tapegrad.rules.registry import means
+from tapegrad.trace.guards import option
 
 
 def _ones(x: Array) -> Any:
@@ -233,7 +234,7 @@ _EUCLIDEAN = {(1, 2), (2, "f"), (2, "fro")}  # by the number of axes and the ord
 
 @means(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    x = as_array(x)
+    x, ord = as_array(x), option(ord)
     ndim = rank(x)
     if kind_of(x) not in "fc":
         x = ops.astype(x, dtype=np.dtype(float))

@@ -25,7 +25,8 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
     np.logical_or: np.any,
     np.logaddexp: np.logaddexp.reduce, np.fmax: np.fmax.reduce, np.fmin: np.fmin.reduce}
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod,
-                                            np.maximum: np.maximum.accumulate, np.minimum: np.minimum.accumulate}
+                                            np.maximum: np.maximum.accumulate, np.minimum: np.minimum.accumulate,
+                                            np.logaddexp: np.logaddexp.accumulate}
 
 
 @means(np.ufunc)

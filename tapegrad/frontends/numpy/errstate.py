@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import _linalg
 
+from tapegrad.frontends.warning_filters import settings
 from tapegrad.rules.registry import constructs, refused
 from tapegrad.trace.numpy_warnings import meant, told
 from tapegrad.trace.observers import unrepeatable
@@ -28,20 +29,20 @@ class Settings(contextlib.ContextDecorator):
         entered = self.state.__enter__()
         self.before = [(tracer, dict(tracer.settings)) for tracer in running.tracers]
         for tracer in running.tracers:
-            tracer.strictly(told(np.geterr()))
+            tracer.strictly(settings())
         return entered
 
     def __exit__(self, *error: Any) -> None:
         self.state.__exit__(*error)
-        for tracer, settings in self.before:
-            tracer.strictly(settings)
+        for tracer, before in self.before:
+            tracer.strictly(before)
 
 
 @constructs(np.errstate)
-def errstate(tracer: Any, fn: Any, **settings: Any) -> Any:
-    settings = _raising(settings)
-    _refuse_calls(settings.values())
-    return Settings(fn(**meant(settings)))
+def errstate(tracer: Any, fn: Any, **given: Any) -> Any:
+    given = _raising(given)
+    _refuse_calls(given.values())
+    return Settings(fn(**meant(given)))
 
 
 def _raising(settings: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Elements:
                 x._tracer.guard_layout()  # by which it goes
         how: Any = [list(flags) for flags in each], [*flags, *({"multi_index"} - {*flags})]
         plain = [views.laid(x) if isinstance(x, Traced) else np.asarray(x) for x in operands]
-        self._at: Any = _nditer([np.empty_like(x) for x in plain], how[1], how[0], order=order)
+        self._at: Any = _nditer([_lying_as(x) for x in plain], how[1], how[0], order=order)
         self._written = ["readonly" not in flags for flags in each]
         shape = self._at.shape
         self.operands = tuple([x if written else np.broadcast_to(x, shape)
@@ -109,3 +109,13 @@ class Elements:
         ):
             raise AttributeError(f"'numpy.nditer' object has no attribute {name!r} of traced arrays")
         return getattr(self._at, name)
+
+
+def _lying_as(x: np.ndarray[Any, Any]) -> Any:
+    """Return an array of the same strides: np.empty_like turns those that are negative round, and by these it goes."""
+    if not x.size:
+        return np.empty_like(x)
+    ends = [(n - 1) * stride for n, stride in zip(x.shape, x.strides)]
+    first = -sum(end for end in ends if end < 0)
+    memory = np.empty(first + sum(end for end in ends if end > 0) + x.itemsize, np.uint8)
+    return np.ndarray(x.shape, x.dtype, memory.data, first, x.strides)

@@ -20,6 +20,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, constructs, means
 from tapegrad.tape.tape import Call
+from tapegrad.trace.asking import loses
 from tapegrad.tree.flatten import leaves_of
 
 _GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
@@ -45,7 +46,9 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
     if method == "shuffle" and not isinstance(args[0] if args else kwargs.get("x"), Traced):
         return _shuffled(source, args, kwargs)
     traced = any(isinstance(leaf, Traced) for leaf in leaves_of((args, kwargs)))
-    if method in ("permutation", "permuted", "shuffle", "choice") and traced:
+    if method == "choice" and traced:
+        return _chosen(tracer, source, *args, **kwargs)
+    if method in ("permutation", "permuted", "shuffle") and traced:
         return _arranged(tracer, source, method, *args, **kwargs)
     if not traced:
         return tracer.record(ops.draw, (source, *args), {"method": method, **kwargs})
@@ -54,8 +57,7 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
                       "standard_exponential"):
             fixed = {key: static(value) for key, value in kwargs.items()}
             return tracer.record(ops.draw, (source, *map(static, args)), {"method": method, **fixed})
-        raise UnknownFunction(f"{method}, drawn with a traced parameter, has no known derivative", user_location(),
-                              "compute it from a standard draw, or draw with tg.value(parameter)")
+        raise _unknown(method)
     names, combine = _LOCATION_SCALE[method]
     given = dict(zip([*(name for name, _ in names), "size"], args)) | kwargs
     parameters = [as_array(given.get(name, default)) for name, default in names]
@@ -63,6 +65,11 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
     shape = np.broadcast_shapes(*map(shape_of, parameters)) or None if size is None else static(size)
     standard = tracer.record(ops.draw, (source,), {"method": method, **({} if shape is None else {"size": shape})})
     return combine(standard, *parameters)
+
+
+def _unknown(method: str) -> UnknownFunction:
+    return UnknownFunction(f"{method}, drawn with a traced parameter, has no known derivative", user_location(),
+                           "compute it from a standard draw, or draw with tg.value(parameter)")
 
 
 # where `out` stands among the arguments
@@ -99,19 +106,29 @@ def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: i
         return tracer.record(ops.draw, (source, static(x), *map(static, args)),
                              {"method": method, **{k: static(v) for k, v in kwargs.items()}})
     axis = static(axis)
-    n = shape_of(x)[axis]
-    if method == "choice":
-        where = tracer.record(ops.draw, (source, n, *map(static, args)),
-                              {"method": "choice", **{k: static(v) for k, v in kwargs.items()}})
-        return ops.take(x, where, axis=axis)
     if method == "permuted" or args or kwargs:
         raise UnknownFunction(f"{method} of a traced array with these arguments is not known", user_location(),
                               "x[rng.permutation(len(x))]")
-    y = ops.take(x, tracer.record(ops.draw, (source, n), {"method": "permutation"}), axis=axis)
+    y = ops.take(x, tracer.record(ops.draw, (source, shape_of(x)[axis]), {"method": "permutation"}), axis=axis)
     if method != "shuffle":
         return y
     x[...] = y
     return None
+
+
+def _chosen(tracer: Any, source: Any, a: Any, size: Any = None, replace: Any = True, p: Any = None, axis: Any = 0,
+            **kwargs: Any) -> Any:
+    """Record a choice among some things, with probabilities that nothing is differentiated by, by the positions that
+    are drawn.
+    """
+    if any(map(loses, leaves_of(p))):
+        raise _unknown("choice")
+    x, axis = as_array(a), static(axis)
+    given = {"size": size, "replace": replace, "p": None if p is None else as_array(p)}
+    where = tracer.record(ops.draw, (source, shape_of(x)[axis] if shape_of(x) else static(x),
+                                     *[part if key == "p" else static(part) for key, part in given.items()]),
+                          {"method": "choice", **{key: static(part) for key, part in kwargs.items()}})
+    return ops.take(x, where, axis=axis) if shape_of(x) else where
 
 
 def _method(name: str) -> Callable[..., Any]:

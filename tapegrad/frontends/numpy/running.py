@@ -51,6 +51,11 @@ def minimum_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
     return _extremes(ops.cumulative_min, array, axis, dtype)
 
 
+@means(np.logaddexp.accumulate)
+def logaddexp_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    return _extremes(ops.cumulative_logsumexp, array, axis, dtype)
+
+
 def _extremes(op: Op, array: Array, axis: Any, dtype: Any) -> Any:
     x = as_array(array)
     if not rank(x):

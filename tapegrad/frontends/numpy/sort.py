@@ -16,6 +16,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
+from tapegrad.trace.guards import option
 from tapegrad.tree.flatten import leaves_of
 
 
@@ -121,6 +122,7 @@ def percentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, 
 
 def percent(q: Any) -> Any:
     """Return percentages as fractions, a number as a number."""
+    q = option(q)
     parts = _plain(q) / 100
     if not np.all((parts >= 0) & (parts <= 1)):
         raise ValueError("Percentiles must be in the range [0, 100]")
@@ -128,6 +130,7 @@ def percent(q: Any) -> Any:
 
 
 def _plain(q: Array) -> Any:
+    q = option(q)
     if any(isinstance(leaf, Traced) for leaf in leaves_of(q)):
         raise _unknown("a quantile at a traced q", "tg.value(q), which drops the gradient by q on purpose")
     return np.asarray(q)

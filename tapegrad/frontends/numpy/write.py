@@ -206,7 +206,9 @@ def put(a: Array, ind: Any, v: Array, mode: str = "raise") -> None:
 
 def check_writable(x: Array) -> None:
     """Raise as NumPy does where an array may only be read, whether or not there is something to write."""
-    views.place(array(x)).storage.check_writable()
+    view = views.place(array(x))
+    writes.check_unlocked(view)
+    view.storage.check_writable()
     if not is_writable(plain(x)):
         raise ValueError("assignment destination is read-only")
 

@@ -266,12 +266,23 @@ def _fitted(self: Any, tck: Any, ext: Any) -> None:
     self._eval_args, self.ext = tck, {"extrapolate": 0, "zeros": 1, "raise": 2, "const": 3}.get(ext, ext)
 
 
+def _fixed(x: Any, what: str, why: str, cure: str) -> Any:
+    """Return what no gradient is by as plain arrays."""
+    if isinstance(x, tuple):
+        return tuple([_fixed(part, what, why, cure) for part in x])
+    if isinstance(x := as_array(x), Traced) and not x._tracer.independent(peek(x)):
+        raise refused(what, why, cure)
+    return x if x is None else np.array(plain(x))
+
+
 @means(si.make_smoothing_spline)
 def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axis: int = 0) -> Any:
     if lam is None:
         raise refused("make_smoothing_spline without lam", "it is chosen by values",
                       "make_smoothing_spline(x, y, lam=...)")
-    y = np.moveaxis(as_array(y), axis, 0)
+    y, x, w, lam = np.moveaxis(as_array(y), axis, 0), *[
+        _fixed(part, "make_smoothing_spline but by the data", "its matrices are made by compiled code", "its gradient "
+               "by y; scipy.interpolate.make_lsq_spline") for part in (x, w, lam)]
     # of one column, before SciPy 1.16
     made = [si.make_smoothing_spline(x, unit, w, lam) for unit in plain(np.eye(len(y)))]
     return si.BSpline.construct_fast(made[0].t, np.tensordot(np.stack([one.c for one in made], axis=1), y, 1),
@@ -281,16 +292,6 @@ def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axi
 # -- tables on a grid, and scattered ones
 
 
-def _fixed(x: Any) -> Any:
-    """Return what no gradient is by as plain arrays."""
-    if isinstance(x, tuple):
-        return tuple(map(_fixed, x))
-    if isinstance(x := as_array(x), Traced) and not x._tracer.independent(peek(x)):
-        raise refused("griddata by its points", "they are searched in compiled code",
-                      "RegularGridInterpolator; griddata by its values")
-    return np.array(plain(x))
-
-
 @means(si.griddata)
 def griddata(points: Any, values: Any, xi: Any, method: str = "linear", fill_value: Any = np.nan,
              rescale: bool = False) -> Any:
@@ -298,7 +299,8 @@ def griddata(points: Any, values: Any, xi: Any, method: str = "linear", fill_val
     if method == "cubic":
         raise refused("griddata with method='cubic'", "slopes are found by iterations, until they change little",
                       "method='linear'")
-    values, points, xi = as_array(values), _fixed(points), _fixed(xi)
+    values, (points, xi) = as_array(values), _fixed((points, xi), "griddata by its points", "they are searched in "
+                                                    "compiled code", "RegularGridInterpolator; griddata by its values")
     weights = si.griddata(points, plain(np.eye(len(values))), xi, method=method, rescale=rescale)
     outside = np.isnan(weights).any(axis=-1)
     y = np.tensordot(np.where(outside[..., None], 0.0, weights), values, 1)

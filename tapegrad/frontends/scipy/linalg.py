@@ -103,7 +103,7 @@ def lu(a: Array, permute_l: bool = False, overwrite_a: bool = False, check_finit
     lower, upper = ops.tril(factors, k=-1) + eye, ops.triu(factors)
     if permute_l:
         return ops.take(lower, ops.argsort(order), axis=0), upper
-    return (ops.argsort(order) if p_indices else ops.take(eye, order, axis=1)), lower, upper
+    return (ops.astype(ops.argsort(order), dtype=np.intc) if p_indices else ops.take(eye, order, axis=1)), lower, upper
 
 
 @means(sl.solve_sylvester)

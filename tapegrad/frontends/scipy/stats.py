@@ -91,7 +91,7 @@ def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> 
     """
     tapes = {id(s._tracer): s._tracer.tape for s in shapes if isinstance(s, Traced)}
     before = {key: len(tape.ops) for key, tape in tapes.items()}
-    y = formula(z, *shapes)
+    y = _applied(formula, z, *shapes)
     compared = [op for key, tape in tapes.items() for op in tape.ops[before[key]:]
                 if isinstance(op, Call) and op.fn in (ops.equal, ops.not_equal)]
     for op in compared:
@@ -103,6 +103,18 @@ def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> 
                 raise lost(found, f"SciPy's formula changes where a shape parameter is {point}",
                            "another value of it, close by")
     return y
+
+
+def _applied(formula: Callable[..., Any], *xs: Any) -> Any:
+    """Return a formula of numbers; where it writes by a mask into what it has computed, of arrays of one number, as
+    SciPy calls it.
+    """
+    try:
+        return formula(*xs)
+    except (TypeError, IndexError):
+        if any(map(shape_of, xs)):
+            raise
+    return formula(*[ops.reshape(as_array(x), (1,)) for x in xs])[0]
 
 
 def known(x: Any) -> Any:
@@ -135,7 +147,7 @@ def discrete(name: str, outside: float) -> Callable[..., Any]:
         n, shapes, _, valid = arguments(self, k, args, kwds)
         low, high = self._get_support(*shapes)
         inside = both(ops.less_equal(low, n), ops.less_equal(n, high), ops.equal(ops.floor(n), n))
-        y = getattr(self, name)(choose(inside, n, np.floor(inner(low, high))), *shapes)
+        y = _applied(getattr(self, name), choose(inside, n, np.floor(inner(low, high))), *shapes)
         return choose(valid, choose(inside, y, outside), self.badvalue)
     return method
 
@@ -278,13 +290,23 @@ def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1
         far = ops.broadcast_to(far, (*shape_of(far)[:-1], n))
     if allow_singular:
         sizes = np.linalg.eigvalsh(matrix)
-        if not np.min(sizes) > 1e6 * np.finfo(float).eps * np.max(np.abs(sizes)):  # SciPy's threshold
-            raise UnknownFunction("tapegrad knows no multivariate normal with a singular covariance", user_location(),
-                                  "cov + 1e-9 * np.eye(n)")
+        tiny = 1e6 * np.finfo(float).eps * np.max(np.abs(sizes))  # SciPy's threshold
+        if not np.min(sizes) > tiny:
+            return _singular(far, matrix, tiny)
     low = np.linalg.cholesky(matrix)
     whitened = sl.solve_triangular(low, np.reshape(far, (-1, n)).T, lower=True)
     y = -0.5 * (n * math.log(2 * math.pi) + 2 * np.sum(np.log(np.diagonal(low))) + np.sum(whitened * whitened, axis=0))
     return y[0] if shape_of(y) == (1,) else np.reshape(y, shape_of(far)[:-1])
+
+
+def _singular(far: Any, matrix: Any, tiny: Any) -> Any:
+    """Return the logarithm of the density on the subspace of a singular covariance, -inf beside it: its derivatives
+    are those within that subspace.
+    """
+    sizes, vectors = np.linalg.eigh(ops.stop_gradient(matrix))
+    inside = np.sqrt(np.sum((far @ vectors[:, sizes <= tiny])**2, axis=-1)) < 1e3 * tiny
+    basis = vectors[:, sizes > tiny]
+    return choose(inside, multivariate_normal_logpdf(None, far @ basis, None, basis.T @ matrix @ basis), -INF)
 
 
 @means(type(ss.multivariate_normal).pdf)

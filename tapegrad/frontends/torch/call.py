@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -17,10 +18,11 @@ from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, means
 from tapegrad.trace.recorder import LISTENERS, Tracer
-from tapegrad.tree.copies import running
+from tapegrad.tree.copies import current, running
 
 # what torch's own parser takes too
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}
@@ -132,6 +134,18 @@ def constant(y: Any) -> Any:
     return ops.stop_gradient(y) if isinstance(y, Traced) else sparse.detach(y) if type(y) is sparse.SparseProxy else y
 
 
+def led(x: Any) -> Any:
+    """Return arguments with the traced tensors for those of which the trace has some, by whatever way they were
+    reached: out of a library's object, too.
+    """
+    if type(x) in (tuple, list):
+        parts = list(map(led, x))
+        return x if all(map(operator.is_, parts, x)) else type(x)(parts)
+    if type(x) is dict:
+        return {key: led(part) for key, part in x.items()}
+    return current(x) if is_tensor(x) and not isinstance(x, Traced) else x
+
+
 class Listening(TorchFunctionMode):  # type: ignore[misc]
     """Hears every call of torch's in a thread while a trace runs there."""
 
@@ -144,6 +158,8 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if not running.tracers or running.tracers[-1] is not self.tracer or not is_of_program(sys._getframe(1)):
             return func(*args, **kwargs)  # what an op computes with is no program of the user's
+        if any(tracer.copies for tracer in running.tracers):
+            args, kwargs = led((args, kwargs))
         for _ in traced_in((args, kwargs)):
             return call(func, args, kwargs)
         if func in MAKERS:

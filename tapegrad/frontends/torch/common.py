@@ -42,11 +42,11 @@ def is_number(x: Array) -> bool:
 
 
 def _of_number(x: Array) -> torch.dtype:
-    if isinstance(x, (bool, np.bool_)):
+    if isinstance(x, bool):
         return torch.bool
     if isinstance(x, Integral):
         return torch.int64
-    return (torch.get_default_dtype() if isinstance(x, Real)
+    return (torch.get_default_dtype() if isinstance(x, (Real, np.bool_))
             else torch.promote_types(torch.get_default_dtype(), torch.complex32))
 
 
@@ -128,6 +128,8 @@ def brought(x: Any, dtype: torch.dtype) -> Any:
         return x if torch_dtype(value.dtype) is dtype else ops.astype(x, dtype=numpy_dtype(dtype))
     if not isinstance(value, np.generic):
         return x
+    if type(x) is np.bool_:
+        return float(x)  # torch takes it for a floating number
     return ops.item(x) if isinstance(x, Traced) else x.item()
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from tapegrad import ops
@@ -60,7 +61,9 @@ def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool
     """Say that functions of two arguments, tensors both unless `numbers` may be among them, mean an op."""
     spelled = spellings(names)
 
-    def meaning(input: Array, other: Array) -> Any:
+    def meaning(input: Array, other: Any) -> Any:
+        if other is None or type(other) is str:
+            return NotImplemented  # x == None
         xs = settled((input, other), kinds, floating) if numbers or tensors_only(input, other) else None
         return whole(spelled[0], input, other) if xs is None else op(*xs)
     return torch_means(*spelled)(meaning)
@@ -78,6 +81,16 @@ def also(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a reflected operator find a meaning by its name."""
     def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
         MEANINGS[name] = meaning
+        return meaning
+    return decorate
+
+
+def by_numpy(name: str, ufunc: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Register what an operator of Python's means: of a tensor and an array, what NumPy makes of them, since torch
+    takes none there.
+    """
+    def decorate(meaning: Any) -> Any:
+        torch_means(name)(lambda self, other: (ufunc if isinstance(plain(other), np.ndarray) else meaning)(self, other))
         return meaning
     return decorate
 
@@ -115,7 +128,8 @@ def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Any:
             else ops.divide(*xs))
 
 
-torch_means("Tensor.__rdiv__", "Tensor.__rtruediv__")(lambda self, other: div(other, self))
+torch_means("Tensor.__rdiv__", "Tensor.__rtruediv__")(
+    lambda self, other: self.reciprocal() * other if isinstance(plain(other), np.ndarray) else div(other, self))
 
 
 def _whole_numbers(op: Op, name: str, *names: str) -> Callable[..., Any]:
@@ -128,7 +142,7 @@ def _whole_numbers(op: Op, name: str, *names: str) -> Callable[..., Any]:
     return meaning
 
 
-_whole_numbers(ops.floor_divide, "floor_divide", "Tensor.__floordiv__")
+by_numpy("Tensor.__floordiv__", np.floor_divide)(_whole_numbers(ops.floor_divide, "floor_divide"))
 _whole_numbers(ops.remainder, "remainder", "Tensor.__mod__")
 _whole_numbers(ops.fmod, "fmod")
 reflected("__rfloordiv__", "floor_divide")
@@ -181,7 +195,8 @@ def lerp(input: Array, end: Any, weight: Array) -> Any:
 
 
 @also("pow")
-@torch_means("pow", "Tensor.pow", "Tensor.__pow__")
+@by_numpy("Tensor.__pow__", np.power)
+@torch_means("pow", "Tensor.pow")
 def pow(input: Array, exponent: Any) -> Any:
     xs = settled((input, exponent), "ifc")
     return whole("pow", input, exponent) if xs is None else ops.pow(*xs)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.errors import ConcretizationError, user_location
+from tapegrad.frontends.torch.leaves import plainly
 from tapegrad.frontends.torch.registry import found, torch_means, torch_refuses
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
@@ -46,8 +47,8 @@ _OF_TENSORS = """
     is_floating_point is_complex is_signed is_conj is_neg is_inference element_size get_device __len__ is_same_size
     is_set_to data_ptr has_names
     is_pinned is_shared is_coalesced is_distributed dim_order _is_view __hash__ _is_zerotensor"""
-_OF_TORCH = ("is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference is_same_size "
-             "result_type can_cast")
+_OF_TORCH = ("_C._nn._parse_to is_tensor numel is_floating_point is_complex is_signed is_conj is_neg is_inference "
+             "is_same_size result_type can_cast")
 _OF_MEMORY = frozenset(["stride", "storage_offset", "is_contiguous", "is_set_to", "data_ptr", "dim_order"])
 FACTS: set[Any] = set()
 for _name in [*(f"Tensor.{name}" for name in _OF_TENSORS.split()), *_OF_TORCH.split()]:
@@ -84,7 +85,7 @@ def _number(name: str, kind: Callable[[Any], Any]) -> None:
             return steered(kind.__name__, kind)(x)
         raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of "
                                   f"{views.peek(x).name}", user_location(),
-                                  "x.item() for a number that the tape knows, with no gradient as in torch; "
+                                  "x.detach().item() for a number that the tape knows, with no gradient; "
                                   "tg.value(x) for a plain one")
     torch_means(f"Tensor.{name}")(to_number)
 
@@ -95,8 +96,10 @@ _number("__complex__", complex)
 
 @torch_means("Tensor.item")
 def item(x: Array) -> Any:
-    """Return a number that the tape knows; as in torch no gradient flows through it."""
-    return ops.stop_gradient(ops.item(x))
+    """Return a number that the tape knows, to be shown and compared: what computes by it has no gradient, as in torch,
+    and is refused.
+    """
+    return plainly(ops.item(x), name="item")
 
 
 @torch_means("Tensor.tolist")
@@ -124,7 +127,8 @@ def iterated(x: Any) -> Any:
 
 # -- what belongs to torch's own tape
 
-torch_means("Tensor.detach", "detach", "Tensor.data")(ops.stop_gradient)
+torch_means("Tensor.detach", "detach")(ops.stop_gradient)
+torch_means("Tensor.data")(lambda x: plainly(x, name="data"))
 
 
 @torch_means("Tensor.retain_grad")

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.errors import MutationError, UnknownFunction, user_location
+from tapegrad.errors import MissingRule, MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules import batching
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.trace.recorder import LISTENERS, Tracer
@@ -31,6 +32,16 @@ MADE: dict[int, list[Any]] = {}
 rebased = Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None), torch=lambda x, value: value)
 rebased.__doc__ = ("Return `value`, with the gradient of `x`: what torch's own tape takes a value for that it has not "
                    "seen written.")
+
+
+def _dropped(dy: Any, y: Any, x: Any, name: str) -> Any:
+    raise MissingRule(f"x.{name} of a tensor drops the gradient, and what the function returns depends on it",
+                      user_location(), "x.detach(), which drops it on purpose; or the tensor itself, without it")
+
+
+# a tensor's numbers, to be shown, compared and written to
+plainly = Op("plainly", lambda x, name: x, (_dropped,), torch=lambda x, name: x, aliases=0, pointwise=True,
+             batch=batching.elementwise)
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:
@@ -70,7 +81,7 @@ def parents(op: Operation) -> list[Operation]:
         return []
     if not (getattr(op.fn, "differentiable", True) or op.fn in _ROUNDING):
         return []
-    through = operands(op)[:1] if op.fn is rebased else operands(op)
+    through = operands(op)[:1] if op.fn is rebased else [] if op.fn is plainly else operands(op)
     return [used for used in through if is_real(used.val)]
 
 

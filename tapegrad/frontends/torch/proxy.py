@@ -6,14 +6,16 @@ numbers on another way raises.
 
 from __future__ import annotations
 
+import dis
 import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
-from tapegrad.errors import ConcretizationError, UnknownFunction, user_location
+from tapegrad.errors import INTERNAL, ConcretizationError, UnknownFunction, user_frame, user_location
 from tapegrad.frontends.torch.autocast import off
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
@@ -21,8 +23,36 @@ from tapegrad.numbers.tensors import check_dense, detached
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace import views
+from tapegrad.trace.asking import loses
 from tapegrad.trace.meaning import apply, by_ufunc
+from tapegrad.trace.operators import UFUNCS
 from tapegrad.trace.proxy import TENSORS
+
+# what torch makes of `number * tensor`, where the number is NumPy's: what it makes of Python's
+REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()},
+             np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__", np.greater_equal: "__le__",
+             np.equal: "__eq__", np.not_equal: "__ne__"}
+
+
+def is_operator(ufunc: Any, frame: Any) -> bool:
+    """True for a ufunc that an operator of the program's calls, and not the program: NumPy's numbers give way to a
+    tensor there, as they ask nothing of what has no `__array_ufunc__`.
+    """
+    code, at = frame.f_code, frame.f_lasti
+    name = dis.opname[code.co_code[at]]
+    if name.startswith("CALL") or name == "PRECALL":  # `operator.mul`, `sum`, `reduce`
+        if ufunc.__name__ in code.co_names or any(x is ufunc for x in frame.f_locals.values()):
+            return False
+        operators = [getattr(operator, REFLECTED[ufunc].replace("__r", "__", 1)), *([sum] if ufunc is np.add else [])]
+        return any(fn.__name__ in code.co_names or any(x is fn for x in frame.f_locals.values()) for fn in operators)
+    return frame.f_code.co_filename not in INTERNAL and name.startswith(("BINARY_", "COMPARE_", "INPLACE_"))
+
+
+def compiled_here(frame: Any) -> list[str]:
+    """Return the names of what torch.jit compiled, among those that the code of a frame mentions."""
+    names = (*frame.f_code.co_names, *frame.f_code.co_varnames, *frame.f_code.co_freevars)
+    known = {**frame.f_globals, **frame.f_locals}
+    return [name for name in names if isinstance(known.get(name), (torch.jit.ScriptFunction, torch.jit.ScriptModule))]
 
 
 class WithoutMemory(torch.Tensor):  # type: ignore[misc]
@@ -39,7 +69,9 @@ class WithoutMemory(torch.Tensor):  # type: ignore[misc]
     @classmethod
     def __torch_dispatch__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
-        raise UnknownFunction(f"a function that torch does not let others see called {func} with a {cls._kind}",
+        names = compiled_here(user_frame())
+        which = f"{names[0]}, which torch.jit compiled and" if names else "a function that"
+        raise UnknownFunction(f"{which} torch does not let others see called {func} with a {cls._kind}",
                               user_location(), cls._cure)
 
 
@@ -54,6 +86,9 @@ class TensorProxy(Traced, WithoutMemory):
     # NumPy's functions mean on a tensor what they mean on an array, and give a tensor
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if (isinstance(inputs[0], np.generic) or (type(inputs[0]) is np.ndarray and ufunc is np.divide)) \
+                and ufunc in REFLECTED and is_operator(ufunc, sys._getframe(1)):
+            return getattr(self, REFLECTED[ufunc])(inputs[0])
         try:
             with off():  # of arrays
                 return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
@@ -67,6 +102,8 @@ class TensorProxy(Traced, WithoutMemory):
             return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        if not loses(self):
+            return self.numpy().__array__(*args, **kwargs)  # guarded, as a traced array is
         raise ConcretizationError(f"np.asarray or another C function asked for a plain array, and the gradient through "
                                   f"{views.peek(self).name} "
                                   "would be lost", user_location(),

@@ -230,6 +230,13 @@ _running(ops.cumulative_sum, "cumsum")
 _running(ops.cumulative_prod, "cumprod")
 
 
+@torch_means("logcumsumexp", "Tensor.logcumsumexp")
+def logcumsumexp(input: Any, dim: Any) -> Any:
+    if not is_kind(input, "f") or not ndim(input):
+        return whole("logcumsumexp", input, dim)
+    return ops.cumulative_logsumexp(input, axis=axis_of(input, dim))
+
+
 @torch_means("diff", "Tensor.diff")
 def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     parts = [part for part in (prepend, input, append) if part is not None]

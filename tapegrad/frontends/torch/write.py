@@ -14,7 +14,7 @@ from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic, untraced
-from tapegrad.frontends.torch.leaves import rebased, requires_grad_
+from tapegrad.frontends.torch.leaves import plainly, rebased, requires_grad_
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
 from tapegrad.frontends.user import hook as hooked
 from tapegrad.numbers.cotangents import shape_of
@@ -57,9 +57,9 @@ def owned(x: Array) -> Any:
 def attached(x: Any) -> Any:
     """Return the tensor that `x` is a view of by way of detach(), with its gradient."""
     path = x._view.path if x._view is not None else ()
-    if all(step.op is not ops.stop_gradient for step in path):
+    stays = tuple(step for step in path if step.op is not ops.stop_gradient and step.op is not plainly)
+    if len(stays) == len(path):
         return x
-    stays = tuple(step for step in path if step.op is not ops.stop_gradient)
     return x._tracer.proxy(None, x._val, x._tracer, views.View(x._view.storage, stays, version=-1))
 
 
@@ -105,8 +105,9 @@ def has_flow(value: Array) -> bool:
         op = stack.pop()
         if isinstance(op, Input):
             return True
-        new = [used for used in operands(op) if used not in seen] if getattr(getattr(op, "fn", None), "differentiable",
-                                                                             True) else []
+        fn = getattr(op, "fn", None)
+        flows = getattr(fn, "differentiable", True) and fn is not plainly
+        new = [used for used in operands(op) if used not in seen] if flows else []
         seen.update(new)
         stack += new
     return False
@@ -321,7 +322,10 @@ _sets("imag", lambda x, value: copy_(x.imag, value))
 
 
 def _assign(name: str, instead: str) -> Callable[..., Any]:
-    def refuse(x: Array, value: Array) -> None:
+    def refuse(x: Any, value: Any) -> None:
+        op = views.peek(value) if isinstance(value, Traced) else None
+        if isinstance(op, Call) and op.fn in (plainly, ops.stop_gradient) and op.args[0] is views.peek(x):
+            return  # x.data = x.data, as module.to(...) does where the dtype stays
         if value is not None:
             raise MutationError(f"x.{name} = y gives a traced tensor other memory", user_location(), instead)
     return refuse

@@ -11,7 +11,7 @@ import torch
 
 import tapegrad as tg
 from tests.cases.case import draw
-from tests.compile.torch.test_compile import close
+from tests.harness.compare import alike as close
 
 N = 3000
 X, Y = draw(N), draw(N) + 2.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,53 +12,20 @@ import torch
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
-from tapegrad.compile.torch import backend, buffer_reuse, masks
 from tapegrad.compile.torch.kernel import inside
 from tapegrad.compile.torch.tape_function import TapeOnTorch, eager
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.rules.op import OPS, Op
-from tapegrad.testing import contract
-from tapegrad.tree.flatten import leaves_of
-from tests.cases import DISTINCT
-from tests.cases.case import Case, draw
-from tests.cases.over import over
-from tests.close import assert_close
-from tests.compile.test_cache import branching_program
-from tests.ops.test_ops import differentiable
-from tests.test_promises import POINTS, random_program, weigh
+from tests.cases.case import draw
+from tests.harness.compare import alike as close
+from tests.harness.on_torch import tensors
+from tests.harness.sample import kept
 from tests.threads import at_once
 
-ROWS = [pytest.param(case, id=case.name) for case in DISTINCT]
 SMALL: dict[str, dict[str, int]] = {
     "rational": {}, "recurrence": {"iterations": 5}, "tr_mul": {"n": 5}, "rosenbrock": {"n": 9}, "filling": {"n": 9}, "elementwise": {"n": 50},
     "mlp": {"batch": 4, "inputs": 7, "hidden": 5, "hidden2": 4, "classes": 3}, "gmm": {"d": 3, "K": 4, "n": 6}, "gp": {"n": 8},
     "lstm": {"layers": 2, "characters": 6, "bits": 3}, "ba": {"n": 2, "m": 5, "p": 7}, "rk4": {"steps": 4}, "fft_filter": {"n": 16}}
-
-
-def numbers(x: Any) -> Any:
-    return x.detach().cpu().resolve_conj().resolve_neg().numpy() if isinstance(x, torch.Tensor) else x
-
-
-def close(found: Any, expected: Any, tolerance: float = 1e-10) -> None:
-    """Raise unless results agree in nesting, shape and value, and in the dtype of arrays; numbers may be 0-d tensors."""
-    ours, theirs = leaves_of(found), leaves_of(expected)
-    assert len(ours) == len(theirs), (found, expected)
-    for a, b in zip(map(numbers, ours), map(numbers, theirs)):
-        assert np.shape(a) == np.shape(b)
-        if isinstance(b, (np.ndarray, np.generic)):
-            assert np.asarray(a).dtype == (np.float64 if b.dtype == np.longdouble else b.dtype)  # torch has no longer double
-        loose = 2e-4 if np.asarray(b).dtype in (np.float32, np.complex64) else tolerance
-        assert_close(a, b, loose, loose)
-
-
-def tensors(args: Any) -> Any:
-    """Return arguments with tensors for arrays and NumPy's numbers."""
-    return tuple(torch.tensor(np.array(x, order="C")) if isinstance(x, (np.ndarray, np.generic)) else x for x in args)
-
-
-def kept(x: Any) -> Any:
-    """Return an argument in memory of its own."""
-    return x.copy(order="K") if isinstance(x, np.ndarray) else x.clone() if isinstance(x, torch.Tensor) else x
 
 
 def program_of(f: Any, *args: Any) -> Any:
@@ -75,51 +41,6 @@ def called(tape: Any) -> list[str]:
 
 
 # -- what a replay gives
-
-
-def at_any_size(program: Any, leaves: list[Any]) -> Any:
-    """Return a program as a function that runs it as it is and as one of large values is, with the same numbers."""
-    small = eager(program, leaves)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(masks, "LARGE", 0)
-        patch.setattr(buffer_reuse, "LARGE", 0)
-        large = eager(program, leaves)
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        copies = [kept(x) for x in args], {key: kept(x) for key, x in kwargs.items()}
-        found = small(*args, **kwargs)
-        for a, b in zip(leaves_of(large(*copies[0], **copies[1])), leaves_of(found), strict=True):
-            assert type(a) is type(b) and getattr(a, "dtype", None) == getattr(b, "dtype", None)
-            if "fft" in large.source:  # which library sums how depends on where in memory its arguments lie
-                np.testing.assert_allclose(numbers(a), numbers(b), 1e-12, 1e-12)
-            elif not np.array_equal(numbers(a), numbers(b)):  # which is told ten times as fast
-                np.testing.assert_array_equal(numbers(a), numbers(b))
-        return found
-    run.source = large.source  # type: ignore[attr-defined]
-    return run
-
-
-@over(ROWS)
-def test_every_case(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backend.MODES, "auto", at_any_size)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)
-        for number, args in enumerate(case.samples):
-            if "draw" in case.name or "random" in case.name:
-                continue
-            if number == 0 or not differentiable(case, args):  # the gradient has the value too
-                value, tape = tg.trace(case.fn, *map(kept, args))
-                fast = tg.compile(tape, backend="torch")
-                for given in (args, tensors(args), args):
-                    close(fast(*map(kept, given)), value)
-            if differentiable(case, args):
-                def f(*xs: Any, fn: Any = case.fn) -> Any:
-                    return contract(fn(*xs))
-                expected = tg.grad(f, *map(kept, args))
-                step = tg.value_and_grad(f, backend="torch")
-                for given in (args, args, tensors(args), tensors(args)):
-                    close(step(*map(kept, given)), expected)
-                assert step.stats.traces == 1
 
 
 @pytest.mark.parametrize("name", [name for name, problem in PROBLEMS.items() if not problem.module])  # NumPy code
@@ -242,48 +163,6 @@ def test_paths(f: Any, number: Any) -> None:
         scalar = number(n, dtype=torch.float64) if number is torch.tensor and count else n if number is torch.tensor else number(n)
         expected = tg.grad(f, x.copy(), n)
         close(step(x if count % 2 == 0 and number is not torch.tensor else torch.tensor(x) if count else x, scalar), expected, 1e-9)
-
-
-@pytest.mark.parametrize("start", range(0, 60, 20))
-def test_branching_programs_made_at_random(start: int) -> None:
-    for seed in range(start, start + 20):
-        namespace: dict[str, Any] = {"np": np}
-        exec(branching_program(seed), namespace)
-        f, rng = namespace["f"], np.random.default_rng(seed)
-        step = tg.value_and_grad(f, backend="torch", max_tapes=100)
-        for count in range(6):
-            args = rng.normal(size=4), rng.normal(size=4), float(rng.normal())
-            given = tensors(args) if count % 2 else args
-            close(step(*map(kept, given)), tg.grad(f, *map(kept, args)), 1e-8)
-            close(step(*map(kept, given)), tg.grad(f, *map(kept, args)), 1e-8)
-        assert step.stats.hits > 0
-
-
-@pytest.mark.parametrize("start", range(0, 60, 20))
-def test_writing_programs_made_at_random(start: int) -> None:
-    ran = 0
-    for seed in range(start, start + 20):
-        namespace: dict[str, Any] = {"np": np, "math": math, "w": weigh}
-        exec(random_program(seed), namespace)
-        f, rng = namespace["f"], np.random.default_rng(seed)
-        step = tg.value_and_grad(f, backend="torch")
-        with np.errstate(all="ignore"):
-            for count in range(4):
-                args = POINTS[seed % 4](rng)
-                try:
-                    expected = tg.grad(f, *map(kept, args))
-                except (ValueError, TypeError, IndexError, tg.TapeError):
-                    break
-                if not np.isfinite(expected[0]) or abs(expected[0]) > 1e6:
-                    break
-                given = tensors(args) if count % 2 else tuple(map(kept, args))
-                before = [kept(x) for x in given]
-                close(step(*given), expected, 1e-8)
-                close(step(*given), expected, 1e-8)
-                for x, y in zip(given, before):
-                    np.testing.assert_array_equal(numbers(x), numbers(y))
-                ran += 1
-    assert ran > 15
 
 
 def test_one_tensor_for_two_arguments() -> None:

@@ -18,8 +18,10 @@ from tapegrad.compile.torch.kernel import inside, is_called
 from tapegrad.errors import GuardError
 from tapegrad.ops.loop import Loop, is_loop
 from tests.cases.case import draw
-from tests.compile.torch.test_compile import SMALL, close, tensors
+from tests.compile.torch.test_compile import SMALL
 from tests.compile.torch.test_modes import repeated
+from tests.harness.compare import alike as close
+from tests.harness.on_torch import tensors
 
 LOOPING = {**SMALL, "lstm": {"layers": 2, "characters": 9, "bits": 3}, "rk4": {"steps": 6}, "recurrence": {"iterations": 8}}
 

@@ -17,7 +17,8 @@ from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.memory import root, written
 from tests.cases.case import draw
-from tests.compile.torch.test_compile import close, tensors
+from tests.harness.compare import alike as close
+from tests.harness.on_torch import tensors
 
 LAYERS = """\
 layers: 2 inputs, 14 operations

@@ -9,6 +9,7 @@ import pytest
 import scipy.stats as ss
 
 import tapegrad as tg
+from tapegrad.testing import check_grads
 
 SHAPES = {"norm": 0, "t": 1, "lognorm": 1, "gamma": 1, "beta": 2, "cauchy": 0, "powerlaw": 1, "invgamma": 1, "genpareto": 1, "f": 2, "rayleigh": 0,
           "invgauss": 1, "binom": 2, "nbinom": 2, "poisson": 1}
@@ -43,6 +44,37 @@ def test_values_and_dtypes_are_scipys(name: str, dtype: Any) -> None:
                     for y in (found, again):
                         assert np.asarray(y).dtype == np.asarray(wanted).dtype and np.shape(y) == np.shape(wanted)
                         np.testing.assert_allclose(y, wanted, rtol=1e-12 if np.dtype(dtype).itemsize > 4 else 2e-7, err_msg=f"{method} of {x}, {shapes}, {given}")
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: ss.kappa3.sf(x, 1.5), lambda a: ss.kappa3.sf(2.0, a),
+    lambda loc: ss.invgauss.isf(0.4, 1.2, loc=loc), lambda loc: ss.wald.isf(0.4, loc=loc)])
+def test_formulas_that_write_into_arrays_take_numbers(f: Any) -> None:
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in (1.5, 1.6, 1.7):
+        value, dx = tg.grad(f, x, argnums=0)
+        assert value == f(x) and dx == pytest.approx((f(x + 1e-6) - f(x - 1e-6)) / 2e-6, rel=1e-6)
+        assert step(x) == (pytest.approx(value, rel=1e-14), pytest.approx(dx, rel=1e-12))
+
+
+@pytest.mark.parametrize("x", [np.array([0.3, 0.3, 0.2]), np.array([0.3, 0.4, 0.2]), np.ones((4, 3))], ids=str)
+def test_a_singular_covariance(x: Any) -> None:
+    cov, mean = np.array([[2.0, 2.0, 0.5], [2.0, 2.0, 0.5], [0.5, 0.5, 1.0]]), np.array([0.1, 0.1, 0.4])
+
+    def f(x: Any, mean: Any) -> Any:
+        return ss.multivariate_normal.logpdf(x, mean, cov, allow_singular=True)
+    value, tape = tg.trace(f, x, mean)
+    np.testing.assert_allclose(value, f(x, mean), rtol=1e-12)
+    np.testing.assert_allclose(tape.play(x, mean), f(x, mean), rtol=1e-12)
+    if np.all(np.isfinite(value)):
+        along = np.array([1.0, 1.0, 0.3])  # within the subspace
+        expected = (np.sum(f(x + 1e-6 * along, mean)) - np.sum(f(x - 1e-6 * along, mean))) / 2e-6
+        dx, dmean = tg.gradient(lambda x, mean: np.sum(f(x, mean)), x, mean)
+        assert np.sum(dx * along) == pytest.approx(expected, rel=1e-6) == -dmean @ along
+
+        def g(c: Any) -> Any:
+            return np.sum(ss.multivariate_normal.logpdf(x, mean, c, allow_singular=True))
+        assert np.sum(tg.gradient(g, cov)[0] * cov) == pytest.approx((g(cov * (1 + 1e-6)) - g(cov * (1 - 1e-6))) / 2e-6, rel=1e-6)
 
 
 def test_a_complex_number_is_refused() -> None:
@@ -81,3 +113,14 @@ def test_a_shape_parameter_at_which_the_formula_changes_for_its_limit_is_refused
     tape.play(0.3)
     with pytest.raises(tg.GuardError):
         tape.play(0.0)
+
+
+@pytest.mark.parametrize("method", ["cdf", "sf", "logcdf", "logsf", "ppf", "isf", "pdf", "logpdf"])
+def test_the_branch_that_is_not_taken_has_no_value(method: str) -> None:
+    """SciPy computes both sides of dgamma, each outside the other's domain: by the number and the shape, in both modes, and twice."""
+    for x in (0.2, 0.7) if method in ("ppf", "isf") else (-0.7, 0.7):
+        check_grads(lambda x, a: getattr(ss.dgamma, method)(x, a), x, 1.3)
+        check_grads(lambda x, a: getattr(ss.dgamma, method)(x, a), np.array([x, 0.9 * x]), 1.3)
+        found = tg.jvp(lambda x: tg.gradient(getattr(ss.dgamma, method), x, 1.3)[0], (x,), (1.0,))[1]
+        step = [tg.gradient(getattr(ss.dgamma, method), x + h, 1.3)[0] for h in (1e-6, -1e-6)]
+        assert found == pytest.approx((step[0] - step[1]) / 2e-6, 1e-5, 1e-6)

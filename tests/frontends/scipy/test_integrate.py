@@ -264,6 +264,22 @@ def test_lsoda_at_given_times() -> None:
         ).y
 
     check_solver(f, 1.1, tol=1e-5)
+    for span in ((0.0, 2.0), (2.0, 0.0)):
+        def decay(k: Any, end: Any, span: Any = span) -> Any:  # at the first time, too, and where one stands twice
+            times = np.linspace(span[0], end, 5)
+            return si.solve_ivp(lambda t, y: -k * y, (span[0], end), [1.0], "LSODA", t_eval=times, rtol=1e-11,
+                                atol=1e-12).y[0]
+        times, k = np.linspace(*span, 5), 0.7
+        found, tape = tg.trace(decay, k, span[1])
+        np.testing.assert_allclose(found, np.exp(-k * (times - span[0])), rtol=1e-8)
+        dk, dend = (np.asarray(tg.jacobian(decay, argnums=i)(k, span[1])) for i in (0, 1))
+        np.testing.assert_allclose(dk, (span[0] - times) * found, atol=1e-7)
+        np.testing.assert_allclose(dend, -k * found * np.arange(5) / 4, atol=1e-7)
+        np.testing.assert_array_equal(tape.play(k, span[1]), found)
+    for still in (lambda y: si.solve_ivp(lambda t, y: -y, (0.0, 1.0), [y], "LSODA", [0.0]).y.sum(),
+                  lambda y: si.odeint(lambda y, t: -y, [y], [0.5, 0.5]).sum()):
+        value, (_, dy) = tg.grad(still, 0.7)  # no time passes
+        assert (value, dy) == (still(0.7), pytest.approx(still(1.0)))
     stiff = tg.gradient(lambda m: si.solve_ivp(pol, (0.0, 20.0), [2.0, 0.0], "LSODA", [20.0], args=(m,)).y[0, -1], 5.0)
     assert stiff == (pytest.approx(-0.520387, 1e-4),)  # of an exact solution
 

@@ -39,6 +39,7 @@ OF_DATA: dict[str, Callable[[Any], Any]] = {
     "BSpline of columns": lambda x: si.BSpline(KNOTS, np.outer(x, W), 3)(AT[1:3] + 3),
     "least squares": lambda x: si.make_lsq_spline(T, x, np.r_[[0.0] * 4, 2.5, [5.0] * 4])(AT) + si.LSQUnivariateSpline(T, x, [2.5])(AT),
     "smoothing": lambda x: si.make_smoothing_spline(T, x, lam=0.5)(AT),
+    "smoothing at places made inside": lambda x: si.make_smoothing_spline(np.arange(6.0), x, np.ones(6), lam=np.float64(0.5))(AT),
     "FITPACK": lambda x: si.splev(AT, si.splrep(T, x)) + si.splev(AT, si.splrep(T, x), der=1) + si.splint(0.0, 2.3, si.splrep(T, x)),
     "FITPACK's ends": lambda x: sum(si.splev(ENDS, si.splrep(T, x), ext=ext) for ext in (0, 1, 3)),
     "FITPACK's derivatives": lambda x: si.splev(AT, si.splder(si.splrep(T, x))) + si.splev(AT, si.splantider(si.splrep(T, x))),
@@ -122,6 +123,7 @@ def test_outside() -> None:
 
 
 @pytest.mark.parametrize("f", [
+    lambda x: si.make_smoothing_spline(np.sort(x), T, lam=0.5)(AT), lambda x: si.make_smoothing_spline(T, T, lam=x[0])(AT),
     lambda x: si.UnivariateSpline(T, x)(AT), lambda x: si.make_smoothing_spline(T, x)(AT), lambda x: si.splrep(T, x, s=1.0)[1], lambda x: si.splint(0.0, 1.0, si.splrep(T, x), 1)[0],
     lambda x: si.CubicSpline(T, np.r_[x[:5], x[0]], bc_type="periodic").integrate(0.0, 7.0), lambda x: si.make_interp_spline(T, np.r_[x[:5], x[0]], bc_type="periodic")(AT),
     lambda x: si.PPoly(x.reshape(2, 3), [3.0, 2.0, 1.0, 0.0])(AT), lambda x: si.RegularGridInterpolator((T, T), np.outer(x, x), method="cubic")([[1.0, 1.0]]),

@@ -284,6 +284,16 @@ def test_refused_with_the_users_line(f: Callable[[Any], Any], said: str) -> None
     assert caught.value.try_ and caught.value.where is not None and caught.value.where.file == __file__
 
 
+@pytest.mark.parametrize("method", ["BFGS", "CG", "L-BFGS-B"])
+def test_a_search_that_rounding_ends_at_a_vanishing_gradient_has_converged(method: str) -> None:
+    def f(a: Any) -> Any:
+        return so.minimize(
+            lambda x: 1e3 * (x[0] - a) ** 2 + np.cosh(x[1] * a), np.ones(2), method=method, options={"gtol": 1e-15}
+        ).x[0]
+
+    assert tg.gradient(f, 1.5) == (pytest.approx(1.0, abs=1e-6),)
+
+
 def test_what_a_compiled_function_cannot_answer_is_refused() -> None:
     step = tg.value_and_grad(
         lambda a: so.minimize(lambda x: (x[0] - a) ** 2, np.ones(1), bounds=[(0.0, 1.0)]).x[0], warmup=1

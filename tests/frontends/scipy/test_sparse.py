@@ -48,8 +48,8 @@ def differences(f: Callable[[Any], Any], x: Any, step: float = 1e-6) -> Any:
     return found
 
 
-def check(f: Callable[[Any], Any], x: Any) -> None:
-    """Check the value and the gradient by a matrix or an array: at once, again and again, forwards."""
+def check(f: Callable[[Any], Any], x: Any, again: bool = True) -> None:
+    """Check the value and the gradient by a matrix or an array: at once, forwards, and again and again."""
     of_data: Callable[[Any], Any] = (lambda data: f(with_data(x, data))) if ss.issparse(x) else f
     data = x.data if ss.issparse(x) else x
     value, dx = tg.grad(f, x, argnums=0)
@@ -63,7 +63,7 @@ def check(f: Callable[[Any], Any], x: Any) -> None:
     _, tangent = tg.jvp(f, (x,), (with_data(x, direction) if ss.issparse(x) else direction,))
     np.testing.assert_allclose(tangent, np.sum(np.conj(expected) * direction).real, 1e-5, 1e-6)
     step, plain = tg.value_and_grad(f, argnums=0, warmup=1), tg.compile(f)
-    for k in (1.0, 1.1, 0.9, 1.1):
+    for k in (1.0, 1.1, 0.9, 1.1) if again else ():
         got, found = step(x * k)
         again, expected = tg.grad(f, x * k, argnums=0)
         np.testing.assert_allclose(got, again, 1e-12)
@@ -155,7 +155,8 @@ def _by_rows(A: Any) -> Any:
 @pytest.mark.parametrize("name", OF_A_MATRIX)
 @pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
 def test_a_function_of_a_matrix(name: str, kind: str) -> None:
-    check(OF_A_MATRIX[name], made(kind))
+    # compiled, a matrix of each class with a third of the functions, and each function with two classes
+    check(OF_A_MATRIX[name], made(kind), again=([*OF_A_MATRIX].index(name) + KINDS.index(kind)) % 3 == 0)
 
 
 TWICE = np.array([4.0, 1.5, 0.5, 3.0, -0.5, 1.0, 2.5, 5.0, 0.25]), np.array([[0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 1, 1, 2, 1, 0, 0, 2, 2]], np.int32)
@@ -351,6 +352,7 @@ def test_it_is_what_scipy_calls_sparse() -> None:
     tg.grad(f, GLOBAL)
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.EffectWarning")  # they write into their arguments
 @pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
 def test_the_arguments_matrix_is_not_written_to() -> None:
     A = made("csr_array")

@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,12 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "a sparse leaf": (lambda x: torch.sparse_coo_tensor([[0], [0]], x[0, :1], (3, 3), requires_grad=True), tg.UnknownFunction, "requires_grad=True", "by the values"),
     "a number that is no tensor, of a sparse one": (lambda x: x * torch.is_nonzero(torch.sparse.sum(x.to_sparse(), (0, 1)).to_sparse()), tg.UnknownFunction, "it returns bool", "x.to_dense()"),
     "nested sizes": (lambda x: torch.nested.as_nested_tensor([x, x[:1]]).to_padded_tensor(0.0), tg.UnknownFunction, "a nested tensor", "padded"),
-    "float": (lambda x: x * float(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
-    "complex": (lambda x: x * complex(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
-    "math.sin": (lambda x: x * math.sin(x[0, 0]), tg.ConcretizationError, "plain number", "x.item()"),
+    "float": (lambda x: x * float(x[0, 0]), tg.ConcretizationError, "plain number", "x.detach().item()"),
+    "item": (lambda x: x * x[0, 0].item(), tg.MissingRule, "x.item of a tensor drops", "x.detach()"),
+    "tolist": (lambda x: x * x.tolist()[0][0], tg.MissingRule, "x.item of a tensor drops", "x.detach()"),
+    "data": (lambda x: x * x.data, tg.MissingRule, "x.data of a tensor drops", "x.detach()"),
+    "complex": (lambda x: x * complex(x[0, 0]), tg.ConcretizationError, "plain number", "x.detach().item()"),
+    "math.sin": (lambda x: x * math.sin(x[0, 0]), tg.ConcretizationError, "plain number", "x.detach().item()"),
     "__array__": (lambda x: x.__array__(), tg.ConcretizationError, "gradient through", "x.numpy()"),
     "a list of tensors in torch.Tensor": (lambda x: torch.Tensor([x[0, 0], 1.0]), tg.ConcretizationError, "plain number", "tg.value"),
     "setitem outside": (set_outside, tg.MutationError, "does not own", "torch.zeros"),
@@ -148,17 +152,26 @@ def test_what_works_all_the_same() -> None:
 
 def test_a_traced_tensor_ends_with_its_trace() -> None:
     tg.grad(keep, X)
+    assert torch.equal(KEPT[0], X * 2) and type(KEPT[0]) is torch.Tensor  # a list holds what it is outside
+    held = next(KEPT[1])
     for use in (lambda x: x + 1, torch.sin, lambda x: x.add_(1.0), lambda x: x[0], lambda x: x.numpy()):
         with pytest.raises(tg.EscapedProxy, match=r"(?s)test_errors.py.*tg\.value"):
-            use(KEPT[0])
-    assert "tensor(" in repr(KEPT[0])
+            use(held)
+    assert "tensor(" in repr(held)
+    KEPT.clear()
 
 
 KEPT: list[Any] = []
 
 
 def keep(x: Any) -> Any:
+    def suspended() -> Iterator[Any]:
+        y = x * 2
+        yield None
+        yield y
     KEPT.append(x * 2)
+    KEPT.append(suspended())
+    next(KEPT[-1])
     return x.sum()
 
 

@@ -25,9 +25,12 @@ NAMES = [
 
 
 @pytest.fixture
-def one_thread() -> Iterator[None]:
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     count = torch.get_num_threads()
     torch.set_num_threads(1)
+    for device in (torch.cuda, torch.xpu, torch.mtia):
+        if not device.is_available():  # of a seed for a device that may come torch notes the stack, which takes longer than a sample
+            monkeypatch.setattr(device, "manual_seed_all", lambda seed: None)
     yield
     torch.set_num_threads(count)
 

@@ -251,9 +251,9 @@ def test_what_is_refused(f: Any, error: Any, match: str) -> None:
         tg.grad(f, NET, X)
 
 
-def test_what_item_gives_has_no_gradient_and_is_guarded() -> None:
+def test_what_item_gives_of_a_detached_tensor_is_guarded() -> None:
     def f(m: Any, x: Any) -> Any:
-        return torch.linspace(0.0, m.norm.eps * x.sum().item(), 3).sum() * x.sum()
+        return torch.linspace(0.0, m.norm.eps * x.sum().detach().item(), 3).sum() * x.sum()
     step = tg.value_and_grad(f, backend="torch")
     for x in (X, X, X + 1.0, X):
         given = x.clone().requires_grad_()

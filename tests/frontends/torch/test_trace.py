@@ -53,7 +53,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "a branch": (lambda x: (x * 2).sum() if x.sum() > 0 else (x ** 3).sum(), X),
     "detach": (lambda x: (x * x.detach()).sum(), X),
     "no_grad": (without_gradient, X),
-    "item": (lambda x: x.sum() * x[0, 0].item(), X),
+    "item": (lambda x: x.sum() * x[0, 0].detach().item() * (1 + (x.data > 0).sum()) * (2.0 if x.sum().item() > 0 else 3.0), X),
     "torch.tensor of a list": (lambda x: (torch.tensor([1.0, 2.0, 3.0, 4.0]) * x).sum(), X),
 }
 

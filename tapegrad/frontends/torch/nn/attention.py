@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tapegrad.frontends.torch.generic import recorded_whole
 from tapegrad.frontends.torch.nn.common import functional, given, number, real
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
@@ -40,6 +41,13 @@ def _written_out(q: Array, k: Any, v: Array, **how: Any) -> Any:
         return _whole(q, k, v, **how)
 
 
+def masked_attention(query: Array, key: Array, value: Array, attn_mask: Any = None, *, scale: Any = None,
+                     is_causal: bool = False, enable_gqa: bool = False) -> Any:
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale,
+                                              enable_gqa=enable_gqa)
+
+
 attention_op = saved("scaled_dot_product_attention", _whole, _fore, _back, smooth=_written_out)
 
 
@@ -47,6 +55,9 @@ attention_op = saved("scaled_dot_product_attention", _whole, _fore, _back, smoot
 def scaled_dot_product_attention(query: Any, key: Any, value: Array, attn_mask: Any = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: Any = None, enable_gqa: bool = False) -> Any:
     parts = (query, key, value)
+    if (attn_mask is not None or enable_gqa) and not number(dropout_p):  # the kernels' gradients have none of their own
+        more = {"scale": scale, "is_causal": is_causal, "enable_gqa": enable_gqa}
+        return recorded_whole(masked_attention, (query, key, value, attn_mask), more)
     if attn_mask is not None or number(dropout_p) or enable_gqa or not real(*parts) \
             or any(ndim(x) != 4 or 0 in shape_of(x) for x in parts) \
             or len({shape_of(x)[-1] for x in parts}) > 1 or len({tuple(shape_of(x))[:2] for x in parts}) > 1 \

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from tapegrad import ops
-from tapegrad.errors import user_location
 from tapegrad.frontends.torch.nn.common import functional, given, number, real, sizes
 from tapegrad.frontends.torch.nn.saved import saved
 from tapegrad.frontends.torch.shape import ndim
@@ -19,8 +17,7 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.rules.op import Op, Traced
-from tapegrad.tape.tape import Input
-from tapegrad.trace import views, writes
+from tapegrad.trace import writes
 
 aten = torch.ops.aten
 
@@ -147,18 +144,4 @@ def _moved_on(x: Array, axes: tuple[int, ...], buffers: tuple[Any, Any], momentu
     for buffer in buffers:
         owned(buffer)
     for buffer, new in zip(buffers, running_stats(x, *buffers, axes=axes, **given(momentum=(momentum, 0.1)))):
-        _warn(buffer)
         writes.replace(buffer, new)
-
-
-def _warn(buffer: Any) -> None:
-    """Say once in a trace that the caller's buffers stay what they are."""
-    op, tracer = views.peek(buffer), buffer._tracer
-    if isinstance(op, Input) and not any(label.endswith(("running_mean", "running_var"))
-                                         for _, label in tracer.written):
-        where = user_location()
-        warnings.warn_explicit(
-            f"the tape has new running statistics ({op.label} and more), and the module keeps its old ones: tapegrad "
-            "writes to no argument. Return "
-            "them from the function, for instance (loss, dict(module.named_buffers())), or call module.eval() first",
-            UserWarning, where.file, where.line)

@@ -1,0 +1,110 @@
+"""known_calls: the functions in C that are known to answer by their arguments alone; others keep a path from being
+compiled.
+
+The functions that compute are not written down one by one: those of NumPy, SciPy and torch are what their modules
+hold, less what reads files and settings.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, ModuleType
+from typing import Any
+
+from tapegrad.compile.watch.world import reads_the_world
+
+PURE: dict[str, frozenset[str]] = {
+    "builtins": frozenset(["input", "globals", "open", "breakpoint"]),
+    "_collections": frozenset(), "_thread": frozenset(["get_native_id", "start_new_thread", "start_joinable_thread",
+                                                       "_count", "stack_size", "interrupt_main"]),
+    "_csv": frozenset(["get_dialect", "field_size_limit", "list_dialects", "register_dialect", "unregister_dialect"]),
+    "_decimal": frozenset(["getcontext", "setcontext", "localcontext"]),
+    "_codecs": frozenset(["register", "register_error", "unregister"]), "_warnings": frozenset(),
+    **dict.fromkeys(["math", "cmath", "_operator", "itertools", "_functools", "_bisect", "_heapq", "_struct", "_sre",
+                     "unicodedata", "binascii", "zlib", "_bz2", "_lzma", "_json", "_statistics", "_string", "_abc",
+                     "_hashlib", "_md5", "_sha1", "_sha2", "_sha3", "_sha256", "_sha512", "_blake2", "_stat", "_typing",
+                     "_opcode", "errno", "array", "marshal", "_ast", "_datetime", "_copy", "copyreg", "_zoneinfo",
+                     "_elementtree", "audioop", "optree", "optree._C"], frozenset[str]()),
+}
+"""Modules in C whose functions are pure, but for those that are named."""
+
+SOME: dict[str, frozenset[str]] = {
+    "sys": frozenset(["intern", "getsizeof", "getdefaultencoding", "audit", "is_finalizing", "displayhook"]),
+    "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror"]), "nt": frozenset(["fspath", "strerror"]),
+    "io": frozenset(["text_encoding"]),
+}
+"""Modules of whose functions only these are pure."""
+
+STATEFUL: dict[str, frozenset[str]] = {
+    "numpy": frozenset(["fromfile", "_get_madvise_hugepage", "get_handler_name",
+                        "get_handler_version", "_load_from_filelike", "_set_numpy_warn_if_no_mem_policy",
+                        "_set_madvise_hugepage", "set_typeDict", "set_datetimeparse_function", "_reload_guard"]),
+    "scipy": frozenset(["seterr", "geterr", "set_backend", "get_backend"]),
+}
+"""Functions of NumPy's and SciPy's own in C that read files or settings, or set some."""
+
+TYPES = frozenset(["builtins", "collections", "re", "_sre", "datetime", "decimal", "array", "functools", "itertools",
+                   "operator", "_thread", "types", "fractions", "_struct", "struct", "_hashlib", "_md5", "_sha1",
+                   "_sha2", "_sha256", "_sha512", "_blake2", "zlib", "_json", "_csv", "numpy", "optree", "torch",
+                   "_operator", "_collections", "_collections_abc", "_functools", "_abc", "contextvars",
+                   "_contextvars", "_ast", "ast", "scipy", "zoneinfo", "_zoneinfo", "unicodedata", "_elementtree"])
+"""Modules of whose classes in C the methods answer by the object, and what is in it is looked at."""
+
+LOUD = frozenset(["now", "utcnow", "today", "__subclasses__", "locked", "_is_owned", "tofile", "dump", "cache_info",
+                  "initial_seed", "seed", "get_state", "getcontext", "_current_frames"])
+"""Methods of these that answer by something else."""
+
+ASKED_AGAIN = ("get_", "_get_", "is_", "_is_", "are_", "_are_")
+"""How the functions of torch begin that tell a setting."""
+
+_TORCH = frozenset([f"torch._C.{part}" for part in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested",
+                                                    "_return_types")])
+
+
+def unknown(fn: Callable[..., Any], caller: str) -> str:
+    """Return the name of a function in C, called by code of this package, that may answer by more than its arguments;
+    "" for others.
+    """
+    owner = getattr(fn, "__self__", None)
+    name = str(getattr(fn, "__name__", ""))
+    kind = type(owner)
+    if owner is None or isinstance(owner, ModuleType) or kind.__module__ == "pybind11_builtins":
+        # a static method of a class in C says nothing of it: it is taken to be of the package that calls it
+        module = str(getattr(fn, "__module__", None) or getattr(owner, "__name__", "") or caller)
+        return "" if _is_pure(module, name, caller, fn) else f"{module}.{name}"
+    if kind.__module__.partition(".")[0] == caller == "torch":  # as its functions: what it draws of is guarded
+        return ""
+    if name in LOUD or name.startswith("getrandbits"):
+        return f"{owner.__name__ if isinstance(owner, type) else kind.__name__}.{name}"
+    if reads_the_world(owner):
+        return f"{kind.__name__}.{name}"
+    defined = next((cls for cls in (owner if isinstance(owner, type) else kind).__mro__ if name in vars(cls)), kind)
+    module = str(defined.__module__)
+    if isinstance(owner, type) and defined is kind:  # a method of a metaclass, which is type itself
+        return ""
+    return "" if module.partition(".")[0] in TYPES else f"{module}.{defined.__name__}.{name}"
+
+
+def _is_pure(module: str, name: str, caller: str, fn: Any) -> bool:
+    if (loud := PURE.get(module)) is not None:
+        return name not in loud
+    if (known := SOME.get(module)) is not None:
+        return name in known
+    package = module.partition(".")[0]
+    if package == "torch":
+        computes: Any = sys.modules["torch"]._C._VariableFunctions  # type: ignore[attr-defined]
+        return caller == "torch" or module in _TORCH or hasattr(computes, name)
+    return package in STATEFUL and name not in STATEFUL[package] and not module.startswith("scipy.io")
+
+
+def is_setting(fn: Any) -> bool:
+    """Return whether a function of torch's in C tells a setting when it is called without arguments."""
+    if not (type(fn) is BuiltinFunctionType and str(fn.__module__).partition(".")[0] == "torch"
+            and fn.__name__.startswith(ASKED_AGAIN) and isinstance(fn.__self__, ModuleType)):
+        return False
+    try:
+        fn()
+    except TypeError:  # it asks for an argument: `get_autocast_dtype("cpu")`
+        return False
+    return True

@@ -1,0 +1,255 @@
+"""escaped: traced values that a program has left where they outlive their trace, in a global, a cache, a default, an
+attribute of a class: their plain values stand there from then on.
+
+Whether there are any is told by the number of references to the tracer, which each of its proxies has. Only then the
+objects that were made meanwhile are looked through, next what the program reaches by name, last all that Python knows.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from tapegrad.rules.activity import differentiated, sources
+from tapegrad.rules.op import Traced
+from tapegrad.tape.tape import Input, Operation, Tape
+from tapegrad.trace.holders import attributes as own_dict
+from tapegrad.trace.holders import slots_of_kind
+from tapegrad.trace.write_back import Pending, Place, Plain, base_of
+from tapegrad.tree.attributes import is_foreign
+from tapegrad.tree.copies import class_of, is_empty
+
+NEAR = 3000  # things that are looked through of what a program reaches by name
+_LRU = type(functools.lru_cache(lambda: None))
+_PASSED = (FrameType, CodeType, ModuleType, Traced, Operation)  # whose parts are their own, or nobody's
+
+
+def _references(things: dict[int, Any]) -> list[tuple[int, int]]:
+    return [(key, sys.getrefcount(x)) for key, x in things.items()]
+
+
+_ALONE = _references({0: object()})[0][1]  # references to a thing that only the search has
+
+
+class Made:
+    """What one trace was made of, told once its run has ended: its tracer, its tape, the inputs as they were given, and
+    of what each copy was made, by its id.
+    """
+
+    __slots__ = ("given", "originals", "tape", "tracer")
+
+    def __init__(self) -> None:
+        self.tracer: Any = None
+        self.tape: Tape | None = None
+        self.given: list[Any] = []
+        self.originals: dict[int, Any] = {}
+
+    def is_alone(self) -> bool:
+        """Return whether nobody holds a traced value."""
+        return sys.getrefcount(self.tracer) == 2  # this object's, and that of the call
+
+    def release(self, program: Any) -> None:
+        """Put plain values in place of all traced ones that have outlived the trace."""
+        search = _Search(self)
+        young = gc.get_objects(generation=0)
+        search.meet(young)
+        if not search.targets:  # the program has collected garbage meanwhile
+            search.meet(gc.get_referrers(self.tracer))
+        # what refers to the values is kept until their references have been counted
+        others = [x for x in young if id(x) not in search.targets]
+        del young
+        search.look(others, old=False)
+        near, some = _near(program), list[Any]()
+        while search.missing() and (some := [*islice(near, 50)]):
+            search.look(some)
+        some.clear()
+        if missing := search.missing():
+            search.look(gc.get_referrers(*missing))
+        search.tell()
+
+
+class _Search:
+    """Replaces some things wherever they are held."""
+
+    def __init__(self, made: Made) -> None:
+        tape: Any = made.tape
+        self.made, self.plain = made, Plain(made.tracer, tape, made.given, {})
+        self.wrt = differentiated(tape)
+        self.targets: dict[int, Any] = {}
+        self.values: dict[int, Any] = {}
+        self.found: dict[int, int] = {}  # how many references to each have been met
+        self.looked: set[int] = set()  # what goes on referring to some
+        self.holders: dict[int, Any] = {}  # what has been written to
+        self.lost: list[Place] = []
+
+    def meet(self, things: Iterable[Any]) -> None:
+        """Take the traced values and the copies among some things."""
+        for x in things:
+            kind = type(x)
+            if issubclass(kind, Traced):
+                if x._tracer is self.made.tracer:
+                    self.add(x, self.plain(x))
+            elif id(x) in self.made.originals:
+                original = self.made.originals[id(x)]
+                if kind is class_of(original) and x is not original:
+                    self.add(x, original)
+
+    def add(self, x: Any, value: Any) -> None:
+        """Take a thing, and what it is replaced by."""
+        self.targets[id(x)], self.values[id(x)] = x, value
+
+    def missing(self) -> list[Any]:
+        """Return the things to which there are references that have not been met."""
+        found = self.found
+        return [self.targets[key] for key, count in _references(self.targets) if count > _ALONE + found.get(key, 0)]
+
+    def look(self, things: Iterable[Any], old: bool = True) -> None:
+        """Replace what some things hold. A tuple cannot be written to: it becomes one that is replaced itself."""
+        todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
+        again = True
+        while again:
+            again = False
+            for x in todo:
+                if id(x) in self.looked or x is todo:
+                    continue
+                hits = self.hits(x)
+                if not hits:
+                    continue
+                if id(x) not in self.targets and not isinstance(x, _PASSED) and not _is_ours(x):
+                    if not isinstance(x, (tuple, frozenset, MethodType)):
+                        self.replace(x)
+                        if old and id(x) not in self.holders:
+                            self.note(x, hits)
+                        if not (hits := self.hits(x)):
+                            self.holders[id(x)] = x
+                            continue
+                    else:
+                        self.add(x, self.rebuilt(x))
+                        again = True
+                        if not old:  # the list of young things holds it too
+                            self.found[id(x)] = self.found.get(id(x), 0) + 1
+                self.looked.add(id(x))
+                for part in hits:  # it still refers to them: a generator does, which waits
+                    self.found[id(part)] = self.found.get(id(part), 0) + 1
+
+    def hits(self, x: Any) -> list[Any]:
+        """Return what a thing refers to of what is replaced."""
+        parts = vars(x).values() if isinstance(x, type) else gc.get_referents(x)
+        return [part for part in parts if id(part) in self.targets]
+
+    def rebuilt(self, x: Any) -> Any:
+        """Return what cannot be written to, with plain values in it."""
+        def part(value: Any) -> Any:
+            return self.values.get(id(value), value) if id(value) in self.targets else value
+        if isinstance(x, MethodType):
+            return MethodType(part(x.__func__), part(x.__self__))
+        parts = map(part, x)
+        return frozenset(parts) if isinstance(x, frozenset) else tuple.__new__(type(x), parts)
+
+    def replace(self, x: Any) -> None:
+        """Put plain values in place of others in one thing."""
+        kind = type(x)
+        if kind is _LRU:
+            x.cache_clear()
+        elif isinstance(x, (list, deque)):
+            for i, value in enumerate(list(base_of(x).__iter__(x))):
+                if id(value) in self.targets:
+                    base_of(x).__setitem__(x, i, self.values[id(value)])
+        elif isinstance(x, set):
+            kept = [self.values.get(id(value), value) if id(value) in self.targets else value for value in x]
+            set.clear(x)
+            set.update(x, kept)
+        elif isinstance(x, dict):
+            self.in_table(x)
+        elif kind is CellType:
+            if not is_empty(x):
+                x.cell_contents = self.values.get(id(x.cell_contents), x.cell_contents)
+        elif kind is FunctionType:
+            for name in ("__defaults__", "__kwdefaults__"):
+                if id(value := getattr(x, name)) in self.targets:
+                    setattr(x, name, self.values[id(value)])
+        elif isinstance(x, functools.partial):
+            whole: Any = x
+            func, args, keywords = (self.values.get(id(part), part) for part in (x.func, x.args, x.keywords))
+            whole.__setstate__((func, args, keywords, vars(x)))
+        elif isinstance(x, BaseException):
+            x.args = tuple(self.values.get(id(part), part) if id(part) in self.targets else part for part in x.args)
+            self.in_table(vars(x))
+        elif isinstance(x, type):
+            for name, value in list(vars(x).items()):
+                if id(value) in self.targets:
+                    type.__setattr__(x, name, self.values[id(value)])
+        else:
+            own = own_dict(x)
+            if own is not None:
+                self.in_table(own)
+            for name, slot in slots_of_kind(kind).items():
+                if id(value := getattr(x, name, None)) in self.targets:
+                    slot.__set__(x, self.values[id(value)])
+
+    def in_table(self, x: dict[Any, Any]) -> None:
+        """Replace keys and values of a dict."""
+        base = base_of(x)
+        if any(id(key) in self.targets for key in base.keys(x)):
+            items = [(self.values.get(id(key), key), self.values.get(id(value), value))
+                     for key, value in base.items(x)]
+            base.clear(x)
+            base.update(x, items)
+            return
+        for key, value in list(base.items(x)):
+            if id(value) in self.targets:
+                base.__setitem__(x, key, self.values[id(value)])
+
+    def note(self, x: Any, hits: list[Any]) -> None:
+        """Note that a number by which the call is differentiated was stored; its value is."""
+        for part in hits if not isinstance(x, (list, set, deque)) else ():
+            if isinstance(part, Traced):
+                op = part._view.storage.op if part._view is not None else part._op
+                if any(isinstance(source, Input) and source.id - 1 in self.wrt for source in sources(op)):
+                    holder = f"the class {x.__name__}" if isinstance(x, type) else f"a {type(x).__name__}"
+                    what = f"what is stored in {holder}, which outlives the call, is a plain number there from now on"
+                    self.lost.append(Place(what, ops=[op]))
+
+    def tell(self) -> None:
+        """Warn of what was stored."""
+        if self.lost:
+            Pending([], self.lost[:1], self.made.tape).settle()  # type: ignore[arg-type]
+
+
+def _is_library(space: dict[str, Any]) -> bool:
+    package = str(space.get("__name__")).partition(".")[0]
+    return package == "tapegrad" or is_foreign(package)
+
+
+def _is_ours(x: Any) -> bool:
+    return str(type(x).__module__).startswith("tapegrad.")
+
+
+def _near(program: Any) -> Iterator[Any]:
+    """Yield what a program reaches by name, nearest first."""
+    while isinstance(program, functools.partial):
+        program = program.func
+    fn = getattr(program, "__func__", program)
+    if not isinstance(fn, FunctionType):
+        fn = vars(type(fn)).get("__call__")
+    space = getattr(fn, "__globals__", None)
+    todo: list[Any] = [x for x in (program, fn, space) if x is not None]
+    seen = set(map(id, todo))
+    for x in todo:
+        yield x
+        for part in gc.get_referents(x):
+            if id(part) in seen or not gc.is_tracked(part) or isinstance(part, (ModuleType, CodeType, FrameType)):
+                continue
+            if type(part) is dict and "__builtins__" in part and _is_library(part):
+                continue
+            seen.add(id(part))
+            if len(seen) > NEAR:
+                return
+            todo.append(part)
+

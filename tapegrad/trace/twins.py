@@ -1,0 +1,119 @@
+"""twins: a tensor or an array that a call is given twice, which the program knows as one object, by `is`.
+
+An array in two arguments is two variables, each with its gradient: `f(x, x)`. A parameter of torch's is one, as on
+torch's own tape. What is seen as two, and compared by `is`, is refused: the program would take another branch.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections import defaultdict
+from types import CodeType, FunctionType
+from typing import Any
+
+from tapegrad.errors import ArgumentError, MutationError, user_location
+from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.tensors import leaves_of_graph
+from tapegrad.trace.views import peek
+from tapegrad.tree.flatten import Walk
+from tapegrad.tree.modules import is_trained
+from tapegrad.tree.nodes import Leaf
+from tapegrad.tree.signature import Signature
+
+_PARTS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_ATTR", "BINARY_SUBSCR", "LOAD_NAME")
+
+
+def tie(signature: Signature, args: tuple[Any, ...], walks: list[Walk], proxies: list[Any]) -> list[Any]:
+    """Give a parameter that was captured and is an argument's, or that two arguments hold, one proxy: that of the
+    argument by which a gradient is wanted. Return those that were captured, and those of several arguments.
+
+    Raises ArgumentError where two are wanted: the gradient would be divided between them. An object that is passed
+    twice is two variables, `f(module, module)`.
+    """
+    if sum(bool(walk.keep) for walk in walks) < 2:
+        return []
+    found = defaultdict[int, list[tuple[int, int, str]]](list)
+    known: dict[int, Any] = {}
+    for number, walk in enumerate(walks, -1):
+        for x, label in walk.keep:
+            if isinstance(node := walk.seen.get(id(x)), Leaf) and is_trained(x):
+                found[id(x)].append((number, node.index, label))
+                known[id(x)] = x
+    argnums = signature.wanted.argnums
+    asked = (range(len(signature.args)) if argnums is None else argnums if type(argnums) is tuple else (argnums,))
+    for places in found.values():
+        given = [place for place in places if place[0] >= 0]
+        several = [place for place in given if place[0] in asked] or given
+        if len({id(args[number]) for number, *_ in several if number < len(args)}) > 1 and any(
+                walks[number + 1].stateful for number, *_ in several):
+            names = [label or f"argument {number + 1}" for number, _, label in several]
+            raise ArgumentError(f"{names[0]} and {names[1]} are one parameter, and its gradient would be divided "
+                                "between two arguments", user_location(),
+                                "pass what holds it as one argument, f((encoder, decoder), x), or ask for the "
+                                "gradient by one of them with argnums=")
+        if len(several) == 1 or (several and places[0][0] < 0):
+            for number, index, _ in places:
+                if number < 0 or len(several) == 1:
+                    proxies[index] = proxies[several[0][1]]
+    return [known[key] for key, places in found.items() if places[0][0] < 0 or len(places) > 1]
+
+
+def is_doubled(leaves: list[Any]) -> bool:
+    """Return whether an array or a tensor occurs twice among leaves."""
+    arrays = [id(x) for x in leaves if type(x) not in PYTHON]
+    return len(arrays) > 1 and len(set(arrays)) < len(arrays)
+
+
+def twins(leaves: list[Any], proxies: list[Any]) -> dict[int, Any]:
+    """Return what stands on several proxies, by the ids of these."""
+    places = defaultdict[int, dict[int, Any]](dict)
+    for x, proxy in zip(leaves, proxies):
+        if hasattr(x, "shape"):
+            places[id(x)][id(proxy)] = x
+    return {key: x for group in places.values() if len(group) > 1 for key, x in group.items()}
+
+
+def check_computed(x: Any, copies: dict[int, Any]) -> None:
+    """Refuse a tensor that was computed outside of a parameter that is an argument: a gradient would flow."""
+    for leaf in leaves_of_graph(x):
+        if id(leaf) in copies:
+            label = getattr(peek(copies[id(leaf)]), "label", "") or "a captured parameter"
+            raise MutationError(f"a tensor that was computed outside of {label} is read: torch's own tape has a "
+                                "gradient through it, and this one has none", user_location(),
+                                "compute it in the function; or x.detach(), of what is constant")
+
+
+def check_compared(fn: FunctionType, code: CodeType, args: tuple[Any, ...], kwargs: dict[str, Any],
+                   among: dict[int, Any]) -> None:
+    """Refuse a call of a function that may compare by `is` two proxies of one array."""
+    for names in compared(code):
+        if names is not None:
+            try:
+                given = inspect.signature(fn).bind(*args, **kwargs).arguments
+            except TypeError:
+                continue  # the call raises
+            if all(name in given for name in names):
+                one, other = (given[name] for name in names)
+                if one is other or among.get(id(one), one) is not among.get(id(other), other):
+                    continue
+        raise MutationError(f"{fn.__name__} (line {code.co_firstlineno}) compares by `is`, and two arguments of the "
+                            "call are one array, which are two variables in the traced program", user_location(),
+                            "pass it once: tg.grad(lambda x: f(x, x), x); or pass a copy")
+
+
+def compared(code: CodeType) -> list[tuple[str, str] | None]:
+    """Return what code compares by `is`: the names of two variables, None where an attribute or an item is one."""
+    found: list[tuple[str, str] | None] = [pair for part in code.co_consts if type(part) is CodeType
+                                           for pair in [None] * bool(compared(part))]
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+    for at, step in enumerate(steps):
+        if step.opname != "IS_OP":
+            continue
+        last, before = steps[at - 1], steps[at - 2]
+        if last.opname.startswith("LOAD_FAST") and type(last.argval) is tuple:
+            found.append(last.argval)
+        elif last.opname.startswith(_PARTS) and before.opname not in ("LOAD_CONST", "LOAD_GLOBAL"):
+            simple = all(load.opname.startswith("LOAD_FAST") and type(load.argval) is str for load in (last, before))
+            found.append((before.argval, last.argval) if simple else None)
+    return found

@@ -1,0 +1,500 @@
+"""write_back: what a program has written to the copies that its trace made, done to the originals once the call has
+ended well.
+
+Places are lists' and dicts' items, attributes, captured variables, what is in a set, a module's buffers. What was
+written there is put there in the original, with plain values in place of traced ones. A place that held a number on
+which the result depends, by which it is differentiated, keeps it: an EffectWarning says so. Arrays are never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import warnings
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import is_
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from tapegrad.errors import Activation, EffectWarning, Location
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import detached, duplicate, is_memory, is_tensor
+from tapegrad.numbers.view_path import follow
+from tapegrad.ops.structure import pack
+from tapegrad.rules.activity import differentiated, sources
+from tapegrad.rules.op import Traced
+from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.trace.holders import attributes as own_dict
+from tapegrad.trace.outside_arrays import OutsideArray, code_of_program
+from tapegrad.trace.views import peek
+from tapegrad.tree.attributes import attributes_of
+from tapegrad.tree.copies import is_empty, slots_of
+from tapegrad.tree.flatten import OPAQUE
+from tapegrad.tree.modules import EMPTY, TABLES, is_module
+from tapegrad.tree.sparse import is_sparse
+
+_KINDS = (list, deque, set, bytearray)
+_NOTHING: Any = object()
+MOST = 10_000  # parts of what a program has made and stored that are looked through
+Table = tuple[Any, Any, dict[Any, Any], Any]
+
+_told: set[tuple[str, int, str]] = set()  # programs, and what of theirs a warning has said is lost
+
+
+def base_of(x: Any) -> Any:
+    """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
+    return next(kind for kind in (OrderedDict, dict, *_KINDS) if isinstance(x, kind))
+
+
+class Copies:
+    """The copies that a trace has made, and what was in each when the program began."""
+
+    __slots__ = ("cells", "groups", "labels", "originals", "slots", "tables")
+
+    def __init__(self, pairs: Sequence[tuple[Any, Any]], labels: dict[int, str]) -> None:
+        self.labels, self.originals = labels, {id(new): x for new, x in pairs}
+        # a copy's dict of items or attributes, the original's, what was in it, and whose it is
+        self.tables: list[Table] = []
+        self.groups: list[tuple[Any, Any, list[Any]]] = []  # lists, deques, sets
+        self.cells: list[tuple[CellType, CellType, list[Any]]] = []
+        self.slots: list[tuple[Any, Any, dict[str, Any]]] = []
+        for new, x in pairs:
+            kind = type(new)
+            if kind is CellType:
+                self.cells.append((new, x, _content(new)))
+            elif kind is list:
+                self.groups.append((new, x, new.copy()))
+            elif kind is dict:
+                self.tables.append((new, x, new.copy(), x))
+            elif not (isinstance(new, Traced) or is_sparse(x)):  # arrays are never written, SciPy's caches are its own
+                self._note(new, x)
+
+    def _note(self, new: Any, x: Any) -> None:
+        if isinstance(new, dict):
+            self._table(new, x, x)
+        elif isinstance(new, _KINDS):
+            self.groups.append((new, x, list(new)))
+        own, theirs = own_dict(new), own_dict(x)
+        if own is not None:
+            self._table(own, theirs, x)
+            for name, value in theirs.items() if is_module(new) else ():
+                if name in TABLES:
+                    self._table(own[name], value, x)
+                elif type(value) in EMPTY and not value:
+                    if isinstance(value, dict):
+                        self._table(own[name], value, value)
+                    else:
+                        self.groups.append((own[name], value, []))
+        if names := [name for base in type(new).__mro__ for name in slots_of(base)]:
+            self.slots.append((new, x, _filled(new, names)))
+
+    def _table(self, new: Any, x: Any, owner: Any) -> None:
+        self.tables.append((new, x, dict(base_of(new).items(new)), owner))
+
+    def effects(self, tape: Tape, tracer: Any, given: Sequence[Any]) -> Pending | None:
+        """Return what the program has written; None where that is nothing."""
+        tables = [part for part in self.tables if not _is_same(part[0], part[2])]
+        groups = [part for part in self.groups if len(part[0]) != len(part[2]) or not all(map(is_, part[0], part[2]))]
+        cells = [part for part in self.cells if not all(map(is_, now := _content(part[0]), part[2]))
+                 or len(now) != len(part[2])]
+        slots = [part for part in self.slots if not _is_same(_filled(part[0], _all_slots(part[0])), part[2])]
+        if not (tables or groups or cells or slots or tracer.written):
+            return None
+        effects = _Written(self, tape, tracer, given)
+        effects.arrays()
+        for table in tables:
+            effects.table(*table)
+        for attributes in slots:
+            effects.attributes(*attributes)
+        for group in groups:
+            effects.group(*group)
+        for cell in cells:
+            effects.cell(*cell)
+        return Pending(effects.writes, effects.lost, tape) if effects.writes or effects.lost else None
+
+
+def _content(cell: CellType) -> list[Any]:
+    return [] if is_empty(cell) else [cell.cell_contents]
+
+
+def _all_slots(x: Any) -> list[str]:
+    return [name for base in type(x).__mro__ for name in slots_of(base)]
+
+
+def _filled(x: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return what is in an object's slots; one that stands for its copy is not asked."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(AttributeError):
+            found[name] = object.__getattribute__(x, name)
+    return found
+
+
+def _is_same(now: dict[Any, Any], then: dict[Any, Any]) -> bool:
+    return len(now) == len(then) and all(map(is_, now.values(), then.values())) and all(map(is_, now, then))
+
+
+class Pending:
+    """What a call writes once it has ended well: it holds plain values. What is lost, it tells."""
+
+    __slots__ = ("lost", "tape", "writes")
+
+    def __init__(self, writes: list[tuple[Callable[[], Any], Place]], lost: list[Place], tape: Tape) -> None:
+        self.writes, self.lost, self.tape = writes, lost, tape
+
+    def settle(self) -> None:
+        """Warn of what is lost, and do what is not."""
+        code = code_of_program(self.tape.ops[0].val)
+        program = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
+        for place in self.lost:
+            if (key := (*program, place.what)) not in _told:
+                where = self.line(place) or Location(*program, "" if code is None else code.co_name)
+                warnings.warn_explicit(f"{place.what}\n  try: return it beside the value, has_aux=True", EffectWarning,
+                                       where.file, where.line)
+                _told.add(key)
+        for write, _ in self.writes:
+            write()
+
+    def told(self) -> tuple[str, Location | None]:
+        """Return what is written first, and where."""
+        _, place = self.writes[0]
+        return place.what, self.line(place)
+
+    def line(self, place: Place) -> Location | None:
+        """Return the line that writes to an attribute or a variable; or that of the value."""
+        codes = [op.code.code if isinstance(op.code, Activation) else op.code for op in self.tape.ops[1:]]
+        codes = [code_of_program(self.tape.ops[0].val), *codes]
+        for code in dict.fromkeys(code for code in codes if type(code) is CodeType) if place.name else ():
+            for step in dis.get_instructions(code):
+                if step.opname == place.step and step.argval == place.name:
+                    return Location(code.co_filename, _line(code, step.offset), code.co_name)
+        return next((op.where for op in place.ops if op.where is not None), None)
+
+
+class Place(NamedTuple):
+    """Where something is written: in words, the name that is assigned and Python's instruction for it, and the
+    operations of the values.
+    """
+
+    what: str
+    name: str = ""
+    step: str = ""
+    ops: Sequence[Operation] = ()
+
+
+class _Written:
+    """What a program has written to its copies."""
+
+    def __init__(self, copies: Copies, tape: Tape, tracer: Any, given: Sequence[Any]) -> None:
+        self.copies, self.tape, self.tracer, self.given = copies, tape, tracer, given
+        self.plain = Plain(tracer, tape, given, copies.originals)
+        result = tape.result
+        self.result = {result, *(result.args if type(result) is Call and result.fn is pack else ())}
+        self.reaches: set[Operation] = set(sources(result))  # type: ignore[arg-type]
+        self.wrt = differentiated(tape)
+        self.writes: list[tuple[Callable[[], Any], Place]] = []
+        self.lost: list[Place] = []
+
+    # -- what was written where
+
+    def arrays(self) -> None:
+        """Take what was written into arrays: a module's buffers get it, others keep what they held."""
+        if not self.tracer.written:
+            return
+        parts = (*self.tape.structure.parts, *self.tape.structure.kwargs.values())
+        held = {k for part in parts for k in part.held}
+        for k, x in enumerate(self.tracer.inputs):
+            if not is_memory(plain(self.given[k])) or (final := peek(x)) is self.tape.ops[k + 1]:
+                continue
+            label = self.tape.ops[k + 1].label  # type: ignore[attr-defined]
+            if k in held:
+                self.writes.append((_Refill(self.given[k], final.val), Place(f"it writes into {label}", ops=[final])))
+            elif final not in self.reaches:
+                self.lost.append(Place(f"what is written into {label or 'an array'} is lost: the caller's arrays are "
+                                       "not written to", ops=[final]))
+
+    def table(self, new: Any, x: Any, then: dict[Any, Any], owner: Any) -> None:
+        """Take what was written to a dict, or to the dict of an object's attributes."""
+        found, there = dict(base_of(new).items(new)), dict(base_of(x).items(x))
+        kept = {id(then[key]): there[key] for key in then if key in there}
+        now: dict[Any, Any] = {}
+        for key, value in found.items():
+            stays = key in then and (then[key] is value or self.keeps(then[key], value, key, owner))
+            now[key if key in then else self.plain(key)] = there[key] if stays else self.plain(value, kept)
+        whole = [*found] != [*[key for key in then if key in found], *[key for key in found if key not in then]]
+        new_keys = [key for key, value in now.items() if there.get(key, _NOTHING) is not value]
+        if whole or new_keys or len(now) != len(there):
+            self.put(_Table(x, now, whole), owner, new_keys[0] if new_keys else "")
+
+    def attributes(self, new: Any, x: Any, then: dict[str, Any]) -> None:
+        """Take what was written to an object's slots."""
+        now = _filled(new, _all_slots(new))
+        there = _filled(x, then)
+        kept = {id(value): there[name] for name, value in then.items() if name in there}
+        for name in {**then, **now}:
+            if name not in now:
+                self.put(_Attribute(x, name, _NOTHING), x, name)
+            elif name not in then or (then[name] is not now[name]
+                                      and not self.keeps(then[name], now[name], name, x)):
+                self.put(_Attribute(x, name, self.plain(now[name], kept)), x, name)
+
+    def group(self, new: Any, x: Any, then: list[Any]) -> None:
+        """Take what was written to a list, a deque, a set or a bytearray."""
+        now = list(base_of(new).__iter__(new))
+        before = list(base_of(x).__iter__(x)) if not isinstance(new, set) else []
+        kept = {id(value): original for value, original in zip(then, before)}
+        if isinstance(new, (list, deque)) and len(now) == len(then) and not _is_moved(now, then):
+            made = [before[i] if a is b or self.keeps(b, a, i, x) else self.plain(a, kept)
+                    for i, (a, b) in enumerate(zip(now, then))]
+        else:
+            made = [self.plain(value, kept) for value in now]
+        if isinstance(new, set) or len(made) != len(before) or not all(map(is_, made, before)):
+            self.put(_Group(x, made), x, "")
+
+    def cell(self, new: CellType, x: CellType, then: list[Any]) -> None:
+        """Take what was assigned to a captured variable."""
+        now = _content(new)
+        kept = {id(value): original for value, original in zip(then, _content(x))}
+        if not (now and then and self.keeps(then[0], now[0], None, x)):
+            self.put(_Cell(x, self.plain(now[0], kept) if now else _NOTHING), x, "")
+
+    # -- what stays
+
+    def keeps(self, then: Any, now: Any, place: Any, owner: Any) -> bool:
+        """Return whether a place of the owner's keeps what it held, a number that the call is differentiated by; say
+        so, unless what was written is a result.
+        """
+        if not self.is_differentiated(then, set()):
+            return False
+        parts = list(self.plain.traced(now))
+        if not parts or not all(peek(x) in self.result for x in parts):
+            place = self.place(owner, place, [peek(part) for part in parts])
+            self.lost.append(place._replace(what=f"what is written to {place.what} is lost: the call is differentiated "
+                                                 "by the number that it held"))
+        return True
+
+    def put(self, write: Callable[[], Any], owner: Any, place: Any) -> None:
+        """Note a write to a place of the owner's."""
+        found = self.place(owner, place)
+        self.writes.append((write, found._replace(what=f"it writes to {found.what}")))
+
+    def place(self, owner: Any, place: Any, ops: Sequence[Operation] = ()) -> Place:
+        """Return a place of the owner's."""
+        label = self.copies.labels.get(id(owner), "")
+        if type(owner) is CellType:
+            return Place(label, label.rpartition(".")[2], "STORE_DEREF", ops)
+        if isinstance(owner, (dict, *_KINDS)):
+            return Place(f"{label}[{place!r}]" if place != "" else label or f"a {type(owner).__name__}", ops=ops)
+        return Place(f"{label}.{place}".lstrip("."), str(place), "STORE_ATTR", ops)
+
+    def is_differentiated(self, x: Any, seen: set[int]) -> bool:
+        """Return whether a result depends on a number by which the call is differentiated, and which is in `x`."""
+        if isinstance(x, Traced):
+            op = next((op for op, each in zip(self.tape.ops[1:], self.tracer.inputs) if each is x), None)
+            return op is not None and op.id - 1 in self.wrt and op in self.reaches and is_inexact(plain(op.val))
+        if id(x) in seen:
+            return False
+        seen.add(id(x))
+        if isinstance(x, tuple):
+            return any(self.is_differentiated(part, seen) for part in x)
+        return any(self.is_differentiated(part, seen) for part in self.before(x))
+
+    def before(self, x: Any) -> Iterator[Any]:
+        """Yield what was in a copy when the program began."""
+        own = own_dict(x) if id(x) in self.copies.originals else None
+        for new, _, table, _ in self.copies.tables:
+            if new is x or (own is not None and new is own):
+                yield from table.values()
+        for new, _, items in self.copies.groups:
+            if new is x:
+                yield from items
+        for new, _, slots in self.copies.slots:
+            if new is x:
+                yield from slots.values()
+
+
+def _line(code: CodeType, offset: int) -> int:
+    return next((line for start, end, line in code.co_lines() if start <= offset < end and line), code.co_firstlineno)
+
+
+def is_inexact(x: Any) -> bool:
+    """True for a number, an array or a tensor that has digits behind the point."""
+    if is_tensor(x):
+        return bool(x.is_floating_point() or x.is_complex())
+    return not isinstance(x, int) and getattr(getattr(x, "dtype", None), "kind", "f") in "fc"
+
+
+def settle(tape: Tape) -> None:
+    """Do what the program that a tape was recorded of has written, now that the call has ended well."""
+    effects = tape.structure.effects
+    if effects is not None:
+        tape.structure.effects = None
+        effects.settle()
+
+
+def _is_moved(now: Sequence[Any], then: Sequence[Any]) -> bool:
+    """Return whether some parts stand in other places than before."""
+    known = {id(part): i for i, part in enumerate(then)}
+    return any(isinstance(part, Traced) and known.get(id(part), i) != i for i, part in enumerate(now))
+
+
+class _Table:
+    def __init__(self, x: Any, now: dict[Any, Any], whole: bool) -> None:
+        self.x, self.now, self.whole = x, now, whole
+
+    def __call__(self) -> None:
+        base = base_of(self.x)
+        if self.whole:
+            base.clear(self.x)
+        else:
+            for key in [key for key in self.x if key not in self.now]:
+                base.__delitem__(self.x, key)
+        for key, value in self.now.items():
+            if self.x.get(key, _NOTHING) is not value:
+                base.__setitem__(self.x, key, value)
+
+
+class _Group:
+    def __init__(self, x: Any, now: list[Any]) -> None:
+        self.x, self.now = x, now
+
+    def __call__(self) -> None:
+        base = base_of(self.x)
+        base.clear(self.x)
+        (base.update if base is set else base.extend)(self.x, self.now)
+
+
+class _Cell:
+    def __init__(self, cell: CellType, value: Any) -> None:
+        self.cell, self.value = cell, value
+
+    def __call__(self) -> None:
+        if self.value is _NOTHING:
+            del self.cell.cell_contents
+        else:
+            self.cell.cell_contents = self.value
+
+
+class _Attribute:
+    def __init__(self, x: Any, name: str, value: Any) -> None:
+        self.x, self.name, self.value = x, name, value
+
+    def __call__(self) -> None:
+        if self.value is _NOTHING:
+            object.__delattr__(self.x, self.name)
+        else:
+            object.__setattr__(self.x, self.name, self.value)
+
+
+class _Refill:
+    """Writes into a module's buffer, as torch does in place."""
+
+    def __init__(self, x: Any, value: Any) -> None:
+        self.x, self.value = x, value
+
+    def __call__(self) -> None:
+        if is_tensor(self.x):
+            x: Any = self.x
+            x = x if isinstance(x, Traced) else detached(x)
+            x.copy_(self.value)
+        else:
+            self.x[...] = self.value
+
+
+class Plain:
+    """What traced values are outside of their trace: an argument that was not written to is itself, arrays are in
+    memory of their own, views of one array views of one; copies are their originals. What the program has made, a
+    list of traced values, is the program's: it holds plain ones then.
+    """
+
+    def __init__(self, tracer: Any, tape: Tape, given: Sequence[Any], originals: dict[int, Any]) -> None:
+        self.tracer, self.tape, self.given, self.originals = tracer, tape, given, originals
+        self.made: dict[int, Any] = {}
+        self.memory: dict[int, tuple[Any, Any]] = {}
+        self.alive: list[Any] = []  # whose ids are keys
+        self.left = MOST
+
+    def __call__(self, x: Any, kept: dict[int, Any] | None = None) -> Any:
+        """Return a value as it is outside; what is in `kept` is what stood in the original."""
+        if kept and id(x) in kept and isinstance(x, Traced):
+            return kept[id(x)]
+        if isinstance(x, Traced):
+            return self.number(x)
+        if id(x) in self.originals:
+            return self.originals[id(x)]
+        if id(x) in self.made:
+            return self.made[id(x)]
+        self.left -= 1
+        if self.left < 0:
+            return x
+        self.made[id(x)] = x
+        self.alive.append(x)
+        self.made[id(x)] = found = self.rebuilt(x)
+        return found
+
+    def rebuilt(self, x: Any) -> Any:
+        """Return a thing that the program has made with plain values in it: itself where it can be written to."""
+        if isinstance(x, tuple):
+            parts = [self(part) for part in tuple.__iter__(x)]
+            return x if all(map(is_, parts, tuple.__iter__(x))) else tuple.__new__(type(x), parts)
+        if type(x) is frozenset:
+            return frozenset(map(self, x))
+        if isinstance(x, dict):
+            items = [(key, self(key), value, self(value)) for key, value in base_of(x).items(x)]
+            if not all(a is b and c is d for a, b, c, d in items):
+                _Table(x, {key: value for _, key, _, value in items}, any(a is not b for a, b, _, _ in items))()
+        elif isinstance(x, (list, deque, set)):
+            now = [self(part) for part in x]
+            if not all(map(is_, now, x)):
+                _Group(x, now)()
+        elif type(x) is MethodType:
+            return MethodType(self(x.__func__), self(x.__self__))
+        elif isinstance(x, FunctionType):
+            for cell in x.__closure__ or () if x not in OPAQUE else ():
+                if not is_empty(cell) and (value := self(cell.cell_contents)) is not cell.cell_contents:
+                    cell.cell_contents = value
+        elif not isinstance(x, type) and not callable(getattr(type(x), "__array__", None)):
+            for name, part in attributes_of(x).items():
+                if (value := self(part)) is not part:
+                    object.__setattr__(x, name, value)
+        return x
+
+    def number(self, x: Any) -> Any:
+        """Return the value of a traced one."""
+        if x._tracer is not self.tracer:
+            return x
+        view = x._view
+        if view is None:
+            return self.whole(x._op, x._op, x._val)
+        storage = view.storage
+        if isinstance(storage, OutsideArray):
+            return follow(storage.val, view.path)
+        return follow(self.whole(storage, storage.op, storage.val), view.path)
+
+    def whole(self, owner: Any, op: Operation, val: Any) -> Any:
+        """Return what is in a piece of memory: the argument, or a copy, one for all that see it."""
+        if type(op) is Input and self.tape.ops[op.id - 1] is op and op.id > 1:
+            return self.given[op.id - 2]
+        if isinstance(val, Traced) or not is_memory(val):
+            return val
+        if id(owner) not in self.memory:
+            self.memory[id(owner)] = owner, duplicate(val)
+        return self.memory[id(owner)][1]
+
+    def traced(self, x: Any) -> Iterator[Any]:
+        """Yield the traced values in something that was written."""
+        stack, seen = [x], set[int]()
+        while stack:
+            x = stack.pop()
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
+            if isinstance(x, Traced):
+                if x._tracer is self.tracer:
+                    yield x
+            elif isinstance(x, (list, tuple, set, frozenset, deque)):
+                stack += x
+            elif isinstance(x, dict):
+                stack += x.values()
+

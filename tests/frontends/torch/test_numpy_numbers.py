@@ -1,0 +1,101 @@
+"""NumPy's numbers and arrays beside tensors: value and dtype are what plain torch makes of them, in each mode."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tapegrad as tg
+
+OTHERS = {
+    "float": 0.3, "int": 3, "bool": True, "complex": 1 + 2j, "float64": np.float64(0.3), "float32": np.float32(0.3), "int64": np.int64(3),
+    "int32": np.int32(3), "bool_": np.bool_(True), "complex128": np.complex128(1 + 2j), "0-d": np.array(0.3), "0-d float32": np.array(0.3, np.float32),
+    "0-d int": np.array(3), "1-d": np.array([0.3, 0.4]), "1-d float32": np.array([0.3, 0.4], np.float32), "1-d int": np.array([3, 4]),
+}
+TENSORS = {
+    "float32": torch.tensor([1.5, 2.5]), "float64": torch.tensor([1.5, 2.5], dtype=torch.float64), "int64": torch.tensor([5, 7]),
+    "bool": torch.tensor([True, False]), "complex64": torch.tensor([1 + 1j, 2 - 1j]), "0-d float32": torch.tensor(1.5), "0-d int64": torch.tensor(5),
+}
+
+
+def in_place(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: fn(a.clone() if torch.is_tensor(a) else a, b)
+
+
+def stored(a: Any, b: Any) -> Any:
+    y = a.clone()
+    y[...] = b
+    return y
+
+
+# the operators as programs write them: NumPy does not ask torch what `operator.mul` asks it
+BOTH: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b, "//": lambda a, b: a // b, "%": lambda a, b: a % b,
+    "**": lambda a, b: a ** b, "@": lambda a, b: a @ b, "<": lambda a, b: a < b, ">=": lambda a, b: a >= b, "==": lambda a, b: a == b,
+    "operator.mul": lambda a, b: operator.mul(a, b), "sum": lambda a, b: sum([a, b]), "np.add": lambda a, b: np.add(a, b),
+    "np.multiply": lambda a, b: np.multiply(a, b), "torch.mul": lambda a, b: torch.mul(a, b), "torch.pow": lambda a, b: torch.pow(a, b),
+}
+FIRST: dict[str, Callable[[Any, Any], Any]] = {
+    "+=": in_place(operator.iadd), "*=": in_place(operator.imul), "/=": in_place(operator.itruediv), "[...] =": stored,
+    "alpha": lambda a, b: torch.sub(a, a, alpha=b), "masked_fill": lambda a, b: a.masked_fill(a == a, b), "lerp": lambda a, b: torch.lerp(a, a * 2, b),
+    "clamp": torch.clamp, "rsub": torch.rsub, "new_tensor": lambda a, b: a.new_tensor(b) * a,
+}
+# 1 / False, which is infinite in torch
+UNALIKE = {("bool", "complex", "/"), ("bool", "complex128", "/")}
+
+
+def outcome(fn: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return fn(*args)
+    except Exception:
+        return None
+
+
+@pytest.mark.parametrize("name", [*BOTH, *FIRST])
+def test_what_a_trace_makes_of_a_number_beside_a_tensor_is_what_torch_makes(name: str) -> None:
+    fn = {**BOTH, **FIRST}[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind, t in TENSORS.items():
+            for label, x in OTHERS.items():
+                for f in [lambda t, x=x: fn(t, x), *([lambda t, x=x: fn(x, t)] if name in BOTH else [])]:
+                    want = outcome(f, t)
+                    if want is None or (kind, label, name) in UNALIKE:
+                        continue
+                    got = tg.trace(f, t)[0]
+                    if want.dtype is torch.uint8:
+                        want = want.bool()  # what torch makes of NumPy's bools
+                    assert torch.is_tensor(got) and got.dtype == want.dtype, (kind, label)
+                    assert torch.allclose(got, want, equal_nan=True) if want.dtype is not torch.bool else got.equal(want), (kind, label)
+
+
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "s * t": lambda s, t: (s * t * t).sum(), "t + s": lambda s, t: ((t + s) * t).sum(), "s / t": lambda s, t: (s / t).sum(), "s ** t": lambda s, t: (s ** t).sum(),
+    "t ** s": lambda s, t: (t ** s).sum(), "a root": lambda s, t: np.sqrt(s) * t @ t, "s < t": lambda s, t: torch.where(s < t, t, t * t).sum() * s,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("s", [np.float64(1.3), np.int64(2), 1.3], ids=lambda s: type(s).__name__)
+def test_numbers_beside_tensors_in_each_mode(name: str, s: Any) -> None:
+    f = PROGRAMS[name]
+    given = torch.tensor([1.5, 2.5], requires_grad=True)
+    want = f(s, given)
+    slope, = torch.autograd.grad(want, given)
+    t, want = given.detach(), want.detach()
+
+    def captured(t: Any) -> Any:
+        return f(s, t)
+    step = tg.value_and_grad(captured, backend="torch", argnums=0, warmup=1)
+    found = {"grad": (lambda v, g: (v, g[2]))(*tg.grad(f, s, t)), "captured": (lambda v, g: (v, g[1]))(*tg.grad(captured, t)),
+             "play": (lambda v, g: (v, g[2]))(*tg.gradtape(f, s, t).play(s, t)), **{f"call {k}": step(t) for k in range(4)},
+             "jvp": (lambda v, d: (v, d * 0 + slope))(*tg.jvp(captured, (t,), (torch.ones(2),))), "vmap": (tg.vmap(captured)(t[None])[0], slope)}
+    for mode, (value, dt) in found.items():
+        assert value.dtype == want.dtype and dt.dtype == slope.dtype, mode
+        assert torch.allclose(value, want) and torch.allclose(dt, slope), mode

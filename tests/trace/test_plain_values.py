@@ -1,0 +1,265 @@
+"""What can have no gradient is handed on as it is: the program may compare it by identity."""
+
+from __future__ import annotations
+
+import cmath
+import dataclasses
+import enum
+import functools
+import math
+import types
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import ArgumentError, ConcretizationError
+
+THINGS = {
+    "True": (True, lambda v: v is True), "False": (False, lambda v: v is False),
+    "bool": (True, lambda v: type(v) is bool and issubclass(type(v), bool) and repr(v) == "True"),
+    "np.True_": (np.True_, lambda v: v is np.True_), "None": (None, lambda v: v is None),
+    "ellipsis": (..., lambda v: v is ...), "text": ("relu", lambda v: v == "relu"),
+    "dtype": (np.dtype(float), lambda v: v == np.float64), "class": (float, lambda v: v is float),
+    "ufunc": (np.tanh, lambda v: v is np.tanh), "math": (math.sin, lambda v: v is math.sin),
+    "cmath": (cmath.exp, lambda v: v is cmath.exp), "constructor": (np.zeros, lambda v: v is np.zeros),
+    "array": (np.array, lambda v: v is np.array), "reduction": (np.sum, lambda v: v is np.sum),
+    "norm": (np.linalg.norm, lambda v: v is np.linalg.norm), "numpy": (np, lambda v: v is np),
+    "linalg": (np.linalg, lambda v: v is np.linalg), "key": (np.tanh, lambda v: {np.tanh: True}[v]),
+}
+
+
+class Slots:
+    __slots__ = ("v",)
+
+    def __init__(self, v):
+        self.v = v
+
+
+@dataclasses.dataclass
+class Data:
+    v: object
+    scale: float = 1.0
+
+
+class Model:
+    def __init__(self, v, asks):
+        self.v, self.asks, self.rate = v, staticmethod(asks), 0.5
+
+    def loss(self, x):
+        return x if self.asks(self.v) else 2 * x
+
+
+Named = namedtuple("Named", "v scale")
+
+
+def _places(v, asks):
+    """Yield how a program is handed a thing: a function and its arguments. It returns `x` if it sees the thing itself,
+    `2 * x` otherwise.
+    """
+    def plainly(x, v):
+        return x if asks(v) else 2 * x
+
+    def with_default(x, v=v):
+        return plainly(x, v)
+
+    def with_keyword_default(x, *, v=v):
+        return plainly(x, v)
+
+    def of(read):
+        return lambda x, held: plainly(x, read(held))
+
+    class Class:
+        held = (v,)
+
+    class Member(enum.Enum):
+        A = (v,)
+    helper = types.ModuleType("helper")
+    helper.v = v
+    yield "position", plainly, (v,), {}
+    yield "keyword", plainly, (), {"v": v}
+    yield "closure", lambda x: plainly(x, v), (), {}
+    yield "default", with_default, (), {}
+    yield "keyword default", with_keyword_default, (), {}
+    yield "partial", functools.partial(plainly, v=v), (), {}
+    yield "partial's argument", functools.partial(lambda v, x: plainly(x, v), v), (), {}
+    yield "partial among the arguments", lambda x, p: p(x), (functools.partial(plainly, v=v),), {}
+    yield "attribute", Model(v, asks).loss, (), {}
+    yield "captured module", lambda x: plainly(x, helper.v), (), {}
+    yield "module", of(lambda held: held.v), (helper,), {}
+    yield "class", lambda x: plainly(x, Class.held[0]), (), {}
+    yield "member", of(lambda held: held.value[0]), (Member.A,), {}
+    for name, held, read in [
+        ("list", [v], lambda held: held[0]), ("tuple", (v, 1.0), lambda held: held[0]),
+        ("dict", {"v": v, "w": 1.0}, lambda held: held["v"]), ("named tuple", Named(v, 1.0), lambda held: held.v),
+        ("dataclass", Data(v), lambda held: held.v), ("slots", Slots(v), lambda held: held.v),
+        ("namespace", types.SimpleNamespace(v=v, w=1.0), lambda held: held.v),
+    ]:
+        yield name, of(read), (held,), {}
+        yield f"{name} by keyword", of(read), (), {"held": held}
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_what_can_be_compared_by_identity_is_itself(thing):
+    v, asks = THINGS[thing]
+    seen = {name: tg.grad(f, 3.0, *args, **kwargs)[0] for name, f, args, kwargs in _places(v, asks)}
+    assert seen == dict.fromkeys(seen, 3.0)
+
+
+@pytest.mark.parametrize("thing", ["True", "False", "np.True_", "ufunc", "numpy"])
+def test_in_every_mode(thing):
+    v, asks = THINGS[thing]
+    for name, f, args, kwargs in _places(v, asks):
+        compiled = tg.value_and_grad(f, argnums=0, warmup=1)
+        assert [compiled(3.0, *args, **kwargs) for _ in range(4)] == [(3.0, 1.0)] * 4, name
+        assert tg.trace(f, 3.0, *args, **kwargs)[1].play(4.0, *args, **kwargs) == 4.0, name
+        if not kwargs:
+            assert tg.jvp(f, (3.0, *args), (1.0, *[None] * len(args))) == (3.0, 1.0), name
+            assert tg.vmap(f, in_axes=(0, *[None] * len(args)))(np.array([3.0, 4.0]), *args).tolist() == [3.0, 4.0]
+
+
+def test_a_compiled_function_keeps_a_tape_for_each_bool():
+    def loss(x, flag):
+        return x * x if flag is True else 3 * x
+    compiled = tg.value_and_grad(loss, argnums=0, warmup=1)
+    for flag in [True, False] * 4:
+        assert compiled(2.0, flag) == ((4.0, 4.0) if flag else (6.0, 3.0))
+    assert compiled.stats.hits >= 4
+    with pytest.raises(ArgumentError, match="recorded True, given False"):
+        tg.trace(loss, 2.0, True)[1].play(2.0, False)
+
+
+def test_a_bool_has_no_gradient_and_no_tangent():
+    assert tg.grad(lambda x, flags: x * x, 2.0, {"a": True, "b": 1.0}) == (4.0, (None, 4.0, {"a": None, "b": 0.0}))
+    with pytest.raises(ArgumentError, match="has no tangent"):
+        tg.jvp(lambda x, flag: x, (2.0, True), (1.0, 1.0))
+
+
+def test_the_bools_of_a_batch_share_a_tape():
+    flags = np.array([True, False, True])
+    y = tg.vmap(lambda x, flag: x * x if flag else -x)(np.array([1.0, 2.0, 3.0]), flags)
+    assert y.tolist() == [1.0, -2.0, 9.0]
+    y = tg.vmap(lambda x, p: np.where(p["flag"], x, -x))(np.array([1.0, 2.0, 3.0]), {"flag": flags})
+    assert y.tolist() == [1.0, -2.0, 3.0]
+
+
+@pytest.mark.parametrize("compare", [
+    lambda x: x > 0, lambda x: x == 2.0, lambda x: x != 1, lambda x: (x > 0) & (x < 5), lambda x: math.isfinite(x),
+    lambda x: math.isclose(x, 2.0), lambda x: (x, 1) <= (x, 2), lambda x: max(x > 0, x > 1), lambda x: x.is_integer(),
+])
+def test_a_comparison_of_numbers_of_pythons_is_a_bool(compare):
+    def f(x):
+        flag = compare(x)
+        return x * x if flag is True and type(flag) is bool and repr(flag) == "True" else -x
+    assert tg.grad(f, 2.0) == (4.0, (None, 4.0))
+    assert tg.jvp(f, (2.0,), (1.0,)) == (4.0, 4.0)
+    compiled = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in [2.0, 2.0, 2.0, -1.5, -1.5, -1.5, 2.0]:
+        assert compiled(x) == tg.value_and_grad(f, argnums=0)(x) and compiled(x)[0] == f(x)
+    assert tg.vmap(f)(np.array([2.0, -1.5, 2.0])).shape == (3,)  # of NumPy's, a traced one
+
+
+def test_a_number_times_a_comparison_has_a_tape_for_each_side():
+    compiled = tg.value_and_grad(lambda x: x * x * (x > 0) + (x < 1), argnums=0, warmup=1)
+    assert [compiled(x) for x in (2.0, -1.0, 2.0, -1.0, 2.0, 0.5)] == [
+        (4.0, 4.0), (1.0, 0.0), (4.0, 4.0), (1.0, 0.0), (4.0, 4.0), (1.25, 1.0)]
+    with pytest.raises(tg.GuardError):
+        tg.trace(lambda x: x * (x > 0), 2.0)[1].play(-2.0)
+
+
+# -- captured numbers and integers that are asked for as plain ones
+
+X = np.array([1.0, 2.0, 3.0])
+TABLE = {3: 2.0}
+USES = {
+    "norm": lambda x, p: np.linalg.norm(x, ord=p), "float": lambda x, p: (x * float(p)).sum(),
+    "float32": lambda x, p: (x * np.float32(p)).sum(), "key": lambda x, p: (x * {3: 2.0}[p]).sum(),
+    "get": lambda x, p: (x * TABLE.get(p)).sum(), "membership": lambda x, p: x.sum() if p in {3} else -x.sum(),
+    "twice": lambda x, p: (np.linalg.norm(x, ord=p) * p), "derived": lambda x, p: np.linalg.norm(x, ord=2 * p),
+}
+WHOLE = {"int8": lambda x, n: (x * np.int8(n)).sum(), "bit_length": lambda x, n: x.sum() * n.bit_length(),
+         "text": lambda x, n: x.sum() if repr(n) == "3" else -x.sum(), "range": lambda x, n: sum(x[i] for i in range(n)),
+         "axis": lambda x, n: x.reshape(1, 1, 1, 3).sum(axis=n), "round": lambda x, n: np.round(x / 3, n).sum() + x.sum()}
+
+
+class Holder:
+    def __init__(self, p, use):
+        self.p, self.use = p, staticmethod(use)
+
+    def loss(self, x):
+        return self.use(x, self.p)
+
+
+def _capturing(use, p):
+    return lambda x: use(x, p)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_captured_number_that_is_used_as_a_plain_one(use):
+    use, p = USES[use], 3.0
+    f, g = _capturing(use, p), Holder(p, use).loss
+    value, dx = use(X, p), tg.gradient(lambda x: use(x, 3.0), X)[0]
+    for fn, df in [(f, {"p": None}), (g, None)]:
+        y, (dfn, found) = tg.grad(fn, X)
+        assert y == value and np.allclose(found, dx)
+        assert dfn["p"] is None if df else dfn.p is None
+        assert np.allclose(tg.gradient(fn, X)[0], dx)
+        assert np.allclose(tg.jvp(fn, (X,), (X,))[1], X @ dx)
+        assert tg.trace(fn, X)[1].play(X) == value
+        y, (dfn, found) = tg.gradtape(fn, X).play(X)
+        assert (dfn["p"] if df else dfn.p) is None and np.allclose(found, dx)
+        assert np.allclose(tg.pullback(fn, X)[1](1.0)[1], dx)
+        assert np.isfinite(tg.hessian(fn)(X)).all()
+        assert np.allclose(tg.vmap(fn)(np.stack([X, X])), value)
+    holder = Holder(p, use)
+    compiled = tg.value_and_grad(holder.loss, argnums=None, warmup=1)
+    for p in [3.0, 3.0, 3.0, 3.0]:
+        holder.p = p
+        y, (dfn, found) = compiled(X)
+        assert y == value and dfn.p is None and np.allclose(found, dx)
+
+
+def test_a_compiled_function_sees_another_option():
+    holder = Holder(3.0, USES["twice"])
+    compiled = tg.value_and_grad(holder.loss, argnums=None, warmup=1)
+    for p in [3.0, 3.0, 3.0, 4.0, 4.0, 4.0, 3.0]:
+        holder.p = p
+        y, (dfn, found) = compiled(X)
+        assert dfn.p is None and np.allclose(y, p * np.linalg.norm(X, ord=p))
+        assert np.allclose(found, p * tg.gradient(lambda x: np.linalg.norm(x, ord=4.0 if holder.p == 4.0 else 3.0), X)[0])
+
+
+@pytest.mark.parametrize("use", [*USES, *WHOLE])
+def test_an_integer_that_is_used_as_a_plain_one(use):
+    use = {**USES, **WHOLE}[use]
+    value = use(X, 3)
+    for n in (3, np.int64(3)) if use not in (WHOLE["bit_length"], WHOLE["text"]) else (3,):
+        y, (_, dx, dn) = tg.grad(use, X, n)
+        assert y == value and not dn
+        assert tg.grad(use, X, 3)[1][1].tolist() == tg.gradient(lambda x: use(x, 3), X)[0].tolist() == dx.tolist()
+        assert tg.grad(_capturing(use, n), X)[0] == value
+        assert tg.trace(use, X, n)[1].play(X, n) == value
+
+
+def test_the_gradient_that_is_given_up_is_no_partial_sum():
+    assert tg.grad(USES["twice"], X, 3)[1][2] is None
+    with pytest.raises(ArgumentError, match="n is taken as a plain number"):
+        tg.jvp(lambda x, n: USES["twice"](x, n), (X, 3), (X, 1.0))
+
+
+def test_an_argument_that_is_a_float_is_refused_as_a_plain_one():
+    with pytest.raises(ConcretizationError, match="plain float"):
+        tg.grad(USES["norm"], X, 3.0)
+    with pytest.raises(ConcretizationError, match="plain float"):
+        tg.grad(lambda p: tg.grad(lambda x: np.linalg.norm(x, ord=p), X)[0], 3.0)
+    with pytest.raises(ConcretizationError, match="looks a value up"):
+        tg.grad(_capturing(lambda x, p: functools.lru_cache(lambda p: p)(p) * x.sum(), 3.0), X)
+
+
+def test_a_loaded_tape_knows_what_was_given_up(tmp_path):
+    holder = Holder(3.0, USES["twice"])
+    tg.trace(_capturing(USES["twice"], 3.0), X)[1].save(tmp_path / "tape.json")
+    tape = tg.gradtape(tg.load(tmp_path / "tape.json"))
+    _, (dfn, dx) = tape.play(X)
+    assert dfn["p"] is None and np.allclose(dx, tg.gradient(holder.loss, X)[0])

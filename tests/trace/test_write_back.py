@@ -1,0 +1,239 @@
+"""What a program writes happens as without tapegrad, once, with plain values, when the call has ended well."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+
+class Model:
+    kept: Any = 0
+
+    def __init__(self) -> None:
+        self.W, self.calls, self.last, self.log, self.cache = np.array([2.0, 3.0]), 0, None, [], {}
+        self.me = self
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        self.last = (self.W * x).sum()
+        self.log.append((self.last, self.me, {"x": x}))
+        self.cache[self.calls] = [self.W * 2]
+        self.new = self.log
+        return self.last * x
+
+
+@dataclasses.dataclass
+class Field:
+    w: float = 2.0
+    n: int = 0
+    seen: list[Any] = dataclasses.field(default_factory=list)
+
+    def f(self, x: Any) -> Any:
+        self.n += 1
+        self.seen += [self.w * x, self.n]
+        return self.w * x * x
+
+
+class Slotted:
+    __slots__ = ("best", "n", "w")
+
+    def __init__(self) -> None:
+        self.w, self.n = 2.0, 0
+
+    def f(self, x: Any) -> Any:
+        self.n, self.best = self.n + 1, x * self.w
+        return self.w * x * x
+
+
+def history() -> Any:
+    found: list[Any] = []
+
+    def f(x: Any) -> Any:
+        found.append(x * x)
+        return found[-1] * 2.0
+    return f, found
+
+
+def counter() -> Any:
+    n, best = 0, None
+
+    def f(x: Any) -> Any:
+        nonlocal n, best
+        n += 1
+        best = x * 2.0
+        return x * x
+    return f, lambda: (n, best)
+
+
+def containers() -> Any:
+    d: dict[Any, Any] = {"b": 1, "old": "text"}
+    s, q, o, e = {"a"}, collections.deque(maxlen=2), collections.OrderedDict(z=None), collections.defaultdict(list)
+    nest: list[Any] = [[], [1, 2]]
+    count: Any = collections.Counter()
+
+    def f(x: Any) -> Any:
+        y = np.sin(x)
+        d["a"], d["pair"] = y, (y, [x])
+        del d["old"]
+        s.add("b"), s.add(len(s))
+        q.append(y), q.append(2), q.append(x)
+        o["k"] = y
+        o.move_to_end("z")
+        e["k"].append(y)
+        nest[0].append(nest)
+        nest[1].insert(0, y)
+        count["n"] += 1
+        return y * x
+    return f, (d, s, q, o, e, nest[0][:0], nest[1], count)
+
+
+def space() -> Any:
+    options = types.SimpleNamespace(w=3.0, seen=None)
+
+    def f(x: Any) -> Any:
+        options.seen = [x * options.w]
+        options.new = {"y": x}
+        return x * options.w
+    return f, options
+
+
+def remembered() -> Any:
+    metrics: dict[str, Any] = {}
+
+    def f(x: Any) -> Any:  # the second call finds a number there, of which its result does not depend
+        metrics["loss"] = x * x
+        if "best" not in metrics or x * x < metrics["best"]:
+            metrics["best"] = x * x
+        return x * x
+    return f, metrics
+
+
+def on_the_function() -> Any:
+    def f(x: Any) -> Any:
+        f.calls = getattr(f, "calls", 0) + 1  # type: ignore[attr-defined]
+        return x * x
+    return f, f.__dict__
+
+
+def state_of(make: Callable[[], Any]) -> Any:
+    model = make()
+    return (model if callable(model) else model.f), model
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "history": history, "counter": counter, "containers": containers, "namespace": space, "remembered": remembered,
+    "on the function": on_the_function, "object": lambda: state_of(Model), "dataclass": lambda: state_of(Field),
+    "slots": lambda: state_of(Slotted)}
+MODES: dict[str, Callable[[Any, Any], Any]] = {
+    "grad": lambda f, x: tg.grad(f, x), "gradient": lambda f, x: tg.gradient(f, x), "trace": lambda f, x: tg.trace(f, x),
+    "jvp": lambda f, x: tg.jvp(f, (x,), (1.0,)), "pullback": lambda f, x: tg.pullback(f, x)[1](1.0),
+    "linearize": lambda f, x: tg.linearize(f, x)[1](1.0), "gradtape": lambda f, x: tg.gradtape(f, x),
+    "hessian": lambda f, x: tg.hessian(f)(x), "jacobian": lambda f, x: tg.jacobian(f)(x), "taylor": lambda f, x: tg.taylor(f, x, 2),
+    "value_and_grad": lambda f, x: tg.value_and_grad(f)(x), "gradient inside": lambda f, x: tg.grad(lambda x: tg.gradient(f, x)[0] * x, x)}
+
+
+def told(x: Any, seen: tuple[int, ...] = ()) -> str:
+    """Return all that something holds, as text; of a proxy, that it is one."""
+    if id(x) in seen:
+        return f"again {len(seen) - seen.index(id(x))}"
+    inside = (*seen, id(x))
+    if hasattr(type(x), "_tracer"):
+        return "a proxy"
+    if isinstance(x, types.FunctionType):
+        return "".join(told(cell.cell_contents, inside) for cell in x.__closure__ or ()) + told(x.__dict__, inside)
+    if isinstance(x, dict):
+        return type(x).__name__ + str([(told(key, inside), told(value, inside)) for key, value in x.items()])
+    if isinstance(x, set):
+        return str(sorted(told(part, inside) for part in x))
+    if isinstance(x, (list, tuple, collections.deque)):
+        return type(x).__name__ + str([told(part, inside) for part in x])
+    own = {name: getattr(x, name) for name in getattr(type(x), "__slots__", ()) if hasattr(x, name)} or getattr(x, "__dict__", None)
+    return type(x).__name__ + (repr(x) if own is None else told(own, inside))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+def test_a_call_leaves_what_the_program_leaves(name: str, mode: str) -> None:
+    (f, state), (g, wanted) = PROGRAMS[name](), PROGRAMS[name]()
+    for x in (1.5, 0.5, 2.5):
+        if name == "containers" and x != 1.5:
+            break  # it deletes a key
+        g(x)
+        MODES[mode](f, x)
+        assert told(state) == told(wanted)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_that_raises_writes_nothing(mode: str) -> None:
+    model = Model()
+
+    def f(x: Any) -> Any:
+        model(x)
+        raise KeyError("after all")
+    before = told(model)
+    with pytest.raises(KeyError):
+        MODES[mode](f, 1.5)
+    assert told(model) == before
+
+
+def test_what_the_call_is_differentiated_by_keeps_its_value_and_one_warning_says_so() -> None:
+    total, model = 1.0, Model()
+
+    def f(x: Any) -> Any:
+        nonlocal total
+        total = total + x  # the line of the warning
+        model.W = model.W * x
+        return total * model.W.sum()
+    with pytest.warns(tg.EffectWarning) as caught:
+        for x in (2.0, 3.0, 4.0):
+            tg.grad(f, x)
+    assert [str(each.message).partition(" is lost")[0] for each in caught] == ["what is written to model.W", "what is written to total"]
+    assert {each.lineno - f.__code__.co_firstlineno for each in caught} == {2, 3} and caught[0].filename == __file__
+    assert total == 1.0 and model.W.tolist() == [2.0, 3.0]
+    tg.gradient(f, 2.0)  # by x alone
+    assert total == 3.0 and model.W.tolist() == [4.0, 6.0]
+
+
+def test_nobody_warns_of_what_is_returned_or_of_arrays_that_reach_the_result() -> None:
+    model, buffer = Model(), np.zeros(2)
+
+    def f(x: Any) -> Any:
+        model.W = model.W * x
+        buffer[:] = x
+        return buffer.sum() * x, model.W
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tg.grad(f, 2.0, seed=(1.0, None))
+
+    def g(x: Any) -> Any:
+        buffer[:] = x
+        return x * x
+    with pytest.warns(tg.EffectWarning, match="written into buffer is lost"):
+        tg.grad(g, 2.0)
+    assert buffer.tolist() == [0.0, 0.0]
+
+
+def test_what_is_stored_lies_in_memory_of_its_own() -> None:
+    kept: dict[str, Any] = {}
+
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        kept["y"], kept["part"], kept["x"], kept["again"] = y, y[:2], x, [y]
+        return (y * y).sum()
+    x = np.arange(3.0)
+    value, tape = tg.trace(f, x)
+    assert kept["x"] is x and kept["again"][0] is kept["y"] and np.shares_memory(kept["part"], kept["y"])
+    y, part = kept["y"], kept["part"]
+    y[:] = 7.0
+    kept.clear()  # as it was when the tape was recorded
+    assert tape.play(x) == value == 20.0 and part.tolist() == [7.0, 7.0]
