@@ -54,10 +54,18 @@ class Made:
         """Return whether nobody holds a traced value."""
         return sys.getrefcount(self.tracer) == 2  # this object's, and that of the call
 
+    def since(self) -> list[Any]:
+        """Return the objects that were made after this one: Python lists young objects by age."""
+        young = gc.get_objects(generation=0)
+        for i in range(len(young) - 1, -1, -1):
+            if young[i] is self:
+                return young[i + 1:]
+        return young  # the program has collected garbage meanwhile
+
     def release(self, program: Any) -> None:
         """Put plain values in place of all traced ones that have outlived the trace."""
         search = _Search(self)
-        young = gc.get_objects(generation=0)
+        young = self.since()
         search.meet(young)
         if not search.targets:  # the program has collected garbage meanwhile
             search.meet(gc.get_referrers(self.tracer))
@@ -65,6 +73,7 @@ class Made:
         others = [x for x in young if id(x) not in search.targets]
         del young
         search.look(others, old=False)
+        search.look(search.targets.values())  # copies of a recursive function hold each other, and nobody holds them
         near, some = _near(program), list[Any]()
         while search.missing() and (some := [*islice(near, 50)]):
             search.look(some)

@@ -269,13 +269,15 @@ def _modules(x: Any) -> list[ModuleType]:
 
 def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
     """Yield a module, what is named of it, and of those in it that are named on the way."""
-    stack = [module]
+    stack, seen = [module], {id(module)}
     while stack:
         module = stack.pop()
         if not _is_closed(getattr(module, "__name__", "")):
             found = [vars(module)[name] for name in names if name in vars(module)]
-            stack += [part for part in found if issubclass(type(part), ModuleType)
-                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
+            inner = [part for part in found if issubclass(type(part), ModuleType) and id(part) not in seen
+                     and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
+            seen.update(map(id, inner))  # modules name each other
+            stack += inner
             if any(replacement(part) is not part for part in found) and replaced(vars(module)):
                 yield module
             yield from (part for part in found if not issubclass(type(part), ModuleType))
