@@ -18,7 +18,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.shape import along
 from tapegrad.ops.solver import Limits, Solver
-from tapegrad.rules.registry import means, refused
+from tapegrad.rules.registry import means, refuse, refused
 
 
 def widths(y: Array, x: Array, dx: Cotangent, axis: int) -> Any:
@@ -247,3 +247,7 @@ def solve_bvp(*args: Any, **kwargs: Any) -> Any:
     slopes = as_array(given["fun"](mesh, y, *p))
     return Found(sol=_bvp.create_spline(y, slopes, mesh, mesh[1:] - mesh[:-1]), p=p[0] if p else None, x=mesh, y=y,
                  yp=slopes, success=True)
+
+
+refuse(si.nsum, why="the derivative of the formula by which it integrates to infinity is nan",
+       try_="the sum of so many terms, f(np.arange(1, n))", derivative=True)
