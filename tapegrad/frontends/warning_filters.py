@@ -12,7 +12,7 @@ import numpy as np
 from tapegrad.rules.registry import constructs
 from tapegrad.trace.numpy_warnings import told
 from tapegrad.trace.observers import unrepeatable
-from tapegrad.tree.copies import running
+from tapegrad.tree.copies import Filtering, running
 
 
 def settings() -> dict[str, str]:
@@ -22,14 +22,28 @@ def settings() -> dict[str, str]:
 
 
 def _are_seen() -> bool:
-    """Return whether the program can tell that NumPy warned: a filter makes an error of it, or it is recorded."""
+    """Return whether the program can tell that NumPy warned: a filter of its own makes an error of it, or it is
+    recorded. Filters that stand around the call are those of each call.
+    """
+    own = [level for level in running.filtering if level.tracer in running.open]
+    if not any(level.filters or level.records for level in own):
+        return False
+    recorded = any(level.records for level in own)
     for action, message, category, module, line in warnings.filters:
         if issubclass(RuntimeWarning, category):
             if action == "error":
                 return True
             if message is None and module is None and line == 0:
-                return action != "ignore" and bool(running.recording)
-    return bool(running.recording)
+                return action != "ignore" and recorded
+    return recorded
+
+
+def _level(context: Any, new: bool) -> Filtering:
+    """Return the level at which the program filters warnings, one for a context that it enters."""
+    running.filtering = [level for level in running.filtering if level.tracer in running.open]
+    if new or not running.filtering:
+        running.filtering.append(Filtering(running.open[0], context))
+    return running.filtering[-1]
 
 
 def _tell() -> None:
@@ -39,9 +53,9 @@ def _tell() -> None:
 
 @constructs(warnings.catch_warnings.__enter__, interposed=True)
 def _enter(tracer: Any, fn: Any, context: Any) -> Any:
+    level = _level(context, new=True)
     entered = fn(context)
-    if entered is not None:
-        running.recording.append(context)
+    level.records = entered is not None
     _tell()
     return entered
 
@@ -52,11 +66,12 @@ def _exit(tracer: Any, fn: Any, context: Any, *error: Any) -> None:
     if warnings.showwarning not in (context._showwarning, default):
         unrepeatable("it has warnings shown by a function of its own")
     fn(context, *error)
-    running.recording = [other for other in running.recording if other is not context]
+    running.filtering = [level for level in running.filtering if level.context is not context]
     _tell()
 
 
 @constructs(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings, interposed=True)
 def _filter(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> None:
     fn(*args, **kwargs)
+    _level(None, new=False).filters = True
     _tell()

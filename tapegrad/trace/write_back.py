@@ -327,9 +327,9 @@ def is_inexact(x: Any) -> bool:
 
 def settle(tape: Tape) -> None:
     """Do what the program that a tape was recorded of has written, now that the call has ended well."""
-    effects = tape.structure.effects
-    if effects is not None:
-        tape.structure.effects = None
+    structure = tape.structure
+    if structure is not None and (effects := structure.effects) is not None:
+        structure.effects = None
         effects.settle()
 
 

@@ -13,6 +13,16 @@ from tapegrad.errors import MutationError, user_location
 CODE: dict[FunctionType, CodeType] = {}  # of functions that a trace has given other code: their own
 
 
+class Filtering:
+    """An open context of warnings, None for what is around all, in the program that an outermost tracer runs."""
+
+    __slots__ = ("context", "filters", "records", "tracer")
+
+    def __init__(self, tracer: Any, context: Any) -> None:
+        self.tracer, self.context = tracer, context
+        self.filters = self.records = False
+
+
 class _Running(threading.local):
     """The tracers that run in this thread, innermost last, and who observes them. Only constructors and what was copied
     ask: what has a proxy asks that.
@@ -21,7 +31,7 @@ class _Running(threading.local):
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.observers: list[Any] = []
-        self.recording: list[Any] = []  # the open contexts in which the program records warnings
+        self.filtering: list[Filtering] = []  # where the program may filter warnings, innermost last
         self.open: list[Any] = []  # the same tracers, also while code runs that is none of their programs'
         # those that are set aside while plain code runs, and whose code that is
         self.aside: list[tuple[list[Any], str]] = []

@@ -227,6 +227,7 @@ def act(k): torch.backends.cuda.matmul.allow_tf32=(k==4)
 """,
     "torch threads": """
 import torch
+torch.set_num_threads(1)
 def f(x): return x*torch.get_num_threads()
 def act(k): torch.set_num_threads(2 if k==4 else 1)
 """,

@@ -286,10 +286,12 @@ def test_a_function_is_itself_in_sets_and_as_a_key() -> None:
     shown = str(math.sin)
 
     def f(x: Any, fn: Any = math.sin) -> Any:
-        assert isinstance(math.sin, types.BuiltinFunctionType) and str(math.sin) == shown and pickle.loads(pickle.dumps(math.sin)) == fn
+        assert isinstance(math.sin, types.BuiltinFunctionType) and str(math.sin) == shown
         assert math.sin.__name__ == "sin" and np.sum.__name__ == "sum" and inspect.signature(np.zeros_like).parameters
         return fn(x) * (2.0 if fn in SEEN and np.zeros in SEEN else 1.0) * BY_FUNCTION[math.sin] * BY_FUNCTION.get(np.sum, 1.0) * BY_FUNCTION[np.exp]
     assert f(0.7) == 60.0 * math.sin(0.7)
     compiled = tg.value_and_grad(f, warmup=1)
     for x in (0.7, 0.7, 0.9):
         assert tg.grad(f, x)[0] == compiled(x)[0] == f(x)
+    found = tg.trace(lambda x, fn=math.sin: fn(x) if pickle.loads(pickle.dumps(math.sin)) == fn else x, 0.7)[0]
+    assert found == math.sin(0.7)

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from tapegrad.compile.watch.world import reads_the_world
@@ -58,8 +64,14 @@ LOUD = frozenset(["now", "utcnow", "today", "__subclasses__", "locked", "_is_own
 ASKED_AGAIN = ("get_", "_get_", "is_", "_is_", "are_", "_are_")
 """How the functions of torch begin that tell a setting."""
 
+OF_A_TRACE = frozenset(["_is_torch_function_mode_enabled", "_is_torch_function_all_disabled", "_get_function_stack_at"])
+"""Those that tell of torch's modes, which a trace itself makes use of: a program in none is told of none."""
+
 _TORCH = frozenset([f"torch._C.{part}" for part in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested",
                                                     "_return_types")])
+
+
+_IN_C = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType, staticmethod)
 
 
 def unknown(fn: Callable[..., Any], caller: str) -> str:
@@ -79,7 +91,8 @@ def unknown(fn: Callable[..., Any], caller: str) -> str:
         return f"{owner.__name__ if isinstance(owner, type) else kind.__name__}.{name}"
     if reads_the_world(owner):
         return f"{kind.__name__}.{name}"
-    defined = next((cls for cls in (owner if isinstance(owner, type) else kind).__mro__ if name in vars(cls)), kind)
+    defined = next((cls for cls in (owner if isinstance(owner, type) else kind).__mro__
+                    if type(vars(cls).get(name)) in _IN_C), kind)  # a class before it may call it by `super()`
     module = str(defined.__module__)
     if isinstance(owner, type) and defined is kind:  # a method of a metaclass, which is type itself
         return ""
@@ -101,7 +114,7 @@ def _is_pure(module: str, name: str, caller: str, fn: Any) -> bool:
 def is_setting(fn: Any) -> bool:
     """Return whether a function of torch's in C tells a setting when it is called without arguments."""
     if not (type(fn) is BuiltinFunctionType and str(fn.__module__).partition(".")[0] == "torch"
-            and fn.__name__.startswith(ASKED_AGAIN) and isinstance(fn.__self__, ModuleType)):
+            and fn.__name__.startswith(ASKED_AGAIN) and fn.__name__ not in OF_A_TRACE and isinstance(fn.__self__, ModuleType)):
         return False
     try:
         fn()

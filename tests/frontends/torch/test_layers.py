@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -129,15 +128,10 @@ def test_a_layer(name: str) -> None:
         torch.manual_seed(2)
         found = tg.grad(loss, module, *xs)
         compare(found, wanted, reference, given)
-        assert all(torch.equal(x, y) for x, y in zip(module.state_dict().values(), make_equal(make).state_dict().values()))
+        torch.testing.assert_close(module.state_dict(), reference.state_dict())  # its statistics are those of one call
         tape = tg.gradtape(loss, module, *xs).check()
         if name in LAYERS:
             compare(tape.play(copy.deepcopy(module), *xs), wanted, reference, given)
-
-
-def make_equal(make: Callable[[], Any]) -> Any:
-    torch.manual_seed(1)
-    return make()
 
 
 def compare(found: Any, wanted: Any, module: Any, given: list[Any]) -> None:
