@@ -28,6 +28,7 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.ops import decomposition_tangents as tangents
+from tapegrad.ops import matrix_parts as parts
 from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import (
     conj,
@@ -46,48 +47,13 @@ from tapegrad.ops.elementwise import (
     stop_gradient,
     where,
 )
-from tapegrad.ops.linalg import adjoint, diagonal, tril, triu
+from tapegrad.ops.linalg import adjoint, diagonal, tril
 from tapegrad.ops.reduce import any, max, sum
 from tapegrad.ops.shape import concat
 from tapegrad.ops.triangular import cholesky_pullback, halved
 from tapegrad.rules import batching
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
-
-# -- parts of matrices
-
-
-def _eye(x: Array) -> Any:
-    return np.eye(shape_of(x)[-1], dtype=bool)
-
-
-def diagonals(x: Array) -> Any:
-    """Return the matrices with these diagonals."""
-    return where(_eye(x), x[..., None, :], 0.0)
-
-
-def off_diagonal(x: Array) -> Any:
-    return where(_eye(x), 0.0, x)
-
-
-def _hermitian(x: Array) -> Any:
-    """Return the Hermitian matrices that have these lower triangles."""
-    low = tril(halved(x))
-    return low + adjoint(low)
-
-
-def _skew(x: Array) -> Any:
-    return x - adjoint(x)
-
-
-def _filled(dy: Any, y: Any) -> Any:
-    return np.zeros(shape_of(y), dtype_of(y)) if type(dy) is ZeroTangent else dy
-
-
-def _on_triangle(dx: Cotangent, upper: bool) -> Any:
-    """Return the cotangent of the triangle that was read, where `dx` is that of the Hermitian matrix it stands for."""
-    return (triu if upper else tril)(halved(dx + adjoint(dx)))
-
 
 # 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may
 # vanish where nothing flows.
@@ -116,7 +82,7 @@ def _leading(u: Array, du: Any, k: int) -> tuple[Any, Any]:
     if type(du) is ZeroTangent:
         return first, du
     free = adjoint(rest) @ du[..., k:]
-    _refuse_gauge(_skew(free), du, "the basis of a complement (full_matrices=True or mode='complete')")
+    _refuse_gauge(parts.skew(free), du, "the basis of a complement (full_matrices=True or mode='complete')")
     return first, du[..., :k] - rest @ (adjoint(du[..., k:]) @ first)
 
 
@@ -140,12 +106,12 @@ def _pinv_cotangent(dy: Cotangent, y: Array, x: Array, rcond: Any = None, hermit
     # Golub and Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares
     # problems: at constant rank
     if hermitian:
-        x = _hermitian(x)
+        x = parts.hermitian(x)
     if rcond is not None:
         _refuse_cut(x, rcond)
     h, dh = adjoint(y), adjoint(dy)
     dx = -h @ dy @ h + (dh - x @ (y @ dh)) @ y @ h + h @ y @ (dh - (dh @ y) @ x)
-    return _on_triangle(dx, upper=False) if hermitian else dx
+    return parts.on_triangle(dx, upper=False) if hermitian else dx
 
 
 def _refuse_cut(x: Array, rcond: Any) -> None:
@@ -166,7 +132,7 @@ def _refuse_cut(x: Array, rcond: Any) -> None:
 
 def _pinv_tangent(ts: Any, y: Array, x: Array, rcond: Any = None, hermitian: bool = False) -> Any:
     if hermitian:
-        x, ts = _hermitian(x), [_hermitian(ts[0])]
+        x, ts = parts.hermitian(x), [parts.hermitian(ts[0])]
     if rcond is not None:
         _refuse_cut(x, rcond)
     return tangents.pinv(ts, y, x)
@@ -284,11 +250,11 @@ def _qr_vjp(y: Array, x: Array, mode: str = "reduced") -> Callable[[Any], Any]:
         (q, dq), (r, dr) = ((qr(x)[0], ZERO), (y, dy)) if mode == "r" else zip(y, dy)
         k, n = min(shape_of(x)[-2:]), shape_of(x)[-1]
         q, dq = _leading(q, dq, k)
-        dq, dr = _filled(dq, q), _filled(dr, r)[..., :k, :]
+        dq, dr = parts.filled(dq, q), parts.filled(dr, r)[..., :k, :]
         tail, dtail, r, dr = r[..., :k, k:], dr[..., k:], r[..., :k, :k], dr[..., :k]
         if n > k:  # Roberts and Roberts (2020), QR and LQ decomposition matrix backpropagation: the tail is Qᴴ A
             dq = dq + q @ (tail @ adjoint(dtail))
-        dx = adjoint(solve(r, adjoint(dq + q @ _hermitian(r @ adjoint(dr) - adjoint(dq) @ q))))
+        dx = adjoint(solve(r, adjoint(dq + q @ parts.hermitian(r @ adjoint(dr) - adjoint(dq) @ q))))
         return (concat(dx, q @ dtail, axis=-1) if n > k else dx,)
     return qr_pullback
 
@@ -315,7 +281,7 @@ qr = define("qr", np.linalg.qr, vjp=_qr_vjp, push=tangents.qr,
 
 def _gaps(w: Array) -> Any:
     """Return w_j - w_i, and 1 where i = j."""
-    return where(_eye(w), 1.0, w[..., None, :] - w[..., :, None])
+    return where(parts.eye(w), 1.0, w[..., None, :] - w[..., :, None])
 
 
 def _asked(dv: Any) -> Any:
@@ -335,7 +301,7 @@ def _turned(turn: Any, dv: Any, gaps: Any, largest: Any) -> Any:
 def _alone(w: Array) -> Any:
     """Return which eigenvalues no other equals."""
     return logical_not(any(logical_and(tangents.near(w[..., None, :] - w[..., :, None], tangents.largest(w)),
-                                       np.logical_not(_eye(w))), axis=-2))
+                                       np.logical_not(parts.eye(w))), axis=-2))
 
 
 def _eigensolve(x: Array, w: Array, v: Array, c: Array, UPLO: str = "L") -> Any:
@@ -344,7 +310,7 @@ def _eigensolve(x: Array, w: Array, v: Array, c: Array, UPLO: str = "L") -> Any:
         return v @ turn
     gaps = w[..., None, :] - w[..., :, None]
     near = np.abs(gaps) <= 8.0 * n * np.finfo(w.dtype).eps * np.abs(w).max(axis=-1, keepdims=True)[..., None]
-    asked = np.any(c != 0, axis=-2)[..., None, :]
+    asked = np.any(np.not_equal(c, 0), axis=-2)[..., None, :]
     turned = np.where(near, np.where(asked, np.nan, 0.0).astype(turn.dtype), turn / np.where(near, 1.0, gaps))
     return v @ np.where(np.eye(n, dtype=bool), np.zeros((), turn.dtype), turned)
 
@@ -371,7 +337,7 @@ def _eigensolve_vjp(z: Any, x: Array, w: Array, v: Array, c: Any, UPLO: str = "L
         left, right = where(flows, u, 0.0), where(flows, z, 0.0)
         dv = left * conj(sum(conj(v) * c, axis=-2, keepdims=True)) + right * conj(sum(conj(v) * dz, axis=-2,
                                                                                       keepdims=True))
-        dx = _on_triangle(left @ adjoint(right), UPLO.upper() == "U")
+        dx = parts.on_triangle(left @ adjoint(right), UPLO.upper() == "U")
         return dx, -real(sum(conj(left) * right, axis=-2)), -dv, u
     return eigensolve_pullback
 
@@ -413,28 +379,28 @@ def _eigh_vjp(y: Array, x: Array, UPLO: str = "L") -> Callable[[Any], Any]:
             if is_complex(v):
                 _refuse_gauge(imag(sum(conj(v) * dv, axis=-2)), dv, "the phase of an eigenvector")
             columns = columns + eigensolve(x, w, v, dv, UPLO=UPLO)
-        return (_on_triangle(columns @ adjoint(v), UPLO.upper() == "U"),)
+        return (parts.on_triangle(columns @ adjoint(v), UPLO.upper() == "U"),)
     return eigh_pullback
 
 
 def _eigvalsh_cotangent(dy: Cotangent, _y: Array, x: Array, UPLO: str = "L") -> Any:
     w, v = eigh(x, UPLO=UPLO)
     v = _lasting(w, v, dy, ZERO)
-    return _on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
+    return parts.on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
 
 
 def _eig_vjp(y: Array, x: Array) -> Callable[[Any], Any]:
     def eig_pullback(dy: Cotangent) -> tuple[Any]:
         # Boeddeker et al. (2017), eq. 4.77; eigenvectors have length 1, and do not grow
         (w, v), (dw, dv) = y, dy
-        core = ZERO if type(dw) is ZeroTangent else diagonals(dw)
+        core = ZERO if type(dw) is ZeroTangent else parts.diagonals(dw)
         h = adjoint(v)
         if type(dv) is not ZeroTangent:
             turn = h @ dv
             if is_complex(v):
                 _refuse_gauge(imag(diagonal(turn)), dv, "the phase of an eigenvector")
             turn = turn - h @ v * real(diagonal(turn))[..., None, :]
-            core = core + off_diagonal(_turned(turn, dv, conj(_gaps(w)), tangents.largest(w)))
+            core = core + parts.off_diagonal(_turned(turn, dv, conj(_gaps(w)), tangents.largest(w)))
         return (solve(h, core @ h),)
     return eig_pullback
 
@@ -447,18 +413,19 @@ def _svd_vjp(y: Array, x: Array, full_matrices: bool = True) -> Callable[[Any], 
         k = shape_of(s)[-1]
         u, du = _leading(u, du, k)
         v, dv = _leading(adjoint(vh), dvh if type(dvh) is ZeroTangent else adjoint(dvh), k)
-        gaps = where(_eye(s), 1.0, _gaps(s) * (s[..., None, :] + s[..., :, None]))
-        core = ZERO if type(ds) is ZeroTangent else diagonals(ds)
+        gaps = where(parts.eye(s), 1.0, _gaps(s) * (s[..., None, :] + s[..., :, None]))
+        largest = tangents.largest(s) ** 2
+        core = ZERO if type(ds) is ZeroTangent else parts.diagonals(ds)
         free: Any = ZERO
         if type(du) is not ZeroTangent:
             turn = adjoint(u) @ du
-            core = core + off_diagonal(_turned(_skew(turn), du, gaps, tangents.largest(s) ** 2)) * s[..., None, :]
+            core = core + parts.off_diagonal(_turned(parts.skew(turn), du, gaps, largest)) * s[..., None, :]
             if is_complex(u):
                 free = imag(diagonal(turn))
-                core = core + diagonals(ratio(1j * free, s))
+                core = core + parts.diagonals(ratio(1j * free, s))
         if type(dv) is not ZeroTangent:
             turn = adjoint(v) @ dv
-            core = core + s[..., :, None] * off_diagonal(_turned(_skew(turn), dv, gaps, tangents.largest(s) ** 2))
+            core = core + s[..., :, None] * parts.off_diagonal(_turned(parts.skew(turn), dv, gaps, largest))
             if is_complex(v):
                 free = free + imag(diagonal(turn))
         _refuse_gauge(free, du if type(dv) is ZeroTangent else dv, "the phase of a singular vector")

@@ -11,7 +11,8 @@ from tapegrad.numbers.cotangents import ZeroTangent, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.ops import decomposition_tangents as tangents
-from tapegrad.ops.decompose import diagonals, inv, off_diagonal, svd
+from tapegrad.ops import matrix_parts as parts
+from tapegrad.ops.decompose import inv, svd
 from tapegrad.ops.elementwise import conj, imag, is_complex, where
 from tapegrad.ops.linalg import adjoint, diagonal
 from tapegrad.ops.reduce import cumulative_prod
@@ -43,9 +44,9 @@ def _cofactors_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
     # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on
     # it, Π' = Π s_k without i and j
     u, s, vh = svd(x)
-    others = off_diagonal(_all_but_one(where(np.eye(shape_of(s)[-1], dtype=bool), 1.0, s[..., None, :])))
+    others = parts.off_diagonal(_all_but_one(where(np.eye(shape_of(s)[-1], dtype=bool), 1.0, s[..., None, :])))
     core = _over(det(u) * det(vh), x) * (adjoint(u) @ conj(dy) @ adjoint(vh))
-    moved = diagonals((others @ diagonal(core)[..., None])[..., 0]) - core * others
+    moved = parts.diagonals((others @ diagonal(core)[..., None])[..., 0]) - core * others
     return u @ adjoint(moved) @ vh
 
 

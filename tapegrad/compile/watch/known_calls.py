@@ -114,7 +114,8 @@ def _is_pure(module: str, name: str, caller: str, fn: Any) -> bool:
 def is_setting(fn: Any) -> bool:
     """Return whether a function of torch's in C tells a setting when it is called without arguments."""
     if not (type(fn) is BuiltinFunctionType and str(fn.__module__).partition(".")[0] == "torch"
-            and fn.__name__.startswith(ASKED_AGAIN) and fn.__name__ not in OF_A_TRACE and isinstance(fn.__self__, ModuleType)):
+            and fn.__name__.startswith(ASKED_AGAIN) and fn.__name__ not in OF_A_TRACE
+            and isinstance(fn.__self__, ModuleType)):
         return False
     try:
         fn()
