@@ -1,9 +1,11 @@
-"""conversions: `float(x)` and `np.float64(x)` in installed packages, whose users cannot leave them out.
+"""conversions: `type(x)` in all Python code, and `float(x)` and `np.float64(x)` in installed packages, whose users cannot
+leave them out.
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
 package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
 stands under that name makes a traced Python float of a traced number, and a plain one of a plain one. Where the class
-is a variable of the function's, `dtype(x)`, what calls it is another.
+is a variable of the function's, `dtype(x)`, what calls it is another. A program's own line that calls `float(x)` is
+refused instead, and can be changed; `type(x)` would not be noticed there.
 """
 
 from __future__ import annotations
@@ -87,6 +89,7 @@ def _carries(x: Any) -> bool:
 
 _TRACED = {"float": to_float, "float64": to_float64, "type": to_type}
 _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
+_ASKED = {"type": _NAMES["type"]}  # in a program's own code
 _MEANT = (float, np.float64, type)
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -118,14 +121,14 @@ ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was ma
 
 
 def conversion(fn: FunctionType) -> Conversion | None:
-    """Return how a function of an installed package is to be replaced, None where it calls neither."""
+    """Return how a function is to be replaced, None where it calls none of these."""
     if _is_own(fn.__module__):
         return None
     code = code_of(fn)
     own, found = _known.get(fn, (None, None))
     if own is not code:
         path = code.co_filename.replace("\\", "/").split("/")
-        made = _renamed(code, fn.__globals__) if not set(_INSTALLED).isdisjoint(path) else code
+        made = _renamed(code, fn.__globals__, _NAMES if not set(_INSTALLED).isdisjoint(path) else _ASKED)
         found = None if made is code else Conversion(fn, code, made)
         _known[fn] = code, found
     return found
@@ -142,30 +145,32 @@ def _is_own(module: Any) -> bool:
     return not str(module).startswith("networkx.") and (is_foreign(module) or str(module).startswith("mpmath."))
 
 
-def _renamed(code: CodeType, scope: dict[str, Any]) -> CodeType:
+def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> CodeType:
     """Return code that names stand-ins, in the functions inside too; the same code where there is nothing to name."""
-    names = code.co_names
-    if not _NAMES.keys().isdisjoint(names) and hasattr(code, "co_positions"):
-        names = tuple(_NAMES[name] if name in _NAMES and _is_called(code, name, scope) else name for name in names)
-    parts = tuple(_renamed(part, scope) if type(part) is CodeType else part for part in code.co_consts)
-    places = (list(_calls_of_variables(code)) if _VARIABLE is not None and len(parts) < 256
+    names, changed = code.co_names, bytearray(code.co_code)
+    if not meant.keys().isdisjoint(names) and hasattr(code, "co_positions"):
+        steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+        for name in meant.keys() & set(names):
+            uses = list(_uses(steps, name))
+            called = [at for at in uses if _calls(steps, at, scope)]
+            if called == uses:
+                names = tuple(meant[name] if other == name else other for other in names)
+            elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
+                for step in [steps[at] for at in called if steps[at].opname == "LOAD_GLOBAL"]:
+                    changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1
+                names = (*names, meant[name]) if called else names
+    parts = tuple(_renamed(part, scope, meant) if type(part) is CodeType else part for part in code.co_consts)
+    places = (list(_calls_of_variables(code)) if _VARIABLE is not None and meant is _NAMES and len(parts) < 256
               and _VARIABLE.search(code.co_code) else [])
     if names == code.co_names and not places and all(a is b for a, b in zip(parts, code.co_consts)):
         return code
     vars(np)[_NAMES["float64"]] = to_float64  # found by such code alone, these names stay
     vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
-    changed = bytearray(code.co_code)
     for place in places:  # as a method's call: what is called, then what it is called of
         changed[place:place + 2] = dis.opmap["LOAD_CONST"], len(parts)
     made = code.replace(co_names=names, co_consts=(*parts, to_class) if places else parts, co_code=bytes(changed))
     ORIGINAL[made] = code
     return made
-
-
-def _is_called(code: CodeType, name: str, scope: dict[str, Any]) -> bool:
-    """True if code names a class only to call it, and means Python's or NumPy's own."""
-    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
-    return all(_calls(steps, at, scope) for at in _uses(steps, name))
 
 
 # a call of a variable begins with a place for the object of a method; later, that comes second
@@ -211,5 +216,5 @@ def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.In
                                                                         step.positions.end_col_offset)
     around = [(p.end_lineno, p.end_col_offset, at) for at, other in enumerate(steps)
               if (p := other.positions) and (p.lineno, p.col_offset) == begin  # type: ignore[attr-defined]
-              and (p.end_lineno, p.end_col_offset) > end]
+              and (p.end_lineno, p.end_col_offset) > end and other.opname != "PUSH_NULL"]  # of a call around that
     return steps[min(around)[2]] if around else None

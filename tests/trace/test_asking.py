@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import builtins
 import datetime
 import decimal
 import json
@@ -40,7 +41,7 @@ CASES: list[tuple[Callable[[Any], Any], Any, str, str]] = [
     (lambda x: memoryview(x), X, "memoryview takes no traced value", "tg.value(x)"),
     (lambda x: bytes(x), 2.0, "bytes takes no traced value", "tg.value(x)"),
     (lambda x: datetime.timedelta(seconds=x), 2.0, "datetime.timedelta takes no traced value", "tg.value(x)"),
-    (lambda x: type(x)(2.0), 2.0, "type(x)(...)", "float(y)"),
+    (lambda x: vars(builtins)["type"](x)(2.0), 2.0, "type(x)(...)", "float(y)"),
 ]
 
 

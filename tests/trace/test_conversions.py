@@ -192,9 +192,48 @@ def test_an_object_may_stand_for_a_module(package: ModuleType) -> None:
 
 
 @NEEDED
-def test_where_a_name_means_more_than_its_calls_it_is_left_alone(package: ModuleType) -> None:
-    with pytest.raises(tg.ConcretizationError, match="float asked for a plain float"):
-        tg.grad(lambda x: package.otherwise(x * 2), 1.0)
+def test_where_a_name_means_more_than_its_calls_only_these_are_others(package: ModuleType) -> None:
+    assert tg.grad(lambda x: package.otherwise(x * 2), 1.0) == (4.0, (None, 4.0))
+
+
+class Told:
+    def call(self, x: Any) -> Any:
+        return self.by_method(x)
+
+    def by_method(self, x: Any) -> Any:
+        return x * 2 if type(x) is float else x * 3
+
+
+def told(x: Any) -> Any:
+    return x * 2 if type(x) is float else x * 3
+
+
+OWN: list[tuple[Callable[[Any], Any], Any]] = [
+    (told, 1.5), (lambda x: told(x) + told(np.sqrt(x)), 1.5), (lambda x: x * 2 if type(x) == float else x, 1.5), (Told().call, 1.5),
+    (lambda x: x * 2 if type(x) in (int, float) else x, 1.5), (lambda x: x * 2 if isinstance(float, type) and type(x) is float else x, 1.5),
+    (lambda x: (lambda y: y * 2 if type(y).__name__ == "float" else y)(x), 1.5), (lambda x: x * type(x)(3), 1.5),
+    (lambda x: {float: lambda v: v * 2, int: lambda v: v * 3}[type(x)](x), 1.5), (lambda x: sum(y * 2 if type(y) is float else y for y in [x, x * x, 1]), 1.5),
+    (lambda x: (x * 2 if type(x) is np.ndarray else x).sum(), np.array([1.0, 2.0])), (lambda x: x[0] * 2 if type(x[0]) is np.float64 else x[0], np.array([1.0, 2.0])),
+    (lambda x: tg.gradient(told, x)[0] * x, 1.5), (lambda x, n=3: x * n if type(n) is int else x, 1.5)]
+
+
+@NEEDED
+@pytest.mark.parametrize("row", range(len(OWN)))
+def test_the_programs_own_types(row: int) -> None:
+    f, x = OWN[row]
+    code = getattr(f, "__code__", None)
+    value, tape = tg.trace(f, x)
+    assert value == f(x) == tape.play(x) == tg.grad(f, x)[0] == tg.jvp(f, (x,), (x,))[0]
+    step = tg.value_and_grad(f, warmup=1)
+    for scale in (1.0, 2.0, 3.0):
+        assert step(x * scale)[0] == f(x * scale)
+    assert getattr(f, "__code__", None) is code
+
+
+@NEEDED
+def test_another_type_takes_another_path() -> None:
+    step = tg.value_and_grad(told, warmup=1)
+    assert [step(x)[0] for x in (1.0, np.float64(1.0), 2.0, np.float64(2.0))] == [2.0, 3.0, 4.0, 6.0] and step.stats.traces == 2
 
 
 @NEEDED
