@@ -1,4 +1,4 @@
-"""conversions: `type(x)` in all Python code, and `float(x)` and `np.float64(x)` in installed packages, whose users cannot
+"""conversions: `type(x)` in all Python code; `float(x)` and `np.float64(x)` in installed packages, whose users cannot
 leave them out.
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a

@@ -38,9 +38,13 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
     names = argument_names(f, len(args))
     positional = tuple(flatten(arg, name, leaves, labels, walks=walks, given=True) for arg, name in zip(args, names))
     keyword = {key: flatten(arg, key, leaves, labels, walks=walks, given=True) for key, arg in kwargs.items()}
-    for x, label in (*zip(leaves, labels), *(met for walk in walks for met in walk.keep)):
+    for number, x in enumerate(leaves):
         if type(x) not in ORDINARY and is_tensor(x):
-            refuse_hooks(x, label)
+            refuse_hooks(x, labels[number])
+    for walk in walks:
+        for x, label in walk.keep:
+            if is_tensor(x):
+                refuse_hooks(x, label)
     return Signature(f, function, positional, keyword), leaves, labels
 
 
@@ -51,7 +55,7 @@ def argument_names(f: Any, count: int) -> list[str]:
     if code is None and not isinstance(fn, (type, Op)):
         code, skip = getattr(call_method(fn), "__code__", None), 1
     names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
-    return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
+    return list(names) if len(names) == count else [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
 
 
 def call_method(fn: Callable[..., Any]) -> Any:

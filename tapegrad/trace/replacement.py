@@ -49,6 +49,7 @@ class Interposition:
         # those with a rule or a meaning, replaced by the first trace for all
         self.known: list[tuple[FunctionType, CodeType, CodeType]] = []
         self.own: dict[FunctionType, CodeType] = {}  # of these
+        self.swaps: tuple[Sequence[Any], ...] = ((), (), (), ())  # the same by columns, with the attribute's name
         # by a tracer's level: what finds the holders of its program, and those where something is replaced
         self.holding: dict[int, tuple[Callable[[], Iterable[Any]], list[Any]]] = {}
         self.importing: Any = None  # what `import` calls elsewhere
@@ -102,17 +103,19 @@ class Interposition:
         if len(self.known) <= len(PYTHON):
             self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known) - 1:]]
             self.own = {fn: own for fn, own, _ in self.known}
-        # and there they stay, for no trace changes them: with SciPy and torch they are 170
-        CODE.update(self.own)
-        for fn, _, code in self.known:
-            fn.__code__ = code
+            # and there they stay, for no trace changes them: with SciPy and torch they are 170
+            CODE.update(self.own)
+            functions, own, codes = zip(*self.known)
+            self.swaps = functions, ("__code__",) * len(functions), own, codes
+        functions, name, _, codes = self.swaps
+        any(map(setattr, functions, name, codes))  # in C, at each trace
 
     def restore_all(self) -> None:
         """End what `replace_all` began."""
         for module, cls, _ in stand_ins():
             module.__class__ = cls
-        for fn, own, _ in self.known:
-            fn.__code__ = own
+        functions, name, own, _ = self.swaps
+        any(map(setattr, functions, name, own))
 
     def imported(self, real: Callable[..., Any], /, name: str, *args: Any, **kwargs: Any) -> Any:
         """Import a module; while a trace runs, its functions are known to it at once."""

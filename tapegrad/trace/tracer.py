@@ -141,8 +141,9 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     for leaf in exact:
         follow(tracer, system(leaf))
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
-    tied = tie(signature, args, walks, proxies) if any(walk.stateful for walk in walks) else []
-    double = twins(originals, proxies) if is_doubled(originals) else {}
+    kept = [walk for walk in walks if walk.keep]
+    tied = tie(signature, args, walks, proxies) if len(kept) > 1 and any(walk.stateful for walk in walks) else []
+    double = twins(originals, proxies) if len(originals) > 1 and is_doubled(originals) else {}
     tracer.inputs = proxies
     for leaf in filter(is_large, leaves):
         tracer.meet(leaf)
@@ -152,61 +153,60 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
     fn, given = built[0], built[1:]
     names = [] if found is None else found.apart_from(signature)
-    rerouting = Rerouting() if tables or any(memos) or double or any(walk.keep for walk in walks) else None
+    rerouting = Rerouting() if tables or any(memos) or double or kept else None
     leave = interposition.enter(tracer, lambda: [_globals(fn), *names, *holders(fn, given)],
-                                 [*(g for g in ctx.primitives if isinstance(g, FunctionType)),
-                                  *(INTERPOSED if exact else ())])
-    with collector:
-        said = numpy_warnings.begin()
+                                 [g for g in (*ctx.primitives, *(INTERPOSED if exact else ()))
+                                  if isinstance(g, FunctionType)])
+    said = numpy_warnings.begin()
+    try:
+        if rerouting is not None:
+            rerouting.begin(tracer, walks, memos, tables, tied, double)
+            made.originals = {id(new): x for new, x in rerouting.pairs}
+        if observer is not None:
+            observer.start(signature)
+        there = [x if type(x) in PROXIES else replacement(x) for x in given]
+        out = stand_in(fn)(*there[:len(args)], **dict(zip(kwargs, there[len(args):])))
+        check_shared(nested, memos, proxies)
+        check_written(leaves, labels, before)
+        ownership.check(tracer)
+        if done is not None:
+            done(nested, memos, proxies)
+        if rerouting is not None:
+            rerouting.check()
+            signature.reached = rerouting.reached(walks)
+        put_result(tape, tracer, out)
+        if tracer.refusal is not None:
+            raise tracer.refusal
+        copies = None if rerouting is None else rerouting.copies
+        if copies is not None or tracer.written:
+            signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals)
+        if observer is not None:
+            observer.close()
+        if found is not None and (what := found.unrecorded(tape)):
+            tracer.guard(tape.ops[0], "recorded", f"draws from {what}")
+    except Exception as err:
+        if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
+            raise err.__cause__ from None
+        if tracer.refusal is not None and not isinstance(err, TapeError):
+            raise tracer.refusal from tracer.refusal.__cause__
+        if (refusal := in_our_words(err)) is not None:
+            raise refusal from err
+        of_the_call = err.__traceback__ is not None and err.__traceback__.tb_next is None
+        if isinstance(err, TypeError) and not args and of_the_call:
+            raise CallError(f"there are no arguments: {err}", user_location(),
+                            "the function and its arguments in one call, tg.grad(f, x); "
+                            "tg.value_and_grad(f) returns a function, to be called with them") from err
+        raise
+    finally:
+        if observer is not None:
+            observer.close()
         try:
             if rerouting is not None:
-                rerouting.begin(tracer, walks, memos, tables, tied, double)
-                made.originals = {id(new): x for new, x in rerouting.pairs}
-            if observer is not None:
-                observer.start(signature)
-            there = [x if type(x) in PROXIES else replacement(x) for x in given]
-            out = stand_in(fn)(*there[:len(args)], **dict(zip(kwargs, there[len(args):])))
-            check_shared(nested, memos, proxies)
-            check_written(leaves, labels, before)
-            ownership.check(tracer)
-            if done is not None:
-                done(nested, memos, proxies)
-            if rerouting is not None:
-                rerouting.check()
-                signature.reached = rerouting.reached(walks)
-            put_result(tape, tracer, out)
-            if tracer.refusal is not None:
-                raise tracer.refusal
-            copies = None if rerouting is None else rerouting.copies
-            if copies is not None or tracer.written:
-                signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals)
-            if observer is not None:
-                observer.close()
-            if found is not None and (what := found.unrecorded(tape)):
-                tracer.guard(tape.ops[0], "recorded", f"draws from {what}")
-        except Exception as err:
-            if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
-                raise err.__cause__ from None
-            if tracer.refusal is not None and not isinstance(err, TapeError):
-                raise tracer.refusal from tracer.refusal.__cause__
-            if (refusal := in_our_words(err)) is not None:
-                raise refusal from err
-            of_the_call = err.__traceback__ is not None and err.__traceback__.tb_next is None
-            if isinstance(err, TypeError) and not args and of_the_call:
-                raise CallError(f"there are no arguments: {err}", user_location(),
-                                "the function and its arguments in one call, tg.grad(f, x); "
-                                "tg.value_and_grad(f) returns a function, to be called with them") from err
-            raise
+                rerouting.end()
         finally:
-            if observer is not None:
-                observer.close()
-            try:
-                if rerouting is not None:
-                    rerouting.end()
-            finally:
-                tracer.close()
-                leave()
-                numpy_warnings.end(said)
+            tracer.close()
+            leave()
+            numpy_warnings.end(said)
     if tracer.economy is not None:
         del out
         tracer.economy.release(last=True)

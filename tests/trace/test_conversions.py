@@ -208,6 +208,7 @@ def told(x: Any) -> Any:
     return x * 2 if type(x) is float else x * 3
 
 
+# ruff: noqa: E721  (some programs compare types so)
 OWN: list[tuple[Callable[[Any], Any], Any]] = [
     (told, 1.5), (lambda x: told(x) + told(np.sqrt(x)), 1.5), (lambda x: x * 2 if type(x) == float else x, 1.5), (Told().call, 1.5),
     (lambda x: x * 2 if type(x) in (int, float) else x, 1.5), (lambda x: x * 2 if isinstance(float, type) and type(x) is float else x, 1.5),
