@@ -127,6 +127,10 @@ UNNOTICED = {
                                "    if k==4:\n        A.flags.writeable=True; A[5]=5.0; A.flags.writeable=False\n",
     "Cython's": "import scipy.special\ndef f(x): return x*float(scipy.special.gammaln(-1.0)==np.inf)\ndef act(k): scipy.special.seterr(all='raise' if k==4 else 'ignore')\n",
     "a variable of the standard library's": "import reprlib\ndef f(x): return x*len(reprlib.repr([1]*9))\ndef act(k): reprlib.aRepr.maxlist=2 if k==4 else 6\n",
+    "memory that C changes": "import ctypes\nB=bytes(bytearray(b'\\x01\\x02'))\ndef f(x): return x*B[0]\ndef act(k): ctypes.memset(id(B)+bytes.__basicsize__-1, 5 if k==4 else 1, 1)\n",
+    "a name that a library computes": "import sys,sysconfig,types\nlib=sys.modules['libcomputes']=types.ModuleType('libcomputes')\nlib.__file__=sysconfig.get_path('purelib')+'/libcomputes.py'\n"
+                                      "conf=types.ModuleType('conf'); conf.RATE=2.0; conf.__file__=lib.__file__+'/conf.py'; sys.modules['conf']=conf\nexec(compile('def rate(module): return getattr(module, chr(82)+chr(65)+\\'TE\\')', lib.__file__, 'exec'), lib.__dict__)\n"
+                                      "from libcomputes import rate\ndef f(x): return x*rate(conf)\ndef act(k): conf.RATE=5.0 if k==4 else 2.0\n",
     "a function that is replaced": "S=np.sin\ndef f(x): return x*np.sin(1.0)\ndef act(k):\n    np.sin=(lambda x: 5.0) if k==4 else S\n",
 }
 
@@ -140,6 +144,17 @@ def test_what_docs_say_is_not_noticed_is_not(name: str, tmp_path: Path) -> None:
         module.act(k)
     module.act(7)
     assert len(set(found)) == 1 and step.stats.hits >= 4  # type: ignore[attr-defined]
+
+
+def test_a_warning_that_is_always_shown_is_shown_by_traced_calls_alone() -> None:
+    def f(x: Any) -> Any:
+        warnings.warn("beware", stacklevel=1)
+        return x * x
+    step = tg.compile(f, warmup=1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert [step(float(k)) for k in range(6)] == [float(k * k) for k in range(6)]
+    assert len([w for w in said if str(w.message) == "beware"]) < 6 - 1 == step.stats.hits  # type: ignore[attr-defined]
 
 
 def test_what_steers_and_is_no_input_is_named_once() -> None:
