@@ -21,7 +21,8 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.holders import slots_of_kind
-from tapegrad.trace.write_back import Pending, Place, Plain, base_of
+from tapegrad.trace.put_off import base_of
+from tapegrad.trace.write_back import Pending, Place, Plain
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import class_of, is_empty
 

@@ -53,12 +53,17 @@ def trace(f: Callable[..., Any], /, *args: Any, ctx: Context | None = None, **kw
     """
     tape = record(f, args, kwargs, ctx or DEFAULT, found=Found(f, args, kwargs))
     settle(tape)
+    return returned(tape), tape
+
+
+def returned(tape: Tape) -> Any:
+    """Return what the function of a tape returned."""
     result = tape.result
     assert result is not None
     constants = [op.val for op in tape if type(op) is Constant]
     if isinstance(result, Call) and result.fn is pack:
-        return result.kwargs["into"].build([apart(value_of(part), constants) for part in result.args]), tape
-    return apart(result.val, constants), tape
+        return result.kwargs["into"].build([apart(value_of(part), constants) for part in result.args])
+    return apart(result.val, constants)
 
 
 def apart(value: Any, constants: list[Any]) -> Any:

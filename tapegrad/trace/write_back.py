@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import warnings
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
 from types import CellType, CodeType, FunctionType, MethodType
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensors import detached, duplicate, is_memory, is_tensor
+from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor
 from tapegrad.numbers.view_path import follow
 from tapegrad.ops.structure import pack
 from tapegrad.rules.activity import differentiated, sources
@@ -27,6 +27,16 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.outside_arrays import OutsideArray, code_of_program
+from tapegrad.trace.put_off import (
+    KINDS,
+    NOTHING,
+    AttributeWrite,
+    CellWrite,
+    GroupWrite,
+    RefillWrite,
+    TableWrite,
+    base_of,
+)
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.copies import is_empty, slots_of
@@ -34,17 +44,10 @@ from tapegrad.tree.flatten import OPAQUE
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
-_KINDS = (list, deque, set, bytearray)
-_NOTHING: Any = object()
 MOST = 10_000  # parts of what a program has made and stored that are looked through
 Table = tuple[Any, Any, dict[Any, Any], Any]
 
 _told: set[tuple[str, int, str]] = set()  # programs, and what of theirs a warning has said is lost
-
-
-def base_of(x: Any) -> Any:
-    """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
-    return next(kind for kind in (OrderedDict, dict, *_KINDS) if isinstance(x, kind))
 
 
 class Copies:
@@ -73,7 +76,7 @@ class Copies:
     def _note(self, new: Any, x: Any) -> None:
         if isinstance(new, dict):
             self._table(new, x, x)
-        elif isinstance(new, _KINDS):
+        elif isinstance(new, KINDS):
             self.groups.append((new, x, list(new)))
         own, theirs = own_dict(new), own_dict(x)
         if own is not None:
@@ -156,6 +159,11 @@ class Pending:
         for write, _ in self.writes:
             write()
 
+    def lose(self, why: str) -> Pending:
+        """Return the same as lost, and why."""
+        lost = [place._replace(what=f"what {place.what} is lost: {why}") for _, place in self.writes]
+        return Pending([], [*self.lost, *lost], self.tape)
+
     def told(self) -> tuple[str, Location | None]:
         """Return what is written first, and where."""
         _, place = self.writes[0]
@@ -174,13 +182,14 @@ class Pending:
 
 class Place(NamedTuple):
     """Where something is written: in words, the name that is assigned and Python's instruction for it, and the
-    operations of the values.
+    operations of the values; and the thing that is written to.
     """
 
     what: str
     name: str = ""
     step: str = ""
     ops: Sequence[Operation] = ()
+    owner: Any = None
 
 
 class _Written:
@@ -209,7 +218,8 @@ class _Written:
                 continue
             label = self.tape.ops[k + 1].label  # type: ignore[attr-defined]
             if k in held:
-                self.writes.append((_Refill(self.given[k], final.val), Place(f"it writes into {label}", ops=[final])))
+                place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
+                self.writes.append((RefillWrite(self.given[k], final.val), place))
             elif final not in self.reaches:
                 self.lost.append(Place(f"what is written into {label or 'an array'} is lost: the caller's arrays are "
                                        "not written to", ops=[final]))
@@ -223,9 +233,9 @@ class _Written:
             stays = key in then and (then[key] is value or self.keeps(then[key], value, key, owner))
             now[key if key in then else self.plain(key)] = there[key] if stays else self.plain(value, kept)
         whole = [*found] != [*[key for key in then if key in found], *[key for key in found if key not in then]]
-        new_keys = [key for key, value in now.items() if there.get(key, _NOTHING) is not value]
+        new_keys = [key for key, value in now.items() if there.get(key, NOTHING) is not value]
         if whole or new_keys or len(now) != len(there):
-            self.put(_Table(x, now, whole), owner, new_keys[0] if new_keys else "")
+            self.put(TableWrite(x, now, whole), owner, new_keys[0] if new_keys else "")
 
     def attributes(self, new: Any, x: Any, then: dict[str, Any]) -> None:
         """Take what was written to an object's slots."""
@@ -234,10 +244,10 @@ class _Written:
         kept = {id(value): there[name] for name, value in then.items() if name in there}
         for name in {**then, **now}:
             if name not in now:
-                self.put(_Attribute(x, name, _NOTHING), x, name)
+                self.put(AttributeWrite(x, name, NOTHING), x, name)
             elif name not in then or (then[name] is not now[name]
                                       and not self.keeps(then[name], now[name], name, x)):
-                self.put(_Attribute(x, name, self.plain(now[name], kept)), x, name)
+                self.put(AttributeWrite(x, name, self.plain(now[name], kept)), x, name)
 
     def group(self, new: Any, x: Any, then: list[Any]) -> None:
         """Take what was written to a list, a deque, a set or a bytearray."""
@@ -250,14 +260,14 @@ class _Written:
         else:
             made = [self.plain(value, kept) for value in now]
         if isinstance(new, set) or len(made) != len(before) or not all(map(is_, made, before)):
-            self.put(_Group(x, made), x, "")
+            self.put(GroupWrite(x, made), x, "")
 
     def cell(self, new: CellType, x: CellType, then: list[Any]) -> None:
         """Take what was assigned to a captured variable."""
         now = _content(new)
         kept = {id(value): original for value, original in zip(then, _content(x))}
         if not (now and then and self.keeps(then[0], now[0], None, x)):
-            self.put(_Cell(x, self.plain(now[0], kept) if now else _NOTHING), x, "")
+            self.put(CellWrite(x, self.plain(now[0], kept) if now else NOTHING), x, "")
 
     # -- what stays
 
@@ -277,14 +287,14 @@ class _Written:
     def put(self, write: Callable[[], Any], owner: Any, place: Any) -> None:
         """Note a write to a place of the owner's."""
         found = self.place(owner, place)
-        self.writes.append((write, found._replace(what=f"it writes to {found.what}")))
+        self.writes.append((write, found._replace(what=f"it writes to {found.what}", owner=owner)))
 
     def place(self, owner: Any, place: Any, ops: Sequence[Operation] = ()) -> Place:
         """Return a place of the owner's."""
         label = self.copies.labels.get(id(owner), "")
         if type(owner) is CellType:
             return Place(label, label.rpartition(".")[2], "STORE_DEREF", ops)
-        if isinstance(owner, (dict, *_KINDS)):
+        if isinstance(owner, (dict, *KINDS)):
             return Place(f"{label}[{place!r}]" if place != "" else label or f"a {type(owner).__name__}", ops=ops)
         return Place(f"{label}.{place}".lstrip("."), str(place), "STORE_ATTR", ops)
 
@@ -339,69 +349,6 @@ def _is_moved(now: Sequence[Any], then: Sequence[Any]) -> bool:
     return any(isinstance(part, Traced) and known.get(id(part), i) != i for i, part in enumerate(now))
 
 
-class _Table:
-    def __init__(self, x: Any, now: dict[Any, Any], whole: bool) -> None:
-        self.x, self.now, self.whole = x, now, whole
-
-    def __call__(self) -> None:
-        base = base_of(self.x)
-        if self.whole:
-            base.clear(self.x)
-        else:
-            for key in [key for key in self.x if key not in self.now]:
-                base.__delitem__(self.x, key)
-        for key, value in self.now.items():
-            if self.x.get(key, _NOTHING) is not value:
-                base.__setitem__(self.x, key, value)
-
-
-class _Group:
-    def __init__(self, x: Any, now: list[Any]) -> None:
-        self.x, self.now = x, now
-
-    def __call__(self) -> None:
-        base = base_of(self.x)
-        base.clear(self.x)
-        (base.update if base is set else base.extend)(self.x, self.now)
-
-
-class _Cell:
-    def __init__(self, cell: CellType, value: Any) -> None:
-        self.cell, self.value = cell, value
-
-    def __call__(self) -> None:
-        if self.value is _NOTHING:
-            del self.cell.cell_contents
-        else:
-            self.cell.cell_contents = self.value
-
-
-class _Attribute:
-    def __init__(self, x: Any, name: str, value: Any) -> None:
-        self.x, self.name, self.value = x, name, value
-
-    def __call__(self) -> None:
-        if self.value is _NOTHING:
-            object.__delattr__(self.x, self.name)
-        else:
-            object.__setattr__(self.x, self.name, self.value)
-
-
-class _Refill:
-    """Writes into a module's buffer, as torch does in place."""
-
-    def __init__(self, x: Any, value: Any) -> None:
-        self.x, self.value = x, value
-
-    def __call__(self) -> None:
-        if is_tensor(self.x):
-            x: Any = self.x
-            x = x if isinstance(x, Traced) else detached(x)
-            x.copy_(self.value)
-        else:
-            self.x[...] = self.value
-
-
 class Plain:
     """What traced values are outside of their trace: an argument that was not written to is itself, arrays are in
     memory of their own, views of one array views of one; copies are their originals. What the program has made, a
@@ -443,11 +390,11 @@ class Plain:
         if isinstance(x, dict):
             items = [(key, self(key), value, self(value)) for key, value in base_of(x).items(x)]
             if not all(a is b and c is d for a, b, c, d in items):
-                _Table(x, {key: value for _, key, _, value in items}, any(a is not b for a, b, _, _ in items))()
+                TableWrite(x, {key: value for _, key, _, value in items}, any(a is not b for a, b, _, _ in items))()
         elif isinstance(x, (list, deque, set)):
             now = [self(part) for part in x]
             if not all(map(is_, now, x)):
-                _Group(x, now)()
+                GroupWrite(x, now)()
         elif type(x) is MethodType:
             return MethodType(self(x.__func__), self(x.__self__))
         elif isinstance(x, FunctionType):

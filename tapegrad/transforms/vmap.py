@@ -19,12 +19,14 @@ from tapegrad.tape.tape import Call, Constant, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.inputs import flatten_call
+from tapegrad.trace.outside_state import Outside
 from tapegrad.trace.random_state import SOURCES, Found, state_of
-from tapegrad.trace.tracer import record, trace
+from tapegrad.trace.tracer import record, returned, trace
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.copies import Member, running
-from tapegrad.tree.flatten import BOOLS, Structure, flatten, is_generator, is_leaf
+from tapegrad.tree.flatten import BOOLS, Structure, Walk, flatten, is_generator, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
 from tapegrad.tree.signature import Signature
 
@@ -42,7 +44,9 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     `f` runs once on one member, and each operation of its tape is made one for the whole batch. Members that take
     another branch, or run a loop more often, are traced and run apart: `f` is any program. What has no rule for a batch
     is called once for each member, on a tape by one loop. Random numbers are drawn for each member. What cannot be
-    traced, or asks for plain numbers, is called for each member. Raises ArgumentError where the arguments have no such
+    traced, or asks for plain numbers, is called for each member. What `f` writes to what all members share (a captured
+    list, a counter, a module's buffers, a global) and what it prints is done as by a loop over the members: such an
+    `f` is traced for each of them. Arrays are never written to. Raises ArgumentError where the arguments have no such
     axis, or not equally many members.
 
     >>> vmap(lambda x, a: a * x if x > 0 else -x, in_axes=(0, None))(np.array([1.0, -2.0, 3.0]), 10.0)
@@ -117,6 +121,35 @@ class Program(NamedTuple):
             {key: part(self.signature.kwargs[key], arg) for key, arg in self.kwargs.items()},
         )
 
+    def mapped(self, flags: list[bool]) -> list[bool]:
+        """Return which arguments, the keyword ones last, differ by member in any part."""
+        parts = (*self.signature.args, *self.signature.kwargs.values())
+        return [any(flags[part.start : part.start + part.size]) for part in parts]
+
+
+def settled_for(tape: Tape, own: list[Any]) -> bool:
+    """Return whether the program of a tape writes to what all members share; where it does not, warn of what it wrote
+    to arguments of which each member has a copy of its `own`.
+    """
+    effects, tape.structure.effects = tape.structure.effects, None
+    if effects is None:
+        return False
+    walks: list[Walk] = []
+    for arg in own:
+        flatten(arg, "", [], [], walks=walks)
+    mine = {id(x) for walk in walks for x, _ in walk.keep}
+    if any(id(place.owner) not in mine for _, place in effects.writes):
+        return True
+    effects.lose("each member has a copy of its own").settle()
+    return False
+
+
+def traced_value(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a function returns, traced, so that it writes what it writes once it has ended well."""
+    tape = record(f, args, kwargs, DEFAULT, found=Found(f, args, kwargs))
+    settle(tape)
+    return returned(tape)
+
 
 def _plain_axes(axes: Axes) -> Axes:
     """Return axes as plain integers; traced ones are guarded."""
@@ -169,9 +202,9 @@ class Batched:
                     if len(rows) == size
                     else [take(x, rows, axis=0) if flag else x for x, flag in zip(leaves, flags)]
                 )
-            tape = self._traced(program, given, flags, len(rows))
+            tape, writes = self._traced(program, given, flags, len(rows))
             if tape is None:
-                groups += [self.alone(program, given, flags, i, row) for i, row in enumerate(rows.tolist())]
+                groups += [self.alone(program, given, flags, i, row, writes) for i, row in enumerate(rows.tolist())]
                 continue
             tracer = tracer_of([*given, *[op.val for op in tape.ops if type(op) is Constant]])
             with collector:
@@ -257,10 +290,11 @@ class Batched:
             )
         return next(iter(sizes)), found
 
-    def _traced(self, program: Program, leaves: list[Any], flags: list[bool], size: int) -> Tape | None:
+    def _traced(self, program: Program, leaves: list[Any], flags: list[bool], size: int) -> tuple[Tape | None, bool]:
         """Record the function for the first member, as if there were no trace around; generators are set back.
 
-        None where it cannot be recorded, or takes plain numbers that are of this member alone.
+        No tape where it cannot be recorded, or takes plain numbers that are of this member alone, or writes to what
+        all members share; the second says the last. What it wrote then is undone.
         """
         first = [self.first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
         first = [Member(x) if type(x) in BOOLS else x for x in first]
@@ -269,15 +303,21 @@ class Batched:
         found = Found(fn, given, named)
         sources = [x for _, x in found.sources.values() if type(x) in SOURCES] if not found.silent else []
         states = [state_of(x) for x in {id(x): x for x in [*sources, *filter(is_generator, first)]}.values()]
-        listener = Listener()
+        listener, outside = Listener(), Outside(program.f)
         running.observers = [*running.observers, listener]
         try:
-            tape = self.recorded(fn, given, named)
+            with outside:
+                tape = self.recorded(fn, given, named)
             listener.heard = listener.heard or bool(found.unrecorded(tape))
         except TapeError as err:
             if not err.refuses or not size:
+                outside.tell()
                 raise
-            return None
+            outside.put_back()
+            return None, False
+        except BaseException:
+            outside.tell()
+            raise
         finally:
             running.observers = [other for other in running.observers if other is not listener]
             for restore, state in states:
@@ -285,14 +325,18 @@ class Batched:
         for op in reversed(tape.ops):
             if type(op) is Call and op.fn is draw and is_torch_source(op.args[0]):
                 op.args[0].rewind(op.val)
-        if listener.heard and size:
-            return None
+        own = [arg for arg, mapped in zip((*given, *named.values()), program.mapped(flags)) if mapped]
+        writes = settled_for(tape, own) or outside.is_changed()
+        if listener.heard or writes:
+            outside.put_back()
+            if size:
+                return None, writes and not listener.heard
         if len(tape.inputs) != len(leaves) + 1:
             raise self.fail(
                 "its arguments are taken apart otherwise for one member", "arrays, in tuples, lists and dicts"
             )
         tape.name = self.name
-        return inline(tape, valued=True)
+        return inline(tape, valued=True), False
 
     def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
         """Return the tape of one member."""
@@ -306,11 +350,11 @@ class Batched:
             return torch.ones(x.shape[1:], dtype=x.dtype, device=x.device)
         return np.ones(x.shape[1:], x.dtype)[()]
 
-    def alone(self, program: Program, leaves: list[Any], flags: list[bool], i: int, row: int) -> Group:
-        """Call the function for one member, as it is."""
+    def alone(self, program: Program, leaves: list[Any], flags: list[bool], i: int, row: int, traces: bool) -> Group:
+        """Call the function for one member: as it is, or as `trace` does, which writes to no array of the caller's."""
         mine = [member(x, i) if flag else x for x, flag in zip(leaves, flags)]
         fn, given, named = program.of_leaves(mine, flags)
-        value = fn(*given, **named)
+        value = traced_value(fn, given, named) if traces else fn(*given, **named)
         parts: list[Any] = []
         into = flatten(value, "", parts, [], shared=False)
         if into.is_leaf or not parts:

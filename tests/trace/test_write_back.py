@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import types
 import warnings
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tapegrad as tg
 
@@ -237,3 +239,98 @@ def test_what_is_stored_lies_in_memory_of_its_own() -> None:
     y[:] = 7.0
     kept.clear()  # as it was when the tape was recorded
     assert tape.play(x) == value == 20.0 and part.tolist() == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("around", ["", "grad"])
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "containers"])
+def test_a_batch_leaves_what_a_loop_over_its_members_leaves(name: str, around: str) -> None:
+    (f, state), (g, wanted) = PROGRAMS[name](), PROGRAMS[name]()
+    xs = np.array([1.5, 0.5, 2.5])
+    for _ in range(2):
+        expected = [g(x) for x in xs]
+        found = tg.vmap(f)(xs) if not around else tg.trace(lambda xs: tg.vmap(f)(xs) * 1.0, xs)[0]
+        np.testing.assert_allclose(found, expected)
+        assert told(state) == told(wanted)
+
+
+LOG: list[Any] = []
+TIMES = 0
+TABLE = {"seen": np.zeros(3)}
+
+
+class Registry:
+    count = 0
+    kept: Any = None
+
+
+def outside(x: Any) -> Any:
+    global TIMES
+    TIMES += 1
+    LOG.append((TIMES, x))
+    TABLE["seen"][TIMES % 3] += 1.0
+    Registry.count += 1
+    Registry.kept = x * 2.0
+    print("call", TIMES)
+    return x * x if x < 2.0 else -x
+
+
+def says_number(x: Any) -> Any:
+    LOG.append("before")
+    print(f"x = {x:.1f}")
+    return x * math.floor(x)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.EffectWarning")
+@pytest.mark.parametrize("f", [outside, says_number])
+def test_a_batch_writes_to_globals_and_prints_as_a_loop_does(f: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    xs = np.array([1.5, 0.5, 2.5, 1.0])
+    for run in (lambda: [f(x) for x in xs], lambda: tg.vmap(f)(xs)):
+        LOG.clear(), TABLE["seen"].fill(0.0)
+        globals()["TIMES"], Registry.count, Registry.kept = 0, 0, None
+        value = list(run())
+        found.append((value, told(LOG), TIMES, told(TABLE), Registry.count, Registry.kept, capsys.readouterr().out))
+    assert found[0] == found[1]
+
+
+def test_a_batch_of_no_members_and_one_that_raises_write_nothing() -> None:
+    model, shared = Model(), {"n": 0}
+
+    def f(x: Any) -> Any:
+        shared["n"] += 1
+        if x > 1.0:
+            raise KeyError("after all")
+        return model(x)
+    before = told(model)
+    assert tg.vmap(f)(np.zeros(0)).shape == (0, ) and shared == {"n": 0} and told(model) == before
+    with pytest.raises(KeyError):
+        tg.vmap(f)(np.array([2.0, 0.5]))
+    assert shared == {"n": 0} and told(model) == before
+
+
+def test_what_a_member_writes_to_its_own_copy_or_to_an_array_is_lost_and_one_warning_says_so() -> None:
+    buffer = np.zeros(2)
+
+    def f(state: Any, x: Any) -> Any:
+        state["n"] = x * 2.0  # the line of the warning
+        return x * state["w"]
+
+    def g(x: Any) -> Any:
+        buffer[0] += x
+        return x * x
+    state = {"w": np.ones(3), "n": 0}
+    with pytest.warns(tg.EffectWarning) as caught:
+        for _ in range(2):
+            assert tg.vmap(f, in_axes=({"w": 0, "n": None}, 0))(state, np.arange(3.0)).tolist() == [0.0, 1.0, 2.0]
+            tg.vmap(g)(np.arange(3.0))
+    assert [str(each.message).partition(" is lost")[0] for each in caught] == [
+        "what it writes to state['n']", "what is written into buffer"]
+    assert state["n"] == 0 and buffer.tolist() == [0.0, 0.0]
+
+
+def test_a_batch_norm_counts_each_member() -> None:
+    one, other, xs = torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2), torch.arange(12.0).reshape(3, 2, 2)
+    found = tg.vmap(one)(xs)
+    torch.testing.assert_close(found, torch.stack([other(x) for x in xs]))
+    for name, value in other.state_dict().items():
+        torch.testing.assert_close(one.state_dict()[name], value)

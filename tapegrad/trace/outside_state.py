@@ -1,0 +1,220 @@
+"""outside_state: what a program reaches by names of its own and may write to, as it stands before a run, so that a run
+that must not count can be undone.
+
+Arguments and captured variables are copied by a trace. Globals, what is in them, attributes of classes and of modules
+are not: the program writes to them while it is traced.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from operator import is_
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.rules.op import Traced
+from tapegrad.trace.holders import attributes as own_dict
+from tapegrad.trace.interposition import original
+from tapegrad.trace.mentions import is_foreign, mentioned, package_of
+from tapegrad.tree.copies import class_of, code_of, is_empty
+
+MOST = 4096  # things that are looked at
+LARGE = 1024  # parts of a container: in a larger one, only the parts themselves are looked at
+BYTES = 1 << 20  # of an array: a larger one is not copied
+_CONTAINERS = (list, dict, set, deque, bytearray)
+_GONE: Any = object()
+
+
+class Outside:
+    """What a program can write to by name, held while it runs: `is_changed` tells, `put_back` undoes.
+
+    What it prints meanwhile waits: it is printed at the end, unless that is undone too.
+    """
+
+    def __init__(self, *roots: Any) -> None:
+        self.held: list[tuple[Any, Any]] = []  # a container or an array, and a copy
+        self.cells: list[tuple[CellType, Any]] = []
+        self.spaces: list[tuple[Any, dict[str, Any]]] = []  # globals, a class, a module: names, and what they stand for
+        self.known: dict[int, Any] = {}
+        self.attributes: set[str] = set()  # that the code mentions
+        self.modules: list[ModuleType] = []
+        self.text: _Waiting | None = None
+        self._walk([*roots])
+
+    def __enter__(self) -> Outside:
+        self.text = _Waiting(sys.stdout)
+        sys.stdout = self.text
+        return self
+
+    def __exit__(self, kind: Any, *error: Any) -> None:
+        if self.text is not None and sys.stdout is self.text:
+            sys.stdout = self.text.real
+
+    def is_changed(self) -> bool:
+        """Return whether the program has written to something, or printed."""
+        return bool(self.text is not None and self.text.parts) or any(
+            space.get(name, _GONE) is not value for space, names in self._tables() for name, value in names.items()
+        ) or any(is_empty(cell) or cell.cell_contents is not value for cell, value in self.cells) or not all(
+            _is_same(x, kept) for x, kept in self.held)
+
+    def _tables(self) -> Iterable[tuple[Any, dict[str, Any]]]:
+        for space, names in self.spaces:
+            yield (space if isinstance(space, dict) else vars(space)), names
+
+    def put_back(self) -> None:
+        """Undo what was written, and forget what was printed."""
+        for space, names in self.spaces:
+            table = space if isinstance(space, dict) else vars(space)
+            for name in [name for name, value in names.items() if table.get(name, _GONE) is not value]:
+                if isinstance(space, dict):
+                    space.update({name: names[name]}) if names[name] is not _GONE else space.pop(name)
+                elif names[name] is _GONE:
+                    type.__delattr__(space, name)
+                else:
+                    type.__setattr__(space, name, names[name])
+        for cell, value in self.cells:
+            cell.cell_contents = value
+        for x, kept in self.held:
+            if not _is_same(x, kept):
+                _fill(x, kept)
+        if self.text is not None:
+            self.text.parts.clear()
+
+    def tell(self) -> None:
+        """Print what waits."""
+        if self.text is not None:
+            for part in self.text.parts:
+                self.text.real.write(part)
+            self.text.parts.clear()
+
+    def _walk(self, stack: list[Any]) -> None:
+        while stack and len(self.known) < MOST:
+            while stack and len(self.known) < MOST:
+                x = original(stack.pop())
+                if id(x) not in self.known and type(x) not in _ATOMS and not isinstance(x, Traced):
+                    self.known[id(x)] = x
+                    stack += self._parts(x)
+            for module in self.modules:
+                own = vars(module)
+                names = {name: own[name] for name in self.attributes & own.keys()}
+                self.spaces.append((own, names))
+                stack += [value for value in names.values() if id(value) not in self.known
+                          and type(value) not in _ATOMS]
+
+    def _parts(self, x: Any) -> list[Any]:
+        """Return what a thing leads to, and hold what can be written to."""
+        if isinstance(x, FunctionType):
+            return self._of_function(x)
+        if isinstance(x, MethodType):
+            return [x.__func__, x.__self__]
+        if isinstance(x, functools.partial):
+            return [x.func, x.args, x.keywords]
+        if isinstance(x, ModuleType):
+            if not is_foreign(package_of(x.__name__)):
+                self.modules.append(x)
+            return []
+        if isinstance(x, tuple):
+            return [*x]
+        if isinstance(x, np.ndarray):
+            if type(x) is np.ndarray and x.nbytes <= BYTES and x.dtype.kind in "biufc":
+                self.held.append((x, x.copy()))
+            return []
+        if isinstance(x, type):
+            return self._of_class(x)
+        return self._of_object(x)
+
+    def _of_function(self, fn: FunctionType) -> list[Any]:
+        full = [(cell, cell.cell_contents) for cell in fn.__closure__ or () if not is_empty(cell)]
+        self.cells += full
+        cells = [value for _, value in full]
+        if is_foreign(package_of(fn.__module__)):
+            return [x for x in cells if callable(x)]  # of a wrapper
+        self.held.append((fn.__dict__, fn.__dict__.copy()))
+        named = mentioned(code_of(fn))
+        self.attributes |= named.attributes
+        space = fn.__globals__
+        names = {name: space.get(name, _GONE) for name in (named.names | named.attributes if named.assigns
+                                                             else named.names & space.keys())}
+        self.spaces.append((space, names))
+        return [*cells, *fn.__dict__.values(), *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values(),
+                *[value for value in names.values() if value is not _GONE]]
+
+    def _of_class(self, cls: type) -> list[Any]:
+        if is_foreign(package_of(cls.__module__)):
+            return []
+        own = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__", "__doc__")}
+        self.spaces.append((cls, {**dict.fromkeys(self.attributes, _GONE), **own}))
+        return [*cls.__bases__, *own.values()]
+
+    def _of_object(self, x: Any) -> list[Any]:
+        parts: list[Any] = []
+        if isinstance(x, _CONTAINERS):
+            kept = _content(x)
+            self.held.append((x, kept))
+            if len(kept) <= LARGE and not isinstance(x, bytearray):
+                parts = [*(kept.values() if isinstance(x, dict) else kept)]
+        kind = class_of(x)
+        if kind.__module__ == "builtins" or is_foreign(package_of(kind.__module__)):
+            inner = getattr(x, "__wrapped__", None)  # of functools.lru_cache, say
+            return [*parts, inner] if isinstance(inner, FunctionType) else parts
+        own = own_dict(x)
+        if own is not None:
+            self.held.append((own, own.copy()))
+            parts += own.values()
+        return [*parts, kind]
+
+
+_ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.float64, np.float32, np.int64, np.bool_,
+                    np.dtype, slice, range, type(Ellipsis)])
+
+
+class _Waiting:
+    """A standard output that keeps what one thread writes."""
+
+    def __init__(self, real: Any) -> None:
+        self.real, self.parts, self.thread = real, list[str](), threading.get_ident()
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() != self.thread:
+            return int(self.real.write(text))
+        self.parts.append(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+def _base(x: Any) -> Any:
+    return next(kind for kind in (OrderedDict, *_CONTAINERS) if isinstance(x, kind))
+
+
+def _content(x: Any) -> Any:
+    """Return a plain copy of what a container holds."""
+    base = _base(x)
+    return dict(base.items(x)) if issubclass(base, dict) else set(x) if base is set else list(base.__iter__(x))
+
+
+def _is_same(x: Any, kept: Any) -> bool:
+    if isinstance(x, np.ndarray):
+        return x.tobytes() == kept.tobytes()
+    now = _content(x) if not isinstance(x, dict) else x
+    if isinstance(x, set):
+        return bool(now == kept)
+    if isinstance(x, dict):
+        return len(x) == len(kept) and all(map(is_, _content(x).values(), kept.values())) and all(map(is_, now, kept))
+    return len(now) == len(kept) and all(map(is_, now, kept))
+
+
+def _fill(x: Any, kept: Any) -> None:
+    if isinstance(x, np.ndarray):
+        x[...] = kept
+        return
+    base = _base(x)
+    base.clear(x)
+    (base.update if issubclass(base, dict) or base is set else base.extend)(x, kept)

@@ -1,0 +1,91 @@
+"""put_off: what a program does to the things it writes to, put off until its call has ended well: each is a call
+without arguments, with plain values.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from types import CellType
+from typing import Any
+
+from tapegrad.numbers.tensors import detached, is_tensor
+from tapegrad.rules.op import Traced
+
+KINDS = (list, deque, set, bytearray)
+NOTHING: Any = object()
+
+
+def base_of(x: Any) -> Any:
+    """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
+    return next(kind for kind in (OrderedDict, dict, *KINDS) if isinstance(x, kind))
+
+
+class TableWrite:
+    """Makes a dict hold some items, in their order where it is to be the `whole`."""
+
+    def __init__(self, x: Any, now: dict[Any, Any], whole: bool) -> None:
+        self.x, self.now, self.whole = x, now, whole
+
+    def __call__(self) -> None:
+        base = base_of(self.x)
+        if self.whole:
+            base.clear(self.x)
+        else:
+            for key in [key for key in self.x if key not in self.now]:
+                base.__delitem__(self.x, key)
+        for key, value in self.now.items():
+            if self.x.get(key, NOTHING) is not value:
+                base.__setitem__(self.x, key, value)
+
+
+class GroupWrite:
+    """Makes a list, a deque, a set or a bytearray hold some items."""
+
+    def __init__(self, x: Any, now: list[Any]) -> None:
+        self.x, self.now = x, now
+
+    def __call__(self) -> None:
+        base = base_of(self.x)
+        base.clear(self.x)
+        (base.update if base is set else base.extend)(self.x, self.now)
+
+
+class CellWrite:
+    """Assigns a captured variable, or empties it."""
+
+    def __init__(self, cell: CellType, value: Any) -> None:
+        self.cell, self.value = cell, value
+
+    def __call__(self) -> None:
+        if self.value is NOTHING:
+            del self.cell.cell_contents
+        else:
+            self.cell.cell_contents = self.value
+
+
+class AttributeWrite:
+    """Sets an attribute in a slot, or deletes it."""
+
+    def __init__(self, x: Any, name: str, value: Any) -> None:
+        self.x, self.name, self.value = x, name, value
+
+    def __call__(self) -> None:
+        if self.value is NOTHING:
+            object.__delattr__(self.x, self.name)
+        else:
+            object.__setattr__(self.x, self.name, self.value)
+
+
+class RefillWrite:
+    """Writes into a module's buffer, as torch does in place."""
+
+    def __init__(self, x: Any, value: Any) -> None:
+        self.x, self.value = x, value
+
+    def __call__(self) -> None:
+        if is_tensor(self.x):
+            x: Any = self.x
+            x = x if isinstance(x, Traced) else detached(x)
+            x.copy_(self.value)
+        else:
+            self.x[...] = self.value
