@@ -88,6 +88,10 @@ class Backend:
         """Return a finished tape as a function."""
         return compile_tape(tape, fresh=fresh)
 
+    def stores(self, samples: Sequence[Any]) -> bool:
+        """Return whether what a program stores may be a result of its tape, of kinds like these."""
+        return True
+
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
         best = self.finish(flattened(tape))

@@ -10,23 +10,22 @@ from typing import Any
 
 from tapegrad.compile.backend import Backend, First, Step, choose, recorded_result
 from tapegrad.compile.by_name import ByName
+from tapegrad.compile.effects import apart
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Account, Entry, Pace, Path, Rent, Stats, describe, warn
 from tapegrad.compile.rematerialise import is_refillable, remains, strip
 from tapegrad.compile.skeleton import Skeleton
-from tapegrad.compile.visit import LOST, Visit
+from tapegrad.compile.visit import LOST, Visit, draws
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.recorded_names import codes_of, glance
 from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
-from tapegrad.ops import default_rng, draw
-from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
 from tapegrad.replay.warning_errors import strict
 from tapegrad.rules.op import Traced
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import SURROUNDINGS
@@ -66,7 +65,7 @@ class Compiled(ByName):
         self.named(f, again)
         self.__wrapped__, self._make, self._plainly, self._backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
-        self._warmup = warmup
+        self._warmup, self._sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self._paths: dict[Any, list[Path]] = {}
         self._rents: dict[Any, Rent] = {}
@@ -96,6 +95,10 @@ class Compiled(ByName):
             if entry.loses and strict():
                 self._missed("that NumPy's warnings are errors")
                 continue
+            found = None if entry.stored is None else entry.stored.find(args, kwargs)
+            if entry.stored is not None and found is None:
+                self._missed("which objects are written to")
+                continue
             tape = entry.tape  # another thread may compile it meanwhile
             try:
                 result = entry.run(*args, **kwargs)
@@ -109,6 +112,9 @@ class Compiled(ByName):
             except Exception as err:  # the program may catch it: only the program itself can tell
                 self._missed(f"whether it raises {type(err).__name__}")
                 continue
+            if entry.stored is not None and found is not None:
+                result, stored = apart(result, self._sweeps)
+                entry.stored.settle(stored, *found)
             next(self.stats._hits)
             self._lost = 0
             if self._entries[key][0] is not entry:
@@ -149,7 +155,7 @@ class Compiled(ByName):
         visit.spend()
         if visit.effects is not None:
             visit.effects.settle()
-        if entry is not None and self.warmup is not None and not _draws(entry.tape):
+        if entry is not None and self.warmup is not None and entry.stored is None and not draws(entry.tape):
             try:
                 result = entry.run(*args, **kwargs)
                 next(self.stats._hits)
@@ -161,13 +167,13 @@ class Compiled(ByName):
         next(self.stats._traces)
         return first.result
 
-    def _find(self, visit: Visit, tape: Tape) -> Path:
+    def _find(self, visit: Visit, tape: Tape, stored: tuple[Any, ...]) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something
         steers them which is no input.
 
         A stale one may differ: what it read was another thing when this trace began.
         """
-        skeleton = Skeleton(tape)
+        skeleton = Skeleton(tape, stored)
         with self._lock:
             paths = self._paths.setdefault(visit.key, [])
             belied = None
@@ -215,7 +221,7 @@ class Compiled(ByName):
         drop_large(tape)
         entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size),
                       visit.choice, set() if visit.observer is None else visit.observer.ran)
-        entry.loses = visit.loses
+        entry.loses, entry.stored = visit.loses, visit.stored
         with self._lock:
             path.entry, path.account.patience = entry, 1.0
             for other in self._paths[visit.key] if visit.choice is not None else ():
@@ -342,18 +348,6 @@ def _surrounded(key: Any) -> Any:
     return key
 
 
-def _draws(tape: Tape) -> bool:
-    """Return whether a call of a tape draws random numbers from a generator that it did not
-    make: it must not be made twice.
-    """
-    return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0]))
-                                     or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
-
-
-def _is_made(generator: Any) -> bool:
-    return type(generator) is Call and generator.fn is default_rng
-
-
 def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
@@ -447,15 +441,16 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
     # until it is known that a user's function must be run again for the values that are dropped
     economical = chosen.refills
 
-    def differentiated(primal: Tape) -> Tape:
-        return flatgrad(primal, seed, release=True, unrolls=False)
-
-    def flat(primal: Tape) -> Tape:  # of a tape that lacked the values to look for loops
-        return shortened(roll(primal), differentiated) or differentiated(primal)
-
     def make(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         nonlocal economical
-        economy = Economy()
+        economy, begun = Economy(), seed
+
+        def differentiated(primal: Tape) -> Tape:
+            return flatgrad(primal, begun, release=True, unrolls=False)
+
+        def flat(primal: Tape) -> Tape:  # of a tape that lacked the values to look for loops
+            return shortened(roll(primal), differentiated) or differentiated(primal)
+
         with collector:
             found = visit.find(fn, args, kwargs)
             tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical or not visit.looks else None,
@@ -463,15 +458,18 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
             if not visit.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))
+            begun = seed if visit.stored is None else (seed, None)
             tape = tape if economy.begun else visit.general(tape)
             rolled = roll(tape) if chosen.rolls and not economy.begun else tape
             refills = chosen.refills and is_refillable(tape)
             short = None if refills or rolled is tape else shortened(rolled, differentiated)
             if not (short or refills or economy.begun):
                 tape = differentiated(tape)
-                return First(tape, recorded_result(tape))
+                result = recorded_result(tape)
+                return First(tape, result if visit.stored is None else apart(result, True)[0])
             value = recorded_result(tape)
-            gradients = gradients_of(tape, seed, economy=economy, left=remains if refills else None)
+            gradients = gradients_of(tape, begun, economy=economy, left=remains if refills else None)
+            value = value if visit.stored is None else value[0]
             economical = economical and (refills or not economy.begun)
             if refills and rolled is not tape:  # once the values are given up
                 short = shortened(rolled, differentiated)

@@ -28,12 +28,13 @@ class EarlierCall:
     Raises Intricate where another call's objects have to be taken apart to see whether they are the same.
     """
 
-    __slots__ = ("given", "leaves", "names", "unchanged")
+    __slots__ = ("given", "leaves", "names", "things", "unchanged")
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         walks: list[Walk] = []
         signature, self.leaves, _ = flatten_call(fn, args, kwargs, walks)
         self.unchanged = Unchanged(walks)
+        self.things = [x for walk in walks for x, _ in walk.keep]
         self.names = [*kwargs]
         parts = [*signature.args, *signature.kwargs.values()]
         self.given: list[tuple[Any, Any, int]] = []

@@ -15,6 +15,7 @@ from typing import Any
 from tapegrad.compile.backend import Backend, Step
 from tapegrad.compile.choice import Choice
 from tapegrad.compile.earlier_call import EarlierCalls
+from tapegrad.compile.effects import Effects
 from tapegrad.compile.numpy.function import compile_arguments
 from tapegrad.compile.rematerialise import refilled
 from tapegrad.compile.skeleton import Skeleton
@@ -184,11 +185,12 @@ class Entry:
     """A tape that is kept, and the function that it is compiled to when it is used."""
 
     __slots__ = ("apart", "arguments", "backend", "choice", "earlier", "expected", "flat", "fresh", "lock", "loses",
-                 "pace", "ran", "reached", "run", "tape")
+                 "pace", "ran", "reached", "run", "stored", "tape")
 
     def __init__(self, tape: Tape, flat: Step | None, backend: Backend, fresh: Freshness | None, pace: Pace,
                  expected: float, choice: Choice | None, ran: set[CodeType]) -> None:
         self.choice, self.ran, self.loses = choice, ran, False  # it loses what NumPy may warn of
+        self.stored: Effects | None = None  # what its calls write: the tape's results have the values
         self.tape, self.flat, self.backend = tape, flat, backend
         self.fresh, self.pace, self.expected = fresh, pace, expected
         reached = tape.structure.reached

@@ -50,10 +50,11 @@ class Skeleton:
     Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
     """
 
-    __slots__ = ("digest", "kinds", "leaves", "memory", "places", "reached", "steps", "structure", "where")
+    __slots__ = ("digest", "kinds", "leaves", "memory", "places", "reached", "steps", "stored", "structure", "where")
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, stored: tuple[Any, ...] = ()) -> None:
         self.structure: Signature = tape.structure
+        self.stored = stored  # what the program writes once it has ended, and is no operation
         tape = inline(tape)  # so that guards in a checkpoint part two paths as others do; `places` are on that tape
         reached = self.structure.reached
         # which of the arguments the program reaches by other names too
@@ -100,7 +101,7 @@ class Skeleton:
         """
         known, found = self.kinds, other.kinds
         if self.digest == other.digest and self.steps == other.steps and known == found:
-            return False
+            return False if self.stored == other.stored else self._stored_apart(other)
         if any(other.memory.get(asked, expected) != expected for asked, expected in self.memory.items()):
             return True
         for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
@@ -112,11 +113,17 @@ class Skeleton:
             return Difference(_place(other.where[b]), _text(one), _text(two))
         return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
 
+    def _stored_apart(self, other: Skeleton) -> Difference:
+        """Return how what is stored differs, of two traces that compute the same."""
+        was, now = next(((a, b) for a, b in zip(self.stored, other.stored) if a != b), (self.stored, other.stored))
+        return Difference(None, f"{_shown(was)} was stored", f"{_shown(now)} is")
+
     def variation(self, other: Skeleton) -> list[Spot] | None:
         """Return where two traces differ, if that is in guards on integers and in constants of one type alone, and a
         guard is the first of them.
         """
-        if len(self.steps) != len(other.steps) or self.steps[-1] != other.steps[-1] or not self.is_like(other):
+        if len(self.steps) != len(other.steps) or self.steps[-1] != other.steps[-1] or self.stored != other.stored \
+                or not self.is_like(other):
             return None
         spots: list[Spot] = []
         known, found = self.kinds, other.kinds

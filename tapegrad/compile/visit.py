@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapegrad.compile.choice import Choice, choice_of, chosen
+from tapegrad.compile.effects import Effects
 from tapegrad.compile.path import Path, Rent
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.observer import Observer
 from tapegrad.numbers.systems import systems_of
+from tapegrad.ops import default_rng, draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.replay.warning_errors import may_lose
-from tapegrad.tape.tape import Tape
+from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.random_state import Found, unrecorded_draws
 from tapegrad.trace.write_back import Pending
 
@@ -33,8 +35,8 @@ class Visit:
     `compiled`, which keeps the paths.
     """
 
-    __slots__ = ("aside", "choice", "compiled", "effects", "fresh", "key", "looks", "loses", "observer", "path",
-                 "rent", "stale", "start")
+    __slots__ = ("aside", "call", "choice", "compiled", "effects", "fresh", "key", "looks", "loses", "observer", "path",
+                 "rent", "stale", "start", "stored")
 
     def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled._backend.clock()
@@ -46,6 +48,8 @@ class Visit:
         self.choice: Choice | None = None
         self.loses, self.stale, self.aside = False, list[Path](), 0.0
         self.effects: Pending | None = None  # what the program writes once the call has ended well
+        self.call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
+        self.stored: Effects | None = None  # the same for the calls of a tape, whose results have what is stored then
         if self.looks:
             self.look(compiled._paths.get(key, ()))
 
@@ -71,14 +75,17 @@ class Visit:
         """
         if not self.looks:
             return None
+        self.call = f, args, kwargs
         found = Found(f, args, kwargs, watched=self.observer is not None, near=True)
         if self.observer is not None:
             self.observer.reads.meet = found.meet
         return found
 
     def keeps(self, tape: Tape) -> bool:
-        """Find the path that was taken, and return whether its tape is to be kept, and compiled."""
-        compiled, observer = self.compiled, self.observer
+        """Find the path that was taken, and return whether its tape is to be kept, and compiled: what it stores is a
+        result of it then.
+        """
+        compiled = self.compiled
         self.effects, tape.structure.effects = tape.structure.effects, None
         self.rent.measure(tape)
         if not self.looks or systems_of(tape.ops):  # there is no faster code for numbers of other systems
@@ -86,7 +93,23 @@ class Visit:
         recorded = compiled._backend.clock()
         if compiled.warmup is None and not self.rent.ends(recorded - self.start, compiled._pace):
             return False
-        self.path = path = compiled._find(self, tape)
+        stored, before, call = None, tape.result, self.call
+        self.call = None
+        if self.effects is not None and self.effects.writes and call is not None:
+            stored = Effects(self.effects, *call)
+            if stored.unfit is None:
+                stored.join(tape)
+        kept = self._keeps(tape, recorded, stored)
+        if kept:
+            self.stored = stored
+        elif tape.result is not before:
+            tape.ops.pop()
+            tape.result = before
+        return kept
+
+    def _keeps(self, tape: Tape, recorded: float, stored: Effects | None) -> bool:
+        compiled, observer = self.compiled, self.observer
+        self.path = path = compiled._find(self, tape, () if stored is None else tuple(stored.key))
         self.aside = compiled._backend.clock() - recorded
         self.rent.look(path, recorded - self.start)
         if observer is None or path.refused or path.entry is not None:
@@ -97,7 +120,9 @@ class Visit:
         observer.note_rules(tape)
         fresh, why, where = observer.result()
         self.fresh = fresh or None
-        if not why and self.effects is not None and self.effects.writes:
+        if not why and self.effects is not None and stored is not None and stored.unfit is not None:
+            why, where = stored.unfit.what, self.effects.line(stored.unfit)
+        if not why and self.effects is not None and stored is not None and not compiled._backend.stores(stored.samples):
             why, where = self.effects.told()
         if not why and len(fresh.places) > MANY and self.looking(fresh) > path.last / 2:
             why = (f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at "
@@ -148,3 +173,15 @@ class Visit:
             self.compiled._pace.hear(path.last, seconds - self.aside)
         path.spend(seconds, path.last if heard else seconds - self.aside)
         self.rent.total += seconds
+
+
+def draws(tape: Tape) -> bool:
+    """Return whether a call of a tape draws random numbers from a generator that it did not
+    make: it must not be made twice.
+    """
+    return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0]))
+                                     or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
+
+
+def _is_made(generator: Any) -> bool:
+    return type(generator) is Call and generator.fn is default_rng

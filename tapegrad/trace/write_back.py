@@ -37,6 +37,7 @@ from tapegrad.trace.put_off import (
     TableWrite,
     base_of,
 )
+from tapegrad.trace.stored import Forms, Result, Stored
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.copies import is_empty, slots_of
@@ -114,7 +115,11 @@ class Copies:
             effects.group(*group)
         for cell in cells:
             effects.cell(*cell)
-        return Pending(effects.writes, effects.lost, tape) if effects.writes or effects.lost else None
+        if not effects.writes and not effects.lost:
+            return None
+        pending = Pending(effects.writes, effects.lost, tape)
+        pending.stored = effects.stored
+        return pending
 
 
 def _content(cell: CellType) -> list[Any]:
@@ -139,12 +144,16 @@ def _is_same(now: dict[Any, Any], then: dict[Any, Any]) -> bool:
 
 
 class Pending:
-    """What a call writes once it has ended well: it holds plain values. What is lost, it tells."""
+    """What a call writes once it has ended well: it holds plain values. What is lost, it tells.
 
-    __slots__ = ("lost", "tape", "writes")
+    For each write `stored` says how a replay would do it; None where it cannot.
+    """
+
+    __slots__ = ("lost", "stored", "tape", "writes")
 
     def __init__(self, writes: list[tuple[Callable[[], Any], Place]], lost: list[Place], tape: Tape) -> None:
         self.writes, self.lost, self.tape = writes, lost, tape
+        self.stored: list[Stored | None] = [None] * len(writes)
 
     def settle(self) -> None:
         """Warn of what is lost, and do what is not."""
@@ -204,6 +213,8 @@ class _Written:
         self.wrt = differentiated(tape)
         self.writes: list[tuple[Callable[[], Any], Place]] = []
         self.lost: list[Place] = []
+        self.stored: list[Stored | None] = []
+        self.form = Forms(tape, tracer, copies.originals)
 
     # -- what was written where
 
@@ -220,6 +231,7 @@ class _Written:
             if k in held:
                 place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
                 self.writes.append((RefillWrite(self.given[k], final.val), place))
+                self.stored.append(Stored(k, None, {...: Result(final, final.val)}))
             elif final not in self.reaches:
                 self.lost.append(Place(f"what is written into {label or 'an array'} is lost: the caller's arrays are "
                                        "not written to", ops=[final]))
@@ -229,13 +241,19 @@ class _Written:
         found, there = dict(base_of(new).items(new)), dict(base_of(x).items(x))
         kept = {id(then[key]): there[key] for key in then if key in there}
         now: dict[Any, Any] = {}
+        forms: dict[Any, Any] = {}
         for key, value in found.items():
             stays = key in then and (then[key] is value or self.keeps(then[key], value, key, owner))
+            if not stays:
+                forms[key] = None if isinstance(key, Traced) else self.form(value)
             now[key if key in then else self.plain(key)] = there[key] if stays else self.plain(value, kept)
         whole = [*found] != [*[key for key in then if key in found], *[key for key in found if key not in then]]
         new_keys = [key for key, value in now.items() if there.get(key, NOTHING) is not value]
         if whole or new_keys or len(now) != len(there):
-            self.put(TableWrite(x, now, whole), owner, new_keys[0] if new_keys else "")
+            name = None if x is owner else next((name for name, table in (own_dict(owner) or {}).items() if table is x),
+                                                "")
+            stored = None if whole or len(now) != len({**there, **now}) else Stored(owner, name, forms)
+            self.put(TableWrite(x, now, whole), owner, new_keys[0] if new_keys else "", stored)
 
     def attributes(self, new: Any, x: Any, then: dict[str, Any]) -> None:
         """Take what was written to an object's slots."""
@@ -247,27 +265,35 @@ class _Written:
                 self.put(AttributeWrite(x, name, NOTHING), x, name)
             elif name not in then or (then[name] is not now[name]
                                       and not self.keeps(then[name], now[name], name, x)):
-                self.put(AttributeWrite(x, name, self.plain(now[name], kept)), x, name)
+                stored = Stored(x, "", {name: self.form(now[name])})
+                self.put(AttributeWrite(x, name, self.plain(now[name], kept)), x, name, stored)
 
     def group(self, new: Any, x: Any, then: list[Any]) -> None:
         """Take what was written to a list, a deque, a set or a bytearray."""
         now = list(base_of(new).__iter__(new))
         before = list(base_of(x).__iter__(x)) if not isinstance(new, set) else []
         kept = {id(value): original for value, original in zip(then, before)}
+        stored = None
+        if isinstance(new, list) and len(now) >= len(then) and not _is_moved(now, then):
+            parts = {i: self.form(a) for i, (a, b) in enumerate(zip(now, then)) if a is not b}
+            stored = Stored(x, None, parts, list(map(self.form, now[len(then):])))
         if isinstance(new, (list, deque)) and len(now) == len(then) and not _is_moved(now, then):
             made = [before[i] if a is b or self.keeps(b, a, i, x) else self.plain(a, kept)
                     for i, (a, b) in enumerate(zip(now, then))]
+            if stored is not None:
+                stored = stored._replace(values={i: x for i, x in stored.values.items() if made[i] is not before[i]})
         else:
             made = [self.plain(value, kept) for value in now]
         if isinstance(new, set) or len(made) != len(before) or not all(map(is_, made, before)):
-            self.put(GroupWrite(x, made), x, "")
+            self.put(GroupWrite(x, made), x, "", stored)
 
     def cell(self, new: CellType, x: CellType, then: list[Any]) -> None:
         """Take what was assigned to a captured variable."""
         now = _content(new)
         kept = {id(value): original for value, original in zip(then, _content(x))}
         if not (now and then and self.keeps(then[0], now[0], None, x)):
-            self.put(CellWrite(x, self.plain(now[0], kept) if now else NOTHING), x, "")
+            stored = Stored(x, None, {...: self.form(now[0])}) if now else None
+            self.put(CellWrite(x, self.plain(now[0], kept) if now else NOTHING), x, "", stored)
 
     # -- what stays
 
@@ -284,8 +310,9 @@ class _Written:
                                                  "by the number that it held"))
         return True
 
-    def put(self, write: Callable[[], Any], owner: Any, place: Any) -> None:
+    def put(self, write: Callable[[], Any], owner: Any, place: Any, stored: Stored | None = None) -> None:
         """Note a write to a place of the owner's."""
+        self.stored.append(stored)
         found = self.place(owner, place)
         self.writes.append((write, found._replace(what=f"it writes to {found.what}", owner=owner)))
 

@@ -61,6 +61,9 @@ class Torch(Backend):
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
         return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh)
 
+    def stores(self, samples: Sequence[Any]) -> bool:
+        return self.numbers or all(map(is_tensor, samples))  # where numbers are fixed, each is a program
+
     def lowered(self, tape: Tape) -> Tape:
         return lowered(tape, self.device)
 

@@ -1,0 +1,231 @@
+"""effects: what a compiled path writes once a call has ended well. The values are results of its tape, behind the
+program's own; the things that are written to are found among the arguments of each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import CellType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.compile.earlier_call import EarlierCall
+from tapegrad.errors import TapeError
+from tapegrad.numbers.tensors import is_memory, is_tensor, to_host
+from tapegrad.ops.structure import pack
+from tapegrad.tape.tape import Call, Constant, Operation, Tape
+from tapegrad.trace.holders import attributes as own_dict
+from tapegrad.trace.inputs import flatten_call
+from tapegrad.trace.put_off import AttributeWrite, CellWrite, RefillWrite, base_of
+from tapegrad.trace.stored import FIXED, Fixed, Form, Given, Nested, Result, Stored, Thing
+from tapegrad.trace.write_back import Pending, Place
+from tapegrad.tree.copies import class_of
+from tapegrad.tree.flatten import Structure, Walk, is_leaf
+from tapegrad.tree.nodes import Container, Leaf, Static
+from tapegrad.tree.unchanged import Intricate
+
+VAIN = 4  # calls in a row whose objects had changed, after which nobody keeps them
+Value = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
+"""Makes what is stored of a tape's results, of a call's leaves, and of the things among its arguments."""
+
+
+class _Unfit(Exception):
+    """A write that no replay can do as the program does it."""
+
+
+class Target(NamedTuple):
+    """What one write does: to which of the things among the arguments, of which class (None: to the leaf of that
+    number), in which of its tables, what it stores at which keys, and what it appends.
+    """
+
+    number: int
+    cls: type | None
+    table: str | None
+    values: tuple[tuple[Any, Value], ...]
+    appended: tuple[Value, ...]
+
+
+class Effects:
+    """What the calls of a compiled path write: `result` nests the program's value and what is stored, and `key` tells
+    two traces of one path apart that store something else.
+    """
+
+    def __init__(self, pending: Pending, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.f = f
+        walks: list[Walk] = []
+        flatten_call(f, args, kwargs, walks)
+        self.things = _things(walks)
+        self.at = {id(x): number for number, x in enumerate(self.things)}
+        self.ops: list[Operation] = []
+        self.samples: list[Any] = []
+        self.key: list[Any] = []
+        self.targets: list[Target] = []
+        self.unfit: Place | None = None
+        for (write, place), stored in zip(pending.writes, pending.stored):
+            try:
+                self.targets.append(self._target(write, stored))
+            except _Unfit:
+                self.unfit = place
+                break
+        self.count = len(self.things)
+        self.last: EarlierCall | None = None
+        self.vain = 0
+        self.things, self.at = [], {}  # of this call alone
+
+    # -- what is written where
+
+    def _target(self, write: Any, stored: Stored | None) -> Target:
+        if stored is None:
+            raise _Unfit
+        if type(write) is RefillWrite:
+            self.key.append(("buffer", stored.owner))
+            return Target(stored.owner, None, None, ((..., self._value(stored.values[...])),), ())
+        number = self.at.get(id(stored.owner))
+        if number is None:
+            raise _Unfit
+        kind: Any = CellWrite if type(write) is CellWrite else AttributeWrite if type(write) is AttributeWrite else None
+        self.key.append((number, kind, stored.table, *map(_key_of, stored.values), len(stored.appended)))
+        values = tuple([(key, self._value(value)) for key, value in stored.values.items()])
+        return Target(number, class_of(stored.owner), stored.table if kind is not AttributeWrite else "slots", values,
+                      tuple(map(self._value, stored.appended)))
+
+    def _value(self, x: Form | None) -> Value:
+        """Return what makes a stored value of a call's results."""
+        if isinstance(x, Fixed):
+            value = x.value
+            self.key.append((type(value), repr(value)))
+            return lambda results, leaves, things: value
+        if isinstance(x, Given):
+            leaf = x.number
+            self.key.append(("input", leaf))
+            return lambda results, leaves, things: leaves[leaf]
+        if isinstance(x, Thing) and (thing := self.at.get(id(x.original))) is not None:
+            self.key.append(("thing", thing))
+            return lambda results, leaves, things: things[thing]
+        if isinstance(x, Result):
+            return self._of_result(x)
+        if isinstance(x, Nested):
+            self.key.append((x.kind, len(x.parts), *map(_key_of, x.keys)))
+            parts, kind, keys = list(map(self._value, x.parts)), x.kind, x.keys
+            if kind is dict:
+                return lambda *call: dict(zip(keys, [make(*call) for make in parts]))
+            return lambda *call: kind([make(*call) for make in parts])
+        raise _Unfit
+
+    def _of_result(self, x: Result) -> Value:
+        if x.op not in self.ops:
+            self.ops.append(x.op)
+            self.samples.append(x.sample)
+        number = self.ops.index(x.op)
+        as_kind = _as_kind(x.sample)
+        self.key.append(("result", number, type(x.sample)))
+        return lambda results, leaves, things: as_kind(results[number])
+
+    # -- the result of the tape
+
+    def join(self, tape: Tape) -> None:
+        """Make the program's value and what is stored the result of a tape."""
+        result = tape.result
+        assert result is not None
+        parts, spec = [result], Leaf(0)
+        if type(result) is Call and result.fn is pack:
+            parts, spec = list(result.args), result.kwargs["into"].spec
+        elif type(result) is Constant and not is_leaf(result.val):
+            parts, spec = [], Static(result.val)
+        count = len(parts)
+        stored = _nest([Leaf(number) for number in range(count, count + len(self.ops))])
+        whole = _nest([spec, stored])
+        into = Structure(whole, 0, count + len(self.ops), {})
+        value = (result.val, tuple(self.samples))
+        tape.result = tape.push(Call(pack, (*parts, *self.ops), {"into": into}, value, "result and what is stored"))
+
+    # -- calls
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]] | None:
+        """Return the leaves of a call and the things among its arguments; None where they are no such arguments."""
+        last = self.last
+        if last is not None:
+            try:
+                if (leaves := last.leaves_of(args, kwargs)) is not None:
+                    self.vain = 0
+                    return leaves, last.things
+            except Intricate:
+                pass
+        self.vain += 1
+        walks: list[Walk] = []
+        try:
+            leaves = flatten_call(self.f, args, kwargs, walks)[1]
+            if self.vain <= VAIN:
+                self.last = EarlierCall(self.f, args, kwargs)
+        except TapeError:
+            return None
+        except Intricate:
+            self.vain = VAIN
+        things = _things(walks)
+        if len(things) != self.count or any(target.cls is not None and class_of(things[target.number]) is not target.cls
+                                            for target in self.targets):
+            return None
+        return leaves, things
+
+    def settle(self, results: Sequence[Any], leaves: Sequence[Any], things: Sequence[Any]) -> None:
+        """Write what a call stores."""
+        made = [([(key, make(results, leaves, things)) for key, make in target.values],
+                 [make(results, leaves, things) for make in target.appended]) for target in self.targets]
+        for target, (values, appended) in zip(self.targets, made):
+            if target.cls is None:
+                RefillWrite(leaves[target.number], values[0][1])()
+            else:
+                _write(things[target.number], target.table, values, appended)
+
+
+def apart(result: Any, sweeps: bool) -> tuple[Any, Any]:
+    """Return what the program returns of a result, or its gradient, and what it stores."""
+    if not sweeps:
+        return result  # type: ignore[no-any-return]
+    (value, stored), gradients = result
+    return (value, gradients), stored
+
+
+def _write(x: Any, table: str | None, values: Sequence[tuple[Any, Any]], appended: Sequence[Any]) -> None:
+    if type(x) is CellType:
+        CellWrite(x, values[0][1])()
+        return
+    if table == "slots":
+        for name, value in values:
+            AttributeWrite(x, name, value)()
+        return
+    holder = x if table is None else own_dict(x) if not table else own_dict(x)[table]  # type: ignore[index]
+    base = base_of(holder)
+    for key, value in values:
+        base.__setitem__(holder, key, value)
+    if appended:
+        base.extend(holder, appended)
+
+
+def _things(walks: Sequence[Walk]) -> list[Any]:
+    return [x for walk in walks for x, _ in walk.keep]
+
+
+def _key_of(key: Any) -> Any:
+    return (type(key), key) if type(key) in FIXED else id(key)
+
+
+def _nest(children: list[Any]) -> Container:
+    """Return the part of a tuple of parts."""
+    node = Container(tuple([None] * len(children)))
+    node.children, node.leafy = children, True
+    return node
+
+
+def _as_kind(sample: Any) -> Callable[[Any], Any]:
+    """Return what makes of a result the kind of number that the program stores: a backend may return tensors."""
+    kind = type(sample)
+    if is_tensor(sample):
+        device = sample.device
+        return lambda x: x.to(device)
+    if is_memory(sample):
+        return lambda x: to_host(x) if is_tensor(x) else x
+    if isinstance(sample, np.generic):
+        return lambda x: kind(x.item()) if is_tensor(x) else x
+    return lambda x: kind(x.item()) if is_tensor(x) or isinstance(x, np.generic) else x
