@@ -43,6 +43,7 @@ from tapegrad.tree.flatten import Walk, leaves_of
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
 
+GROWING = 3  # calls that leave a container larger than it was, after which that is said
 PRIMAL = 0.3  # of what it takes to compile a gradient tape
 NONE: Any = object()  # no result: no tape fits
 
@@ -75,6 +76,7 @@ class Compiled(ByName):
                                        Pace(once * share, each * share, observing))
         self._lock = threading.RLock()
         self._warned: set[str] = set()
+        self._growing = 0  # calls that left something larger behind
         self._lost = 0  # calls in a row that took a path which was not known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -271,6 +273,13 @@ class Compiled(ByName):
         path.refused = True
         self._forget(path, paths=False)
         self._warn("refused", describe(self.__name__, why, where))
+
+    def _grown(self, what: str, where: Any) -> None:
+        """Say, once, that calls leave something larger behind, where several did: each takes a path of its own then."""
+        self._growing += 1
+        if self._growing == GROWING:
+            self._warn("refused", describe(self.__name__, f"{what}, which grows with each call", where,
+                                           "return what is to be kept, and append it to the list outside"))
 
     def _give_up(self) -> None:
         """Compile nothing more: every call takes a path of its own."""

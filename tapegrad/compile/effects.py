@@ -17,7 +17,7 @@ from tapegrad.ops.structure import pack
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.inputs import flatten_call
-from tapegrad.trace.put_off import AttributeWrite, CellWrite, RefillWrite, base_of
+from tapegrad.trace.put_off import AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite, base_of
 from tapegrad.trace.stored import FIXED, Fixed, Form, Given, Nested, Result, Stored, Thing
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.copies import class_of
@@ -62,6 +62,7 @@ class Effects:
         self.key: list[Any] = []
         self.targets: list[Target] = []
         self.unfit: Place | None = None
+        self.grows = next((place for write, place in pending.writes if _grows(write)), None)
         for (write, place), stored in zip(pending.writes, pending.stored):
             try:
                 self.targets.append(self._target(write, stored))
@@ -72,6 +73,11 @@ class Effects:
         self.last: EarlierCall | None = None
         self.vain = 0
         self.things, self.at = [], {}  # of this call alone
+        self.kinds = list(map(_as_kind, self.samples))
+
+    def release(self) -> None:
+        """Forget the trace that this was made of."""
+        self.ops, self.samples = [], []
 
     # -- what is written where
 
@@ -118,9 +124,8 @@ class Effects:
             self.ops.append(x.op)
             self.samples.append(x.sample)
         number = self.ops.index(x.op)
-        as_kind = _as_kind(x.sample)
         self.key.append(("result", number, type(x.sample)))
-        return lambda results, leaves, things: as_kind(results[number])
+        return lambda results, leaves, things: results[number]
 
     # -- the result of the tape
 
@@ -170,6 +175,7 @@ class Effects:
 
     def settle(self, results: Sequence[Any], leaves: Sequence[Any], things: Sequence[Any]) -> None:
         """Write what a call stores."""
+        results = [as_kind(x) for as_kind, x in zip(self.kinds, results)]
         made = [([(key, make(results, leaves, things)) for key, make in target.values],
                  [make(results, leaves, things) for make in target.appended]) for target in self.targets]
         for target, (values, appended) in zip(self.targets, made):
@@ -201,6 +207,15 @@ def _write(x: Any, table: str | None, values: Sequence[tuple[Any, Any]], appende
         base.__setitem__(holder, key, value)
     if appended:
         base.extend(holder, appended)
+
+
+def _grows(write: Any) -> bool:
+    """Return whether a write makes a container, or an object, hold more than before: the next call finds another one,
+    and takes another path.
+    """
+    if isinstance(write, TableWrite):
+        return any(key not in write.x for key in write.now)
+    return isinstance(write, GroupWrite) and len(write.now) > len(write.x)
 
 
 def _things(walks: Sequence[Walk]) -> list[Any]:

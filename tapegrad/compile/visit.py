@@ -97,9 +97,13 @@ class Visit:
         self.call = None
         if self.effects is not None and self.effects.writes and call is not None:
             stored = Effects(self.effects, *call)
+            if stored.grows is not None:
+                compiled._grown(stored.grows.what, self.effects.line(stored.grows))
             if stored.unfit is None:
                 stored.join(tape)
         kept = self._keeps(tape, recorded, stored)
+        if stored is not None:
+            stored.release()
         if kept:
             self.stored = stored
         elif tape.result is not before:

@@ -313,7 +313,8 @@ class _Written:
     def put(self, write: Callable[[], Any], owner: Any, place: Any, stored: Stored | None = None) -> None:
         """Note a write to a place of the owner's."""
         self.stored.append(stored)
-        found = self.place(owner, place)
+        forms = [] if stored is None else [*stored.values.values(), *stored.appended]
+        found = self.place(owner, place, [form.op for form in forms if isinstance(form, Result)])
         self.writes.append((write, found._replace(what=f"it writes to {found.what}", owner=owner)))
 
     def place(self, owner: Any, place: Any, ops: Sequence[Operation] = ()) -> Place:
