@@ -42,15 +42,11 @@ from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
-
-GROWING = 3  # calls that leave a container larger than it was, after which that is said
+CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
 PRIMAL = 0.3  # of what it takes to compile a gradient tape
 NONE: Any = object()  # no result: no tape fits
 
-
 _paces: dict[Any, Pace] = {}
-
-
 Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 
 
@@ -76,8 +72,8 @@ class Compiled(ByName):
                                        Pace(once * share, each * share, observing))
         self._lock = threading.RLock()
         self._warned: set[str] = set()
-        self._growing = 0  # calls that left something larger behind
-        self._lost = 0  # calls in a row that took a path which was not known
+        # calls in a row that took a path which was not known; calls that changed what tapes are told apart by
+        self._lost = self._changing = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = self.kept(args, kwargs)
@@ -97,8 +93,8 @@ class Compiled(ByName):
             if entry.loses and strict():
                 self._missed("that NumPy's warnings are errors")
                 continue
-            found = None if entry.stored is None else entry.stored.find(args, kwargs)
-            if entry.stored is not None and found is None:
+            found = entry.stored.find(args, kwargs) if entry.stored is not None else ([], [])
+            if found is None:
                 self._missed("which objects are written to")
                 continue
             tape = entry.tape  # another thread may compile it meanwhile
@@ -114,7 +110,7 @@ class Compiled(ByName):
             except Exception as err:  # the program may catch it: only the program itself can tell
                 self._missed(f"whether it raises {type(err).__name__}")
                 continue
-            if entry.stored is not None and found is not None:
+            if entry.stored is not None:
                 result, stored = apart(result, self._sweeps)
                 entry.stored.settle(stored, *found)
             next(self.stats._hits)
@@ -175,7 +171,8 @@ class Compiled(ByName):
 
         A stale one may differ: what it read was another thing when this trace began.
         """
-        skeleton = Skeleton(tape, stored)
+        skeleton = Skeleton(tape)
+        skeleton.stored = stored
         with self._lock:
             paths = self._paths.setdefault(visit.key, [])
             belied = None
@@ -274,12 +271,12 @@ class Compiled(ByName):
         self._forget(path, paths=False)
         self._warn("refused", describe(self.__name__, why, where))
 
-    def _grown(self, what: str, where: Any) -> None:
-        """Say, once, that calls leave something larger behind, where several did: each takes a path of its own then."""
-        self._growing += 1
-        if self._growing == GROWING:
-            self._warn("refused", describe(self.__name__, f"{what}, which grows with each call", where,
-                                           "return what is to be kept, and append it to the list outside"))
+    def _parted(self, what: str, where: Any) -> None:
+        """Say, once, that each call changes what tapes are told apart by, where several did: no path comes again."""
+        self._changing += 1
+        if self._changing == CHANGING:
+            self._warn("refused", describe(self.__name__, f"{what}, by which its tapes are told apart", where,
+                                           "return what is to be kept, and store it outside; count in a buffer"))
 
     def _give_up(self) -> None:
         """Compile nothing more: every call takes a path of its own."""

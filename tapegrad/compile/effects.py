@@ -12,6 +12,7 @@ import numpy as np
 
 from tapegrad.compile.earlier_call import EarlierCall
 from tapegrad.errors import TapeError
+from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_memory, is_tensor, to_host
 from tapegrad.ops.structure import pack
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
@@ -22,6 +23,7 @@ from tapegrad.trace.stored import FIXED, Fixed, Form, Given, Nested, Result, Sto
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.copies import class_of
 from tapegrad.tree.flatten import Structure, Walk, is_leaf
+from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Container, Leaf, Static
 from tapegrad.tree.unchanged import Intricate
 
@@ -62,7 +64,7 @@ class Effects:
         self.key: list[Any] = []
         self.targets: list[Target] = []
         self.unfit: Place | None = None
-        self.grows = next((place for write, place in pending.writes if _grows(write)), None)
+        self.parts_ways = next((place for write, place in pending.writes if _parts_ways(write, place)), None)
         for (write, place), stored in zip(pending.writes, pending.stored):
             try:
                 self.targets.append(self._target(write, stored))
@@ -133,7 +135,8 @@ class Effects:
         """Make the program's value and what is stored the result of a tape."""
         result = tape.result
         assert result is not None
-        parts, spec = [result], Leaf(0)
+        parts: list[Any] = [result]
+        spec: Any = Leaf(0)
         if type(result) is Call and result.fn is pack:
             parts, spec = list(result.args), result.kwargs["into"].spec
         elif type(result) is Constant and not is_leaf(result.val):
@@ -152,15 +155,15 @@ class Effects:
         last = self.last
         if last is not None:
             try:
-                if (leaves := last.leaves_of(args, kwargs)) is not None:
+                if (known := last.leaves_of(args, kwargs)) is not None:
                     self.vain = 0
-                    return leaves, last.things
+                    return known, last.things
             except Intricate:
                 pass
         self.vain += 1
         walks: list[Walk] = []
         try:
-            leaves = flatten_call(self.f, args, kwargs, walks)[1]
+            _, leaves, _ = flatten_call(self.f, args, kwargs, walks)
             if self.vain <= VAIN:
                 self.last = EarlierCall(self.f, args, kwargs)
         except TapeError:
@@ -209,12 +212,14 @@ def _write(x: Any, table: str | None, values: Sequence[tuple[Any, Any]], appende
         base.extend(holder, appended)
 
 
-def _grows(write: Any) -> bool:
-    """Return whether a write makes a container, or an object, hold more than before: the next call finds another one,
-    and takes another path.
+def _parts_ways(write: Any, place: Place) -> bool:
+    """Return whether the next call will be told apart from this one by what a write leaves: a container that holds
+    more, another flag or name, another number of a module's, which is no input.
     """
     if isinstance(write, TableWrite):
-        return any(key not in write.x for key in write.now)
+        static = FIXED if is_module(place.owner) else FIXED - PYTHON | {bool}
+        return any(key not in write.x or (value is not write.x[key] and type(value) in static and value != write.x[key])
+                   for key, value in write.now.items())
     return isinstance(write, GroupWrite) and len(write.now) > len(write.x)
 
 

@@ -52,9 +52,9 @@ class Skeleton:
 
     __slots__ = ("digest", "kinds", "leaves", "memory", "places", "reached", "steps", "stored", "structure", "where")
 
-    def __init__(self, tape: Tape, stored: tuple[Any, ...] = ()) -> None:
+    def __init__(self, tape: Tape) -> None:
         self.structure: Signature = tape.structure
-        self.stored = stored  # what the program writes once it has ended, and is no operation
+        self.stored: tuple[Any, ...] = ()  # what the program writes once it has ended, and is no operation
         tape = inline(tape)  # so that guards in a checkpoint part two paths as others do; `places` are on that tape
         reached = self.structure.reached
         # which of the arguments the program reaches by other names too

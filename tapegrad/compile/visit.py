@@ -97,8 +97,8 @@ class Visit:
         self.call = None
         if self.effects is not None and self.effects.writes and call is not None:
             stored = Effects(self.effects, *call)
-            if stored.grows is not None:
-                compiled._grown(stored.grows.what, self.effects.line(stored.grows))
+            if stored.parts_ways is not None:
+                compiled._parted(stored.parts_ways.what, self.effects.line(stored.parts_ways))
             if stored.unfit is None:
                 stored.join(tape)
         kept = self._keeps(tape, recorded, stored)

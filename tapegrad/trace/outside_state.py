@@ -202,7 +202,7 @@ def _content(x: Any) -> Any:
 
 def _is_same(x: Any, kept: Any) -> bool:
     if isinstance(x, np.ndarray):
-        return x.tobytes() == kept.tobytes()
+        return bool(x.tobytes() == kept.tobytes())
     now = _content(x) if not isinstance(x, dict) else x
     if isinstance(x, set):
         return bool(now == kept)

@@ -45,6 +45,7 @@ from tapegrad.tree.flatten import OPAQUE
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
+LOADS = "LOAD_"  # how Python's instructions begin that name what is written to
 MOST = 10_000  # parts of what a program has made and stored that are looked through
 Table = tuple[Any, Any, dict[Any, Any], Any]
 
@@ -179,14 +180,21 @@ class Pending:
         return place.what, self.line(place)
 
     def line(self, place: Place) -> Location | None:
-        """Return the line that writes to an attribute or a variable; or that of the value."""
+        """Return the line that writes to an attribute or a variable; or that of the value; or one that names the
+        container.
+        """
+        where = next((op.where for op in place.ops if op.where is not None), None)
+        return where if place.step == LOADS and where is not None else self.named(place) or where
+
+    def named(self, place: Place) -> Location | None:
+        """Return the first line with an instruction of the place's on its name."""
         codes = [op.code.code if isinstance(op.code, Activation) else op.code for op in self.tape.ops[1:]]
         codes = [code_of_program(self.tape.ops[0].val), *codes]
         for code in dict.fromkeys(code for code in codes if type(code) is CodeType) if place.name else ():
             for step in dis.get_instructions(code):
-                if step.opname == place.step and step.argval == place.name:
+                if step.opname.startswith(place.step) and step.argval == place.name:
                     return Location(code.co_filename, _line(code, step.offset), code.co_name)
-        return next((op.where for op in place.ops if op.where is not None), None)
+        return None
 
 
 class Place(NamedTuple):
@@ -323,7 +331,8 @@ class _Written:
         if type(owner) is CellType:
             return Place(label, label.rpartition(".")[2], "STORE_DEREF", ops)
         if isinstance(owner, (dict, *KINDS)):
-            return Place(f"{label}[{place!r}]" if place != "" else label or f"a {type(owner).__name__}", ops=ops)
+            what = f"{label}[{place!r}]" if place != "" else label or f"a {type(owner).__name__}"
+            return Place(what, label.rpartition(".")[2].partition("[")[0], LOADS, ops)
         return Place(f"{label}.{place}".lstrip("."), str(place), "STORE_ATTR", ops)
 
     def is_differentiated(self, x: Any, seen: set[int]) -> bool:
