@@ -282,7 +282,7 @@ class _Written:
         before = list(base_of(x).__iter__(x)) if not isinstance(new, set) else []
         kept = {id(value): original for value, original in zip(then, before)}
         stored = None
-        if isinstance(new, list) and len(now) >= len(then) and not _is_moved(now, then):
+        if isinstance(new, (list, deque)) and len(now) >= len(then):
             parts = {i: self.form(a) for i, (a, b) in enumerate(zip(now, then)) if a is not b}
             stored = Stored(x, None, parts, list(map(self.form, now[len(then):])))
         if isinstance(new, (list, deque)) and len(now) == len(then) and not _is_moved(now, then):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import warnings
 from collections.abc import Callable
@@ -208,3 +209,64 @@ def test_what_a_replay_cannot_write_stays_traced_with_one_warning() -> None:
             step(np.arange(3.0) + k)
             assert seen["view"].tolist() == np.sin(np.arange(1.0, 3.0) + k).tolist()  # type: ignore[attr-defined]
     assert sum("is not compiled where" in str(each.message) for each in caught) == 1 and step.stats.hits == 0
+
+
+def places() -> Any:
+    kept = [0.0, 0.0, 0.0]
+
+    def f(x: Any) -> Any:
+        kept[1], kept[2], kept[0] = x * x, kept[0], x
+        return x * kept[1]
+    return f, kept
+
+
+def recent() -> Any:
+    kept = collections.deque([1.0, 2.0], maxlen=2)
+
+    def f(x: Any) -> Any:
+        kept.append(x * 2.0)
+        return x * kept[0]
+    return f, kept
+
+
+def nested() -> Any:
+    state, inner = State(), State()
+    inner.last, state.pair, state.last = 0.0, inner, {"k": 1.0, "n": 2}  # type: ignore[assignment]
+
+    def f(x: Any) -> Any:
+        inner.last = inner.last + x
+        state.last["k"], state.last["n"] = inner.last * 2.0, state.last["n"] + 1  # type: ignore[index]
+        return x * inner.last
+    return f, (state, inner)
+
+
+def averages() -> Any:
+    state = State()
+    state.last = np.zeros(3)  # type: ignore[assignment]
+
+    def f(x: Any) -> Any:
+        state.last = 0.9 * state.last + 0.1 * np.full(3, 1.0) * x
+        return (state.last * x).sum()
+    return f, state
+
+
+def long_loop() -> Any:
+    n = 0
+
+    def f(x: Any) -> Any:
+        nonlocal n
+        for _ in range(300):
+            n += 1
+            x = x * 0.99 + 0.01
+        return x * n
+    return f, lambda: n
+
+
+@pytest.mark.parametrize("make", [places, recent, nested, averages, long_loop])
+def test_states_that_keep_their_shape_run_compiled(make: Callable[[], Any]) -> None:
+    (f, state), (g, wanted) = make(), make()
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for x in XS:
+        np.testing.assert_allclose(step(x)[0], g(x), rtol=1e-12)
+        assert told(state) == told(wanted)
+    assert step.stats.hits >= 5
