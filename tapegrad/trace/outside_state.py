@@ -29,6 +29,7 @@ LARGE = 1024  # parts of a container: in a larger one, only the parts themselves
 BYTES = 1 << 20  # of an array: a larger one is not copied
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _GONE: Any = object()
+_LRU = type(functools.lru_cache(lambda: None))
 
 
 class Outside:
@@ -48,8 +49,8 @@ class Outside:
         self._walk([*roots])
 
     def __enter__(self) -> Outside:
-        self.text = _Waiting(sys.stdout)
-        sys.stdout = self.text
+        if sys.stdout is not None:
+            sys.stdout = self.text = _Waiting(sys.stdout)
         return self
 
     def __exit__(self, kind: Any, *error: Any) -> None:
@@ -161,8 +162,7 @@ class Outside:
                 parts = [*(kept.values() if isinstance(x, dict) else kept)]
         kind = class_of(x)
         if kind.__module__ == "builtins" or is_foreign(package_of(kind.__module__)):
-            inner = getattr(x, "__wrapped__", None)  # of functools.lru_cache, say
-            return [*parts, inner] if isinstance(inner, FunctionType) else parts
+            return [*parts, x.__wrapped__] if isinstance(x, _LRU) else parts
         own = own_dict(x)
         if own is not None:
             self.held.append((own, own.copy()))
