@@ -17,7 +17,7 @@ from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
-from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor, is_writable
+from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
@@ -144,7 +144,7 @@ class Proxy(Slotted):
                 if name in ("flags", "strides"):
                     self._fact("strides", val.strides)
                 if name == "flags":
-                    self._fact("writeable", is_writable(val))
+                    self._fact("writeable", bool(found.writeable))
                 return found
             raise unknown(key if key is not None else found, f"{owner.__name__}.{name}")
         if not callable(found) or type(key).__name__ == "getset_descriptor":

@@ -105,8 +105,8 @@ class Interposition:
             self.own = {fn: own for fn, own, _ in self.known}
             # and there they stay, for no trace changes them: with SciPy and torch they are 170
             CODE.update(self.own)
-            functions, own, codes = zip(*self.known)
-            self.swaps = functions, ("__code__",) * len(functions), own, codes
+            columns = list(zip(*self.known))
+            self.swaps = columns[0], ("__code__",) * len(self.known), *columns[1:]
         functions, name, _, codes = self.swaps
         any(map(setattr, functions, name, codes))  # in C, at each trace
 
