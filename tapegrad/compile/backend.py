@@ -65,12 +65,14 @@ class Backend:
     returns. This one: NumPy.
 
     `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs
-    loops. The `price` is what it is first expected to take to compile a gradient tape, in seconds by the `clock`: once,
+    loops. Where it `refuses_tensors` not, a tape with a tensor among its constants is not kept, and `met_tensor` is set:
+    the caller traces. The `price` is what it is first expected to take to compile a gradient tape, in seconds by the `clock`: once,
     for each operation of the primal tape and each kind of them, and to observe a trace, besides what that takes longer
     (HEARD).
     """
 
-    refills = rolls = True
+    refills = rolls = refuses_tensors = True
+    met_tensor = False
     clock = staticmethod(thread_time)  # what other processes do at the same time does not count
     price = (1.5e-3, 1.2e-4, 2e-4)
 
@@ -109,7 +111,11 @@ class Backend:
         """Make a first call."""
         _refuse_tensors(f, leaves)
         first = make(f, args, kwargs)
-        _refuse_tensors(f, (op.val for op in first.tape.ops if type(op) is Constant) if first.tape is not None else ())
+        held = [op.val for op in first.tape.ops if type(op) is Constant] if first.tape is not None else []
+        if not self.refuses_tensors and any(map(is_tensor, held)):
+            self.met_tensor = True
+            return First(None, first.result)
+        _refuse_tensors(f, held)
         return first
 
 

@@ -126,6 +126,10 @@ class Compiled(ByName):
         return WARMUP if self._warmup is None else self._warmup
 
     @property
+    def backend(self) -> Backend:
+        return self._backend
+
+    @property
     def tapes(self) -> list[Tape]:
         """The tapes that are kept, the most recently used first among those of as many arguments."""
         return [entry.tape for entries in self._entries.values() for entry in entries]

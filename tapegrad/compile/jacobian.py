@@ -121,9 +121,26 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             return pullback(f, *args, argnums=places, **kwargs)[1](1)
         return jvp(gradient, given, tangents)[1]
     product.__name__ = name_of(f)
-    made: Any = compile(product)
-    made.named(f, functools.partial(hvp, f, argnums))
-    return made  # type: ignore[no-any-return]
+    return Product(f, product, functools.partial(hvp, f, argnums))
+
+
+class Product(ByName):
+    """A Hessian's product with a vector: compiled for numbers and arrays, computed at once for tensors."""
+
+    def __init__(self, f: Callable[..., Any], product: Callable[..., Any], again: Callable[[], Any]) -> None:
+        self.named(f, again)
+        self._f, self._product, self._compiled = f, product, _compiled(product)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # the tensors that a function captured, or a module among the arguments holds, count as well
+        if (found := self._compiled.kept(args, kwargs)) is not NONE:
+            return found
+        if self._compiled.backend.met_tensor or any(map(is_tensor, leaves_of((args, kwargs, self._f)))):
+            return self._product(*args, **kwargs)
+        return self._compiled.traced(args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<product with the second derivative of {self.__name__}>"
 
 
 def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
@@ -356,7 +373,7 @@ class Derivative(ByName):
         def whole(*args: Any) -> Any:
             return Sweeps(f, args, {}, asked.among(len(args)), mode, chunk, by_complex).ended(made)
         whole.__name__ = self.__name__
-        self._compiled: Any = compile(whole, warmup=self.warmup)
+        self._compiled: Any = _compiled(whole, self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs and self._patience and (found := self._compiled.kept(args, kwargs)) is not NONE:
@@ -369,7 +386,8 @@ class Derivative(ByName):
             if self._calls[key] > self.often:
                 hits = self._compiled.stats.hits
                 found = self._compiled.traced(args, kwargs)
-                self._patience = PATIENCE if self._compiled.stats.hits > hits else self._patience - 1
+                self._patience = (PATIENCE if self._compiled.stats.hits > hits else
+                                  0 if self._compiled.backend.met_tensor else self._patience - 1)
                 return found
         sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk, self._by_complex)
         if sweeps.draws:
@@ -378,6 +396,13 @@ class Derivative(ByName):
 
     def __repr__(self) -> str:
         return f"<derivative of {self.__name__}>"
+
+
+def _compiled(f: Callable[..., Any], warmup: int | None = None) -> Any:
+    """Return a function compiled for NumPy that traces the calls which meet a tensor, a global one, say."""
+    made: Any = compile(f, warmup=warmup)
+    made.backend.refuses_tensors = False
+    return made
 
 
 def _with_value(sweeps: Sweeps) -> Any:

@@ -158,6 +158,52 @@ def test_hvp() -> None:
     np.testing.assert_allclose(da, (3 * X ** 2 * v).sum())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hvp_of_tensors(dtype: Any) -> None:
+    def f(x: Any) -> Any:
+        return (x ** 3).sum() + x[0] * x[1]
+    x, ones = torch.tensor([1.0, 2.0, 3.0], dtype=dtype), torch.ones(3)
+    product = tg.hvp(f)
+    for v in (ones, ones.double(), np.ones(3), [1.0, 1.0, 1.0], ones.long()):
+        torch.testing.assert_close(product(x, v), torch.tensor([7.0, 13.0, 18.0], dtype=dtype))
+    np.testing.assert_allclose(product(X, np.ones(3)), 6 * X + [1, 1, 0])  # the same function of arrays
+    nested = tg.hvp(lambda p: (p["w"] ** 3).sum() * p["b"][0])({"w": x, "b": (x[0],)}, {"w": ones, "b": (None,)})
+    torch.testing.assert_close(nested["w"], 6 * x)
+    torch.testing.assert_close(nested["b"][0], (3 * x ** 2).sum())
+    da, dx = tg.hvp(lambda a, x: (a * x ** 3).sum(), argnums=(0, 1))(x[1], x, (x[0], ones))
+    torch.testing.assert_close(dx, 12 * x + 3 * x ** 2)
+    torch.testing.assert_close(da, (3 * x ** 2).sum())
+
+
+def test_hvp_of_modules() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+    x = torch.randn(5, 2)
+
+    def loss(model: Any) -> Any:
+        return (model(x) ** 2).mean()
+    v = {name: torch.randn_like(p) for name, p in model.named_parameters()}
+    blocks, product = tg.hessian(loss)(model), tg.hvp(loss)
+    for along in (v, {name: part.numpy() for name, part in v.items()}):
+        found = product(model, along)
+        for name, row in blocks.items():
+            expected = sum((row[other] * part).flatten(v[name].ndim).sum(-1) for other, part in v.items())
+            torch.testing.assert_close(found[name], expected)
+
+
+SCALE = torch.full((3,), 2.0, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("make", "more"), [(tg.hessian, ()), (tg.jacobian, ()), (tg.hvp, (np.ones(3),)),
+                                            (tg.value_and_jacobian, ())])
+def test_arrays_that_meet_a_global_tensor(make: Any, more: tuple[Any, ...]) -> None:
+    made = make(lambda x: (torch.as_tensor(x) * SCALE).pow(3).sum())
+    found = [made(X, *more) for _ in range(12)]
+    for other in found[1:]:  # traced each time: compiled for NumPy it would meet the tensor
+        for a, b in zip(other if isinstance(other, tuple) else [other], found[0] if isinstance(other, tuple) else found):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_orders() -> None:
     np.testing.assert_allclose(tg.gradient(lambda x: tg.jacobian(lambda y: y ** 3)(x).sum(), X)[0], 6 * X)
     np.testing.assert_allclose(tg.jacobian(lambda x: tg.jacobian(lambda y: y ** 3)(x))(X)[1], np.diag([0, 6 * X[1], 0]))
