@@ -37,6 +37,7 @@ class First(NamedTuple):
     """What a call that traced gives: what is kept of it, what it returns, and what makes the tape to compile of that
     tape once it is `refilled`.
 
+    `untold` says why, where and with what cure tapes are not kept, once they were not several times.
     Where `flat` is None, the tape is the one to compile, and has the values that it was recorded with. There is
     no tape where nothing is kept.
     """
@@ -44,6 +45,7 @@ class First(NamedTuple):
     tape: Tape | None
     result: Any
     flat: Step | None = None
+    untold: tuple[str, Any, str] | None = None
 
 
 Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]

@@ -153,6 +153,8 @@ class Compiled(ByName):
             next(self.stats._traces)
             fold(err)
             raise
+        if first.untold:
+            self._warn("refused", describe(self.__name__, *first.untold))
         entry = self._keep(visit, first.tape, first.flat)
         visit.spend()
         if visit.effects is not None:
@@ -269,11 +271,11 @@ class Compiled(ByName):
         return next((other for other in known.values() if other is not None and fresh is not None
                      and other.keys == fresh.keys and other()), fresh)
 
-    def _refuse(self, path: Path, why: str, where: Any) -> None:
+    def _refuse(self, path: Path, why: str, where: Any, cure: str = "") -> None:
         """Never compile a path, and say why, once."""
         path.refused = True
         self._forget(path, paths=False)
-        self._warn("refused", describe(self.__name__, why, where))
+        self._warn("refused", describe(self.__name__, why, where, cure))
 
     def _parted(self, what: str, where: Any) -> None:
         """Say, once, that each call changes what tapes are told apart by, where several did: no path comes again."""

@@ -274,9 +274,9 @@ class Path:
         return [self.glance] if self.entry is None or self.entry.fresh is None else [self.glance, self.entry.fresh]
 
 
-def describe(name: str, why: str, where: Location | None, try_: str = "pass it as an argument") -> str:
-    """Return why a path is not compiled."""
+def describe(name: str, why: str, where: Location | None, cure: str = "") -> str:
+    """Return why a path is not compiled, and what to do."""
     line = "" if where is None else f"\n  at {where}" + (f":  {where.source}" if where.source else "")
     return (f"{name} is not compiled where {why}. What is no input cannot be replayed: such calls are traced, each "
             f"anew, and stay right{line}"
-            f"\n  try: {try_}")
+            f"\n  try: {cure or 'pass it as an argument'}")

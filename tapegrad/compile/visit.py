@@ -134,7 +134,7 @@ class Visit:
         if not why and (lacking := unrecorded_draws(tape)) is not None:
             why = f"it {lacking.expected} that no stand-in was found for"
         if why:
-            compiled._refuse(path, why, where)
+            compiled._refuse(path, why, where, observer.cure)
             return False
         if path.joins and compiled._join(self, path, tape):
             return False

@@ -5,11 +5,16 @@ from __future__ import annotations
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.copies import running
 
+SEED_CURE = ("seed before the call, or draw with generator=torch.Generator().manual_seed(n), made where it is drawn "
+             "from")
 
-def unrepeatable(what: str) -> None:
-    """Tell who observes this thread's trace that the program took what no replay gives again."""
+
+def unrepeatable(what: str, cure: str = "") -> None:
+    """Tell who observes this thread's trace that the program took, or did, what no replay gives again, and what to
+    do instead.
+    """
     for observer in running.observers:
-        observer.refuse(what)
+        observer.refuse(what, cure=cure)
 
 
 def drawn(tracer: Tracer) -> None:

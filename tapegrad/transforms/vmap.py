@@ -438,7 +438,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard, self.depth = False, len(running.tracers)
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str, cure: str = "") -> None:
         self.heard = True
 
     def written(self) -> None:

@@ -18,14 +18,19 @@ from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensor_dtypes import TensorDtype, numpy_dtype
 from tapegrad.numbers.tensors import device_of, is_tensor, to_host, to_tensor
+from tapegrad.ops import draw
 from tapegrad.optimise.pipeline import Pass, optimise
-from tapegrad.tape.tape import Tape
+from tapegrad.tape.tape import Call
+from tapegrad.trace.observers import SEED_CURE
+from tapegrad.transforms.unroll import inline
 from tapegrad.tree.flatten import flatten, leaves_of
 
 MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
 """What executes a program, by the mode's name."""
 
 PRICES = {"eager": (1e-3, 7e-5, 2e-4), "graph": (1e-2, 1e-4, 2e-4), "inductor": (2.0, 5e-3, 2e-4)}
+
+SEEDED = 4  # traces that draw from a generator which is seeded, after which the program is taken to do so each time
 
 
 class Torch(Backend):
@@ -37,7 +42,7 @@ class Torch(Backend):
     generator which others have too is not kept: the next trace tells.
     """
 
-    refills = False
+    refills, seeded = False, 0
     clock = staticmethod(perf_counter)  # other threads and processes compile, and a device computes
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
@@ -78,8 +83,20 @@ class Torch(Backend):
         else:
             first = make(f, args, kwargs)
             self.arrays = self.arrays or any(isinstance(x, (np.ndarray, np.generic)) for x in leaves)
-        unclear = first.tape is not None and any(source.unclear for source in torch_sources(first.tape))
-        return First(None if unclear else first.tape, on_device(first.result, device), first.flat)
+        result = on_device(first.result, device)
+        unclear = None if first.tape is None else next((x for x in torch_sources(first.tape) if x.unclear), None)
+        if unclear is None:
+            return First(first.tape, result, first.flat)
+        self.seeded += 1
+        why = (f"it draws from {unclear!r}, which was seeded just before, in each of {SEEDED} calls",
+               drawn_at(first.tape, unclear), SEED_CURE)
+        return First(None, result, None, why if self.seeded >= SEEDED else None)
+
+
+def drawn_at(tape: Any, source: Any) -> Any:
+    """Return the line of the program where it first draws from a source."""
+    return next((op.where for op in inline(tape).ops if type(op) is Call and op.fn is draw and op.args[0] == source),
+                None)
 
 
 def on_host(args: Any) -> Any:

@@ -50,7 +50,7 @@ class Observer:
         self.reads = Reads(budget)
         self.ran: set[CodeType] = set()  # the program's own
         self.notes = reads  # what that code reads, not only that it runs
-        self.reason = ""
+        self.reason = self.cure = ""
         self.where: Location | None = None
         self.known: set[Any] = set()
         self.stop: Callable[[], None] | None = None
@@ -177,13 +177,15 @@ class Observer:
     def ask(self, what: str, frame: FrameType) -> None:
         """Note a call that reads the world, if this is one."""
         if what:
-            self.refuse(f"it asks {what}", frame)
+            cure = "NumPy's generators, whose draws are recorded: np.random.default_rng(n), np.random.seed(n)"
+            self.refuse(f"it asks {what}", frame, cure if what.startswith("random.") else "")
 
-    def refuse(self, what: str, frame: FrameType | None = None) -> None:
-        """Note what the program took that is no input, and where; the first time."""
+    def refuse(self, what: str, frame: FrameType | None = None, cure: str = "") -> None:
+        """Note what the program took that is no input, where, and what to do instead; the first time."""
         if not self.reason:
             frame = user_frame(frame or sys._getframe(1))
-            self.reason, self.where = what, Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            self.where = Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            self.reason, self.cure = what, cure
 
     def written(self) -> None:
         """Hear that the program took the text of a number: what it looks up by that is on no tape."""

@@ -18,7 +18,7 @@ import torch
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
-from tapegrad.trace.observers import drawn
+from tapegrad.trace.observers import SEED_CURE, drawn, unrepeatable
 from tapegrad.trace.recorder import LISTENERS, Tracer
 from tapegrad.tree.copies import running
 
@@ -129,6 +129,9 @@ class Default:
 
     def __getattr__(self, name: str) -> Any:
         if name in ("manual_seed", "seed", "set_state"):
+            if running.tracers:
+                unrepeatable(f"it sets the state of torch's own generator ({name}), from which others draw too",
+                             SEED_CURE)
             for tracer in running.tracers:
                 FOLLOWED[tracer.level].seeded.add("cpu")
         return getattr(self.generator, name)

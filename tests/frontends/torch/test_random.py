@@ -196,6 +196,7 @@ def from_elsewhere(x: Any) -> Any:
     return (torch.rand(4, generator=FIXED) * x).sum()
 
 
+@pytest.mark.filterwarnings("ignore:(seeded_inside|seeded_torch|forked) is not compiled:tapegrad.RetraceWarning")
 @pytest.mark.parametrize("maker", [tg.compile, tg.value_and_grad])
 @pytest.mark.parametrize("f", [made_inside, seeded_inside, seeded_torch, forked, drawn_and_dropped, on_a_branch, from_elsewhere])
 def test_what_is_compiled_draws_torchs_own_stream(f: Any, maker: Any) -> None:
