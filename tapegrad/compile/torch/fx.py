@@ -58,8 +58,10 @@ class _Writer:
             node.stack_trace = f'File "{at.file}", line {at.line}, in {at.function}\n    {at.source}'
 
     def inside(self, op: Operation, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        self.root.add_module(f"inside{op.id}", _Inside(fn))
-        return self.graph.call_module(f"inside{op.id}", args, kwargs)
+        held = {at: x for at, x in (*enumerate(args), *kwargs.items()) if not _is_writable(x)}
+        self.root.add_module(f"inside{op.id}", _Inside(fn, held))
+        return self.graph.call_module(f"inside{op.id}", tuple([x for at, x in enumerate(args) if at not in held]),
+                                      {key: x for key, x in kwargs.items() if key not in held})
 
     def call(self, op: Any) -> Any:
         if type(op) is Guard:
@@ -69,7 +71,7 @@ class _Writer:
         fn, name, (args, kwargs) = op.fn.fn, op.fn.__name__, self.arg(arguments(op))
         if fn is nest:
             return args[0]
-        if op.fn.inside:
+        if op.fn.inside or not all(map(_is_writable, (*args, *kwargs.values()))):
             return self.inside(op, fn, args, kwargs)
         if isinstance(fn, MethodWrapperType):
             return self.graph.call_function(getattr, (*args, name))
@@ -84,14 +86,34 @@ class _Writer:
 
 
 class _Inside(torch.nn.Module):  # type: ignore[misc]
-    """What nothing looks into."""
+    """A call that nothing looks into. It holds the arguments that the text of a graph cannot have, a random
+    generator, say, by position or name.
+    """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], held: dict[Any, Any]) -> None:
         super().__init__()
-        self.fn = fn
+        self.fn, self.held = fn, held
 
-    def forward(self, *args: Any) -> Any:
-        return self.fn(*args)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        given = iter(args)
+        places = sum(type(key) is int for key in self.held) + len(args)
+        return self.fn(*[self.held[at] if at in self.held else next(given) for at in range(places)],
+                       **{key: x for key, x in self.held.items() if type(key) is str}, **kwargs)
+
+
+_WRITABLE = frozenset([str, int, float, bool, complex, type(None), type(...), range, torch.dtype, torch.device,
+                       torch.layout, torch.memory_format])
+
+
+def _is_writable(x: Any) -> bool:
+    """True for an argument that the text of a graph can have."""
+    if isinstance(x, Node) or type(x) in _WRITABLE:
+        return True
+    if isinstance(x, (tuple, list)):
+        return all(map(_is_writable, x))
+    if type(x) is slice:
+        return all(map(_is_writable, (x.start, x.stop, x.step)))
+    return type(x) is dict and all(type(key) is str and _is_writable(part) for key, part in x.items())
 
 
 def _holds(guard: Guard) -> Callable[[Any], None]:
@@ -169,11 +191,11 @@ class _Reader(Interpreter):  # type: ignore[misc]
 class RawCall:
     """A function of torch's as an operation calls it: what is no operation has its place already."""
 
-    raw = True  # what it calls of torch may be looked into
-
     def __init__(self, fn: Callable[..., Any], fixed: list[Any], spec: Any, places: list[int]) -> None:
         # it may write in place: what wraps is kept
         self.__wrapped__, self.fixed, self.spec, self.places = fn, fixed, spec, places
+        # what it calls of torch may be looked into; a call of no tensors that is none of torch's answers anew each time
+        self.raw = spec is None or bool(places) or not isinstance(fn, _Inside)
         self.__name__ = name_of(fn) or type(fn).__name__
 
     def __call__(self, *given: Any) -> Any:

@@ -329,6 +329,34 @@ def test_a_module_of_torchs_own_as_a_tape() -> None:
         tg.from_fx(torch.fx.symbolic_trace(model), x, x)
 
 
+GENERATOR, RNG = torch.Generator(), np.random.default_rng(0)
+DRAWING: dict[str, Any] = {
+    "a module made inside": lambda x: (torch.nn.Sequential(torch.nn.LayerNorm(3), torch.nn.Linear(3, 2))(x) ** 2).sum(),
+    "dropout": lambda x: (torch.nn.Dropout(0.5)(x) ** 3).sum(),
+    "attention made inside": lambda x: (torch.nn.MultiheadAttention(3, 1)(x, x, x)[0] ** 3).sum(),
+    "a generator made inside": lambda x: (torch.randn(3, generator=torch.Generator().manual_seed(3)) * x).sum(),
+    "a generator": lambda x: (torch.randn(3, generator=GENERATOR) * x).sum(),
+    "NumPy's": lambda x: (torch.as_tensor(RNG.normal(size=3), dtype=torch.float32) * x).sum(),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_random_numbers_through_fx(name: str) -> None:
+    x = torch.tensor(draw(5, 3)).float()
+
+    def run(fn: Any) -> Any:
+        torch.manual_seed(5)
+        GENERATOR.manual_seed(2)
+        RNG.bit_generator.state = np.random.default_rng(3).bit_generator.state
+        return fn(x)
+    for tape in (tg.trace(DRAWING[name], x)[1], tg.gradtape(DRAWING[name], x)):
+        module, expected = tape.to_fx(), run(tape.play)
+        module.graph.lint()
+        again = tg.from_fx(module, x)
+        for fn in (module, again.play, again.to_fx(), tg.compile(again, backend="torch")):
+            torch.testing.assert_close(run(fn), expected)
+
+
 def test_a_program_with_a_module_as_a_module_of_fx() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
     x = torch.tensor(draw(5, 3)).float()
