@@ -74,6 +74,18 @@ def _save(tape: Tape, path: Any, values: bool) -> None:
     save(tape, path, values)
 
 
+@does("reduced")
+def _reduced(tape: Tape) -> Any:
+    from tapegrad.store.pickled import reduced
+    return reduced(tape)
+
+
+@does("copied")
+def _copied(tape: Tape, memo: dict[int, Any] | None) -> Tape:
+    from tapegrad.store.pickled import copied, copy_tape
+    return copy_tape(tape) if memo is None else copied(tape, memo)
+
+
 @does("format")
 def _format(tape: Tape, style: str, width: int | None) -> str:
     from tapegrad.show.plain import format_tape

@@ -23,6 +23,7 @@ from tapegrad.tree.flatten import OPAQUE
 
 # np.multiply, operator.mul, math.sin …: the op or composite that each means
 FOREIGN: dict[Any, Callable[..., Any]] = {}
+FRONTEND_OPS: dict[str, Op] = {}  # ops that a frontend makes, which are no part of OPS, by their names
 # np.zeros, np.array …: what a call of the user's code makes while a trace runs
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}
 PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: their calls must be interposed
@@ -71,6 +72,13 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
     for fn in means:
         register(fn, op)
     OPS[name] = op  # once nothing has raised
+    return op
+
+
+def of_frontend(op: Op) -> Op:
+    """Note an op of a frontend's own by its name, by which files name it; raise DuplicateRule where there is one."""
+    _claim(f"frontend {op.__name__}", f"the op {op.__name__!r} of a frontend's own")
+    FRONTEND_OPS[op.__name__] = op
     return op
 
 

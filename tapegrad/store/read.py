@@ -25,6 +25,7 @@ from tapegrad.replay.facts import FACTS
 from tapegrad.rules.activity import GIVEN_AWAY, give_up
 from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.user import op_of, rrule
+from tapegrad.store import torch_values
 from tapegrad.store.checks import check_call, count, fail, no_constant, no_key_twice, text
 from tapegrad.store.format import (
     DTYPE,
@@ -55,6 +56,7 @@ from tapegrad.tree.flatten import Structure, flatten
 from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 Given = Mapping[str, Any] | Iterable[Any]
+CALLED = ("op", "torch op", "own", "foreign")  # what names a function
 _KINDS, _WAYS = frozenset(np.geterr()), {"ignore", "warn", "raise", "call", "print", "log"}  # of np.errstate
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError,
            ImportError)
@@ -323,7 +325,7 @@ class Reader:
         found = self.value(row)
         if type(row) is list and row[0] == "given":
             return op_of(found)
-        if not callable(found) or isinstance(found, (type, Recorded)) or row[0] not in ("op", "own", "foreign"):
+        if not callable(found) or isinstance(found, (type, Recorded)) or row[0] not in CALLED:
             fail(f"{str(row)[:40]} where a function must stand")
         return found
 
@@ -466,4 +468,5 @@ _READ: dict[str, Callable[..., Any]] = {
     "error": lambda r, x: ERRORS[x], "result": lambda r, x: results()[x],
     "enum": Reader.enum, "named": Reader.named, "function": Reader.main, "step": Reader.step, "raised": Reader.raised,
     "structure": lambda r, i: r.nest.structure(i, 0), "gradients": Reader.gradients,
+    **{tag: lambda r, *parts, make=make: make(*parts) for tag, make in torch_values.READ.items()},
 }

@@ -28,7 +28,9 @@ from tapegrad.ops.loop import Loop
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.steps import Steps
 from tapegrad.rules.op import OPS, Cotangents, JointPullback, Op, Pullback
+from tapegrad.rules.registry import FRONTEND_OPS
 from tapegrad.rules.user import rrule
+from tapegrad.store import torch_values
 from tapegrad.store.format import (
     ALIGNMENT,
     DRAWS,
@@ -80,10 +82,11 @@ def save(tape: Tape, path: str | os.PathLike[str], values: bool = True) -> None:
         raise
 
 
-def to_bytes(tape: Tape, values: bool = True) -> list[bytes]:
-    """Return what the file of a tape holds, in pieces."""
+def to_bytes(tape: Tape, values: bool = True, handed: dict[str, Any] | None = None) -> list[bytes]:
+    """Return what the file of a tape holds, in pieces; what `load` must be given is put into `handed`."""
     tape = singly(tape.check())
     writer = Writer(values)
+    writer.handed = {} if handed is None else handed
     with collector:
         text = json.dumps(writer.tape(tape), separators=(",", ":"), allow_nan=False).encode() + b"\n"
     digest = hashlib.sha256(text)
@@ -108,6 +111,7 @@ class Writer:
         self.functions: list[Any] = []
         self.loops: list[Any] = []
         self.numbers: dict[Any, int] = {}  # the number in its table of what has one
+        self.handed: dict[str, Any] = {}  # what `load` must be given, by name
         self.alive: list[Any] = []  # so that its id stays its own
 
     def tape(self, tape: Tape) -> dict[str, Any]:
@@ -195,7 +199,7 @@ class Writer:
             written = self.loop(fn) if type(fn) is Loop else self.subtape(fn) if nested else self.callable(fn)
             self.numbers[key] = len(self.functions)  # behind the functions of a loop's body
             self.functions.append(written)
-        if fn is draw and op.kwargs.get("method") not in DRAWS:
+        if fn is draw and op.kwargs.get("method") not in DRAWS and not torch_values.is_source(op.args[0]):
             raise Unsaved("a draw by an unknown method")
         return self.numbers[key]
 
@@ -255,12 +259,14 @@ class Writer:
             return ["dtype", x.str]
         if is_generator(x):
             return self.generator(x)
+        if (of_torch := torch_values.written(x)) is not None:
+            return of_torch
         if is_tensor(x):
             return ["tensor", self.array(x.detach().cpu().resolve_conj().numpy())[1]]
         if isinstance(x, ModuleType) and x.__name__ in MODULES:
             return ["module", x.__name__]
         if isinstance(x, enum.Enum):
-            return ["enum", handed_name(kind), x.name]
+            return ["enum", self.given(kind), x.name]
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             return ["named", ["result", kind.__name__] if results().get(kind.__name__) is kind else self.callable(kind),
                     *map(self.value, x)]
@@ -302,17 +308,20 @@ class Writer:
         name = getattr(x, "__name__", "")
         if isinstance(x, Steps) or type(x.__dict__.get("of") if isinstance(x, Op) else None) is Steps:
             raise Unsaved(f"{name}, a loop that keeps states")
+        if isinstance(x, Op) and FRONTEND_OPS.get(name) is x:
+            return ["torch op", name]
         if isinstance(x, Op) and type(x) is not Op:
-            raise Unsaved(f"{name}, a function of torch's")
+            raise Unsaved(f"{name}, a function of torch's" if "torch" in type(x).__module__ else
+                          f"{name}, which has a tape of its own")
         if isinstance(x, Op) and isinstance(getattr(x.impl, "__self__", None), Solver):
             raise Unsaved(f"{name}, a solver of what functions of the program's say")
         if isinstance(x, Op):
-            return ["op", name] if OPS.get(name) is x else ["given", handed_name(x)]
+            return ["op", name] if OPS.get(name) is x else ["given", self.given(x)]
         if isinstance(x, type):
             for tag, table in (("type", TYPES), ("scalar", SCALARS), ("error", ERRORS)):
                 if table.get(name) is x:
                     return [tag, name]
-            return ["given", handed_name(x)]
+            return ["given", self.given(x)]
         own = next((key for key, fn in OWN.items() if fn is x), None)
         if own is not None:
             return ["own", own]
@@ -324,7 +333,15 @@ class Writer:
                 return ["foreign", known]
         if not name or not hasattr(x, "__qualname__"):
             raise Unsaved(f"{_described(x)}, which has no name")
-        return ["given", handed_name(x)]
+        return ["given", self.given(x)]
+
+    def given(self, x: Any) -> str:
+        """Return the name of a function, class or object that `load` must be given, and keep it."""
+        name = handed_name(x)
+        if name.startswith("tapegrad.") and "<" in name:  # nobody can name it, and nobody could give it
+            raise Unsaved(f"{getattr(x, '__name__', name)}, which tapegrad has made while it traced")
+        self.handed[name] = x
+        return name
 
     def function(self, x: Any) -> Any:
         """Return what stands for the function of the tape: its name and its type."""
@@ -431,6 +448,8 @@ def parts_first(root: Any) -> list[Any]:
 
 
 def _described(x: Any) -> str:
+    if torch_values.is_source(x):
+        return "a torch.Generator, or a state that the program has set"
     name = type(x).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 

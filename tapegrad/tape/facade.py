@@ -118,6 +118,15 @@ class Methods:
         """
         _done_by["save"](self, path, values)
 
+    def __reduce__(self) -> Any:
+        return _done_by["reduced"](self)
+
+    def __copy__(self) -> Any:
+        return _done_by["copied"](self, None)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _done_by["copied"](self, memo)
+
     def format(self, style: str = "plain", width: int | None = None) -> str:
         """Return the tape as text, "plain" or "compact" (a triple on one line)."""
         return _done_by["format"](self, style, width)  # type: ignore[no-any-return]

@@ -23,6 +23,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_dtypes import numpy_dtype
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
@@ -38,7 +39,7 @@ def maker_op(func: Callable[..., Any]) -> Op:
     if func not in _ops:
         def run(*args: Any, device: Any = None, **kwargs: Any) -> Any:
             return func(*args, **kwargs, **({} if device is None else {"device": device}))
-        _ops[func] = Op(func.__name__, run, differentiable=False, owns=True, torch=run)
+        _ops[func] = of_frontend(Op(func.__name__, run, differentiable=False, owns=True, torch=run))
     return _ops[func]
 
 
@@ -60,6 +61,8 @@ for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_wi
               "triu_indices"]:
     for _fn in found(_name):
         MAKERS[_fn] = made
+        maker_op(_fn)  # so that a file that names it can be read
+maker_op(torch.full)
 MAKERS[torch.full] = lambda tracer, func, size, fill_value, **kwargs: full(tracer, size, fill_value, **kwargs)
 # what is not written is 0 on every run
 MAKERS[torch.empty] = lambda tracer, func, *args, **kwargs: made(tracer, torch.zeros, *args, **kwargs)

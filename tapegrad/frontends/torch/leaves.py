@@ -17,6 +17,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules import batching
 from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.trace.recorder import LISTENERS, Tracer
 
@@ -29,7 +30,8 @@ KNOWN: dict[int, dict[Operation, bool]] = {}
 # the leaves that the program has made: what they stand for changes where they are written to
 MADE: dict[int, list[Any]] = {}
 
-rebased = Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None), torch=lambda x, value: value)
+rebased = of_frontend(Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None),
+                         torch=lambda x, value: value))
 rebased.__doc__ = ("Return `value`, with the gradient of `x`: what torch's own tape takes a value for that it has not "
                    "seen written.")
 
@@ -40,8 +42,8 @@ def _dropped(dy: Any, y: Any, x: Any, name: str) -> Any:
 
 
 # a tensor's numbers, to be shown, compared and written to
-plainly = Op("plainly", lambda x, name: x, (_dropped,), torch=lambda x, name: x, aliases=0, pointwise=True,
-             batch=batching.elementwise)
+plainly = of_frontend(Op("plainly", lambda x, name: x, (_dropped,), torch=lambda x, name: x, aliases=0,
+                         pointwise=True, batch=batching.elementwise))
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:

@@ -16,6 +16,7 @@ from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.numbers.tensors import detached, is_tensor, to_host, to_tensor
 from tapegrad.rules.op import Op
+from tapegrad.rules.registry import of_frontend
 
 
 def _tensor(x: Array, device: str = "cpu") -> Any:
@@ -27,8 +28,10 @@ def _array(x: Array) -> Any:
 
 
 # A replay on tensors has a tensor where the program had an array, and that is one on whichever side.
-to_torch: Op = Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(dy),), torch=lambda x, device="cpu": x)
-to_numpy: Op = Op("to_numpy", np.asarray, (lambda dy, y, x: to_torch(dy, device=_device(x)),), torch=_array)
+to_torch: Op = of_frontend(Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(dy),),
+                              torch=lambda x, device="cpu": x))
+to_numpy: Op = of_frontend(Op("to_numpy", np.asarray, (lambda dy, y, x: to_torch(dy, device=_device(x)),),
+                              torch=_array))
 
 
 def _device(x: Array) -> str:

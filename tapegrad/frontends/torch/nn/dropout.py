@@ -17,6 +17,7 @@ from tapegrad.frontends.torch.nn.common import functional, number, real
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import of_frontend
 
 
 @functools.cache
@@ -26,7 +27,7 @@ def mask_op(func: Callable[..., Any]) -> Op:
     """
     def run(begin: Any, x: Array, p: float = 0.5) -> Any:
         return random.seeded(func)(begin, torch.ones_like(x), p)
-    op = Op(f"{func.__name__}_mask", run, differentiable=False, torch=run)
+    op = of_frontend(Op(f"{func.__name__}_mask", run, differentiable=False, torch=run))
     op.draws = True
     return op
 
@@ -44,6 +45,8 @@ def _dropout(func: Callable[..., Any], default: bool) -> Any:
     return meaning
 
 
+for _fn in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d):
+    mask_op(_fn)  # so that a file that names it can be read
 functional("nn.functional.dropout")(_dropout(F.dropout, True))
 functional("nn.functional.dropout1d")(_dropout(F.dropout1d, True))
 functional("nn.functional.dropout2d")(_dropout(F.dropout2d, True))

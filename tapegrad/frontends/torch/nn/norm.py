@@ -17,6 +17,7 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import of_frontend
 from tapegrad.trace import writes
 
 aten = torch.ops.aten
@@ -133,7 +134,7 @@ def _running(x: Array, mean: Array, var: Any, *, axes: tuple[int, ...], momentum
     return torch.lerp(mean, now_mean.to(mean.dtype), momentum), torch.lerp(var, now_var.to(var.dtype), momentum)
 
 
-running_stats = Op("running_stats", _running, differentiable=False, torch=_running)
+running_stats = of_frontend(Op("running_stats", _running, differentiable=False, torch=_running))
 running_stats.is_kernel = True
 
 

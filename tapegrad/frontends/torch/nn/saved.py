@@ -17,6 +17,7 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op
+from tapegrad.rules.registry import of_frontend
 
 Kernel = Callable[..., Any]
 
@@ -62,6 +63,8 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: K
         return back(dy, *kept, *tensors, kept=len(kept), **how)  # type: ignore[no-any-return]
 
     back.vjp, fore.vjp, op.rr = back_vjp, fore_vjp, rule
+    for each in (op, fore, back):
+        of_frontend(each)
     return op
 
 

@@ -1,0 +1,97 @@
+"""pickled: a tape as `pickle` and `copy` take it: the bytes of its file, with the program's functions by reference; and a
+copy with arrays and random generators of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.errors import TapeFormatError
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.op import Op
+from tapegrad.rules.user import op_of
+from tapegrad.store.read import from_bytes
+from tapegrad.store.write import to_bytes
+from tapegrad.tape.tape import Constant, Input, Tape, has_value
+from tapegrad.transforms.walk import copy_tape
+from tapegrad.tree.flatten import is_generator
+
+Reduced = tuple[Any, tuple[bytes, dict[str, Any]]]
+
+
+def reduced(tape: Tape) -> Reduced:
+    """Return what makes a tape again; raise TapeFormatError where pickle finds a function of the program's by no name."""
+    handed: dict[str, Any] = {}
+    try:
+        content = b"".join(to_bytes(tape, handed=handed))
+    except TapeFormatError as err:
+        raise TapeFormatError(f"the tape cannot be pickled, as tape.save cannot save it: {err.what}", err.where,
+                              err.try_) from None
+    for name, x in handed.items():
+        handed[name] = x = _in_its_module(x) if isinstance(x, Op) else x
+        if not _is_found(x):
+            raise TapeFormatError(f"the tape of {tape.name} cannot be pickled: it uses {name}, which pickle finds under "
+                                  "no name of a module", None,
+                                  f"tape.save(path), and tg.load(path, primitives={{{name!r}: ...}})")
+    fn = tape.ops[0].val
+    if callable(fn) and _is_found(fn):  # without it a tape plays as well
+        handed.setdefault(getattr(fn, "__qualname__", ""), fn)
+    return unpickled, (content, handed)
+
+
+def unpickled(content: bytes, handed: dict[str, Any]) -> Tape:
+    """Return the tape of these bytes and functions."""
+    given = {name: x.found() if type(x) is Named else x for name, x in handed.items()}
+    return from_bytes(content, given, "the pickled tape")
+
+
+def copied(tape: Tape, memo: dict[int, Any]) -> Tape:
+    """Return a copy of a tape whose inputs and constants are its own; what was computed is shared."""
+    new = copy_tape(tape)
+    for op in new.ops:
+        if isinstance(op, (Input, Constant)) and has_value(op):
+            op.val = _own(op.val, memo)
+    return new
+
+
+def _own(x: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(x, np.ndarray) or is_generator(x):
+        return copy.deepcopy(x, memo)
+    if is_tensor(x):  # one that torch's own tape has made has no deep copy
+        return memo.setdefault(id(x), x.detach().clone())
+    return x
+
+
+class Named(NamedTuple):
+    """A decorated function, by the name that it has in its module."""
+
+    module: str
+    name: str
+
+    def found(self) -> Any:
+        """Return what has that name."""
+        return attrgetter(self.name)(importlib.import_module(self.module))
+
+
+def _in_its_module(op: Op) -> Any:
+    """Return the function of an op of the user's, by name where the module has the decorated one."""
+    named = Named(str(op.impl.__module__), str(getattr(op.impl, "__qualname__", "")))
+    try:
+        found = named.found()
+    except (ImportError, AttributeError):
+        return op.impl
+    return named if found is not op.impl and callable(found) and op_of(found) is op else op.impl
+
+
+def _is_found(x: Any) -> bool:
+    try:
+        pickle.dumps(x)
+    except Exception:  # whatever its own __reduce__ raises
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""torch's values in a file: dtypes, devices, sizes, torch's own generators, and the ops of its frontend; torch is imported
+once a file names one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad.numbers.lazy import needed, torch
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import FRONTEND_OPS
+from tapegrad.store.checks import count, fail, text
+from tapegrad.trace.lazy_frontends import register_imported
+
+_DEVICE = r"(cpu|cuda|meta|mps|xpu)(:\d{1,3})?"
+
+
+def written(x: Any) -> list[Any] | None:
+    """Return what stands for a setting of torch's, or its own generator of a device; None for other values."""
+    kind = type(x)
+    if kind.__module__ == "torch" and kind.__name__ == "Size":
+        return ["torch Size", *x]
+    if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
+        return [f"torch {kind.__name__}", str(x).removeprefix("torch.")]
+    if is_source(x) and x.own is None and x.begin is None:
+        return ["torch generator", x.device]
+    return None
+
+
+def is_source(x: Any) -> bool:
+    """True for what tells from which of torch's generators a tape draws."""
+    return type(x).__module__ == "tapegrad.frontends.torch.random" and hasattr(type(x), "rewind")
+
+
+def ops_of_torch() -> dict[str, Op]:
+    """Return the ops of torch's frontend, by name."""
+    needed("torch")
+    register_imported()
+    return FRONTEND_OPS
+
+
+def _dtype(name: Any) -> Any:
+    found = getattr(torch, text(name), None)
+    if not isinstance(found, torch.dtype):
+        fail(f"{name!r} where a dtype of torch's must stand")
+    return found
+
+
+def _device(name: Any) -> str:
+    if not re.fullmatch(_DEVICE, text(name)):
+        fail(f"{name!r} where a device must stand")
+    return name  # type: ignore[no-any-return]
+
+
+def _generator(device: Any) -> Any:
+    ops_of_torch()
+    return importlib.import_module("tapegrad.frontends.torch.random").SOURCES(_device(device))
+
+
+READ: dict[str, Callable[..., Any]] = {
+    "torch op": lambda name: ops_of_torch()[text(name)], "torch dtype": _dtype, "torch generator": _generator,
+    "torch device": lambda name: torch.device(_device(name)), "torch Size": lambda *ns: torch.Size(map(count, ns)),
+}
+"""What makes a value of what stands for it."""
