@@ -82,7 +82,8 @@ def _reduced(tape: Tape) -> Any:
 
 @does("copied")
 def _copied(tape: Tape, memo: dict[int, Any] | None) -> Tape:
-    from tapegrad.store.pickled import copied, copy_tape
+    from tapegrad.store.pickled import copied
+    from tapegrad.transforms.walk import copy_tape
     return copy_tape(tape) if memo is None else copied(tape, memo)
 
 

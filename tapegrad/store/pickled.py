@@ -1,5 +1,5 @@
-"""pickled: a tape as `pickle` and `copy` take it: the bytes of its file, with the program's functions by reference; and a
-copy with arrays and random generators of its own.
+"""pickled: a tape as `pickle` takes it, the bytes of its file and the program's functions by reference; and as `copy`
+makes it, with arrays and random generators of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Reduced = tuple[Any, tuple[bytes, dict[str, Any]]]
 
 
 def reduced(tape: Tape) -> Reduced:
-    """Return what makes a tape again; raise TapeFormatError where pickle finds a function of the program's by no name."""
+    """Return what makes a tape again; raise TapeFormatError where pickle cannot find a function of the program's."""
     handed: dict[str, Any] = {}
     try:
         content = b"".join(to_bytes(tape, handed=handed))
@@ -36,8 +36,8 @@ def reduced(tape: Tape) -> Reduced:
     for name, x in handed.items():
         handed[name] = x = _in_its_module(x) if isinstance(x, Op) else x
         if not _is_found(x):
-            raise TapeFormatError(f"the tape of {tape.name} cannot be pickled: it uses {name}, which pickle finds under "
-                                  "no name of a module", None,
+            raise TapeFormatError(f"the tape of {tape.name} cannot be pickled: it uses {name}, which pickle finds "
+                                  "under no name of a module", None,
                                   f"tape.save(path), and tg.load(path, primitives={{{name!r}: ...}})")
     fn = tape.ops[0].val
     if callable(fn) and _is_found(fn):  # without it a tape plays as well

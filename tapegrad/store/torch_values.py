@@ -1,5 +1,5 @@
-"""torch's values in a file: dtypes, devices, sizes, torch's own generators, and the ops of its frontend; torch is imported
-once a file names one.
+"""torch's values in a file: dtypes, devices, sizes, torch's own generators, and the ops of its frontend; torch is
+imported once a file names one.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tapegrad.numbers.tensor_dtypes import TensorDtype, numpy_dtype
 from tapegrad.numbers.tensors import device_of, is_tensor, to_host, to_tensor
 from tapegrad.ops import draw
 from tapegrad.optimise.pipeline import Pass, optimise
-from tapegrad.tape.tape import Call
+from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.observers import SEED_CURE
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.flatten import flatten, leaves_of
