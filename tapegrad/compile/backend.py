@@ -69,8 +69,8 @@ class Backend:
     `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs
     loops. Where it `refuses_tensors` not, a tape with a tensor among its constants is not kept, and `met_tensor` is
     set: the caller traces. The `price` is what it is first expected to take to compile a gradient tape, in seconds by
-    the `clock`: once, for each operation of the primal tape and each kind of them, and to observe a trace, besides what that takes longer
-    (HEARD).
+    the `clock`: once, for each operation of the primal tape and each kind of them, and to observe a trace, besides what
+    that takes longer (HEARD).
     """
 
     refills = rolls = refuses_tensors = True
