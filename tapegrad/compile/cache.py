@@ -28,7 +28,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.guards import SURROUNDINGS
+from tapegrad.trace.guards import SURROUNDINGS, surrounded
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.tracer import record
 from tapegrad.trace.twins import is_doubled
@@ -83,7 +83,7 @@ class Compiled(ByName):
         """Return what a tape that fits a call makes of it, NONE where there is no such tape."""
         key: Any = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
         if SURROUNDINGS:
-            key = _surrounded(key)
+            key = surrounded(key)
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
@@ -139,7 +139,7 @@ class Compiled(ByName):
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace a call that no tape fits, and return its result; the tape is kept, or compiled and run."""
-        key = _surrounded((len(args), *kwargs) if kwargs else len(args))
+        key = surrounded((len(args), *kwargs) if kwargs else len(args))
         leaves = leaves_of((args, kwargs))
         if not (type(self.__wrapped__) is FunctionType and self.__wrapped__.__closure__ is None):
             leaves += leaves_of(self.__wrapped__)
@@ -351,13 +351,6 @@ class Compiled(ByName):
             entries = self._entries[key]
             if entry in entries:
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
-
-
-def _surrounded(key: Any) -> Any:
-    """Return by what the tapes for a call are kept, with what libraries compute by."""
-    for around in SURROUNDINGS:
-        key = key if (found := around()) is None else (key, found)
-    return key
 
 
 def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto",
