@@ -39,7 +39,7 @@ def _(x: Any) -> Any:
 
 
 def crash(x: Any) -> Any:
-    if not isinstance(x, np.float64) and type(x) is not float:
+    if hasattr(x, "_tracer"):  # nothing of the program's own says that it is traced
         raise KeyError("no float")
     return x
 

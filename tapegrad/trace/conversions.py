@@ -25,6 +25,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.guards import KINDS
@@ -62,10 +63,11 @@ def to_float64(*args: Any) -> Any:
 def to_type(*args: Any, **kwargs: Any) -> Any:
     """Return what `type` does, of a traced value the type that the program would see."""
     if len(args) != 1 or not isinstance(args[0], Traced):
-        return type(*args, **kwargs)
+        found = type(*args, **kwargs)
+        return str if found is Text else found
     if hasattr(type(args[0]), "_viewed_as"):
         return type(args[0])._viewed_as  # type: ignore[attr-defined, no-any-return]
-    found: type = type(plain(args[0]))
+    found = type(plain(args[0]))
     args[0]._fact("class", KINDS.get(found, found))  # type: ignore[attr-defined]
     return found
 

@@ -323,8 +323,10 @@ class Proxy(Slotted):
     # -- text: shows the value, and goes on no tape. That of an integer may be a name: it steers the program
 
     def __repr__(self) -> str:
-        found, val = repr(self._val), behind(self)
-        return self._as_text(found) if isinstance(val, _NAMES) else f"Proxy({views.label(self)}: {found})"
+        # the program is shown the plain value, tapegrad's own words and who looks later what it is
+        if isinstance(behind(self), _NAMES) or not (self._tracer.closed or _getframe(1).f_code.co_filename in INTERNAL):
+            return self._as_text(repr(behind(self)))
+        return f"Proxy({views.label(self)}: {self._val!r})"
 
     def __str__(self) -> str:
         return self._as_text(str(behind(self)))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor
+from tapegrad.numbers.text import Text
 from tapegrad.numbers.view_path import follow
 from tapegrad.ops.structure import pack
 from tapegrad.rules.activity import differentiated, sources
@@ -419,6 +420,8 @@ class Plain:
 
     def rebuilt(self, x: Any) -> Any:
         """Return a thing that the program has made with plain values in it: itself where it can be written to."""
+        if type(x) is Text:
+            return str.__str__(x)
         if isinstance(x, tuple):
             parts = [self(part) for part in tuple.__iter__(x)]
             return x if all(map(is_, parts, tuple.__iter__(x))) else tuple.__new__(type(x), parts)

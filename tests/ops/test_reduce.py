@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -40,3 +42,11 @@ def test_median_of_nan_is_nan() -> None:
 def test_refuses_what_it_does_not_know(fn: object) -> None:
     with pytest.raises((UnknownFunction, ConcretizationError), match=r"hazen|quantile|order"):
         tg.grad(fn, np.array([0.1, 0.3]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weight", [np.int8, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("number", [np.int8, np.uint8, np.int64, np.float32, bool])
+def test_averages_are_summed_in_the_dtype_of_numpys(number: Any, weight: Any) -> None:
+    x, w = np.array([3, 100]).astype(number), np.array([2, 101]).astype(weight)
+    found, expected = tg.trace(lambda x, w: np.average(x, weights=w), x, w)[0], np.average(x, weights=w)
+    assert found == expected and found.dtype == expected.dtype

@@ -7,11 +7,16 @@ import dataclasses
 import enum
 import functools
 import math
+import sys
 import types
+import warnings
 from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ConcretizationError
@@ -263,3 +268,28 @@ def test_a_loaded_tape_knows_what_was_given_up(tmp_path):
     tape = tg.gradtape(tg.load(tmp_path / "tape.json"))
     _, (dfn, dx) = tape.play(X)
     assert dfn["p"] is None and np.allclose(dx, tg.gradient(holder.loss, X)[0])
+
+
+@dataclasses.dataclass
+class Shown:
+    a: Any
+
+
+TEXTS: list[Callable[[Any], Any]] = [
+    lambda x: x * len(repr(x)), lambda x: x * len(f"{x!r}"), lambda x: x * len("{!r}".format(*[x])), lambda x: x * len(str([x])), lambda x: x * len(str({"l": (x,)})),
+    lambda x: x * len(str(Shown(x))), lambda x: x * len(str(KeyError(x))), lambda x: {repr(x): x}[repr(x)], lambda x: x * len(str(x)), lambda x: x * len(f"{x}"),
+    lambda x: x * 2 if type(str(x)) is str else x * 3]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before, `type` is not seen")
+@pytest.mark.parametrize("x", [1.5, np.float64(0.25), np.array([1.0, 2.5]), torch.tensor(1.5)])
+@pytest.mark.parametrize("row", range(len(TEXTS)))
+def test_texts_are_those_of_the_plain_program(row: int, x: Any) -> None:
+    f, backend = TEXTS[row], "torch" if isinstance(x, torch.Tensor) else "numpy"
+    step = tg.compile(f, warmup=1, backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tg.RetraceWarning)
+        for found in (tg.trace(f, x)[0], tg.trace(f, x)[1].result.val, *[step(x) for _ in range(3)]):
+            assert np.array_equal(found, f(x))
+        y = x * 100 + 23
+        assert np.array_equal(step(y), f(y))

@@ -278,6 +278,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         scale: Any = y.dtype.type(math.prod(shape_of(x)) / (math.prod(shape_of(y)) or 1)) if returned else None
     else:
         w = _weights(as_array(weights), x, axis)
+        x, w = _in_one_dtype(x, w)
         scale = ops.sum(w, **how(axis, keepdims))
         if ops.any(ops.equal(scale, 0)):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
@@ -286,6 +287,15 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         return y
     scale = like(y, scale)
     return y, scale if shape_of(scale) == shape_of(y) else ops.broadcast_to(scale, shape_of(y))
+
+
+def _in_one_dtype(x: Array, w: Array) -> tuple[Array, Array]:
+    """Return numbers and weights as what NumPy sums: what is averaged of integers is at least a float64."""
+    a, b = dtype_of(x), dtype_of(w)
+    if not (isinstance(a, np.dtype) and isinstance(b, np.dtype)):
+        return x, w
+    kind = np.result_type(a, b, *([np.float64] if a.kind in "biu" else []))
+    return x if a == kind else ops.astype(x, dtype=kind), w if b == kind else ops.astype(w, dtype=kind)
 
 
 def _weights(w: Array, x: Array, axis: Any) -> Any:

@@ -5,19 +5,23 @@ what steered the program.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.errors import ConcretizationError, user_location
+from tapegrad.errors import INTERNAL, ConcretizationError, user_location
 from tapegrad.frontends.torch.leaves import plainly
 from tapegrad.frontends.torch.registry import found, torch_means, torch_refuses
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.text import text_of
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
 from tapegrad.trace.asking import loses
+from tapegrad.trace.observers import written
 
 
 def asked(func: Any, of_memory: bool = False) -> Callable[..., Any]:
@@ -112,12 +116,25 @@ def to_list(x: Any) -> Any:
 
 @torch_means("Tensor.__repr__")
 def text(x: Any, *, tensor_contents: Any = None) -> str:
-    return f"Proxy({views.label(x)}: {plain(x)!r})"
+    if x._tracer.closed or not _is_program(sys._getframe(1)):
+        return f"Proxy({views.label(x)}: {plain(x)!r})"
+    written()
+    return text_of(x, repr(plain(x)))
+
+
+def _is_program(frame: FrameType | None) -> bool:
+    """Return whether the program asks torch for a text: before torch's own frame there is none of tapegrad's."""
+    for there in (True, False):
+        while frame is not None and (frame.f_code.co_filename in INTERNAL if there
+                                     else frame.f_globals.get("__name__", "").startswith("torch.")):
+            frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename not in INTERNAL
 
 
 @torch_means("Tensor.__format__")
 def formatted(x: Array, spec: str) -> str:
-    return format(plain(x), spec)
+    written()
+    return text_of(x, format(plain(x), spec))
 
 
 @torch_means("Tensor.__iter__")

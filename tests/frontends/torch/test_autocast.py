@@ -71,6 +71,7 @@ def same(found: Any, wanted: Any) -> None:
         torch.testing.assert_close(torch.zeros_like(dp) if found[1][name] is None else found[1][name], dp, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:dropped is not compiled:tapegrad.RetraceWarning")  # it seeds a generator that others draw from
 @pytest.mark.parametrize("f", [half, partly, decorated, dropped])
 def test_inside(f: Any) -> None:
     m = model()
