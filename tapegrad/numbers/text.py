@@ -111,3 +111,13 @@ def formats(frame: FrameType) -> bool:
     any other `%` is asked itself.
     """
     return _is_modulo(frame.f_code, frame.f_lasti)
+
+
+_SHOW = frozenset(["repr", "str", "format", "ascii", "print", "reprlib", "pprint"])
+
+
+def words_error(frame: FrameType) -> bool:
+    """True if a frame calls `xs.index(x)`, and not what shows values: Python takes the text for its error's message."""
+    code = frame.f_code
+    return ("index" in code.co_names and dis.opname[code.co_code[frame.f_lasti]].startswith(("CALL", "PRECALL"))
+            and _SHOW.isdisjoint(code.co_names))

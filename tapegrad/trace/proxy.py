@@ -18,7 +18,7 @@ from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
-from tapegrad.numbers.text import formats, text_of
+from tapegrad.numbers.text import formats, text_of, words_error
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
@@ -324,8 +324,9 @@ class Proxy(Slotted):
 
     def __repr__(self) -> str:
         # the program is shown the plain value, tapegrad's own words and who looks later what it is
-        if isinstance(behind(self), _NAMES) or not (self._tracer.closed or _getframe(1).f_code.co_filename in INTERNAL):
-            return self._as_text(repr(behind(self)))
+        frame, val = _getframe(1), behind(self)
+        if isinstance(val, _NAMES) or not (self._tracer.closed or frame.f_code.co_filename in INTERNAL):
+            return repr(val) if words_error(frame) else self._as_text(repr(val))
         return f"Proxy({views.label(self)}: {self._val!r})"
 
     def __str__(self) -> str:
