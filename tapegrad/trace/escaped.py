@@ -24,10 +24,9 @@ from tapegrad.trace.holders import slots_of_kind
 from tapegrad.trace.put_off import base_of
 from tapegrad.trace.write_back import Pending, Place, Plain
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import class_of, is_empty
+from tapegrad.tree.copies import CACHED, class_of, is_empty
 
 NEAR = 3000  # things that are looked through of what a program reaches by name
-_LRU = type(functools.lru_cache(lambda: None))
 _PASSED = (FrameType, CodeType, ModuleType, Traced, Operation)  # whose parts are their own, or nobody's
 
 
@@ -165,7 +164,7 @@ class _Search:
     def replace(self, x: Any) -> None:
         """Put plain values in place of others in one thing."""
         kind = type(x)
-        if kind is _LRU:
+        if kind is CACHED:
             x.cache_clear()
         elif isinstance(x, (list, deque)):
             for i, value in enumerate(list(base_of(x).__iter__(x))):

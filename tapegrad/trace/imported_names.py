@@ -22,13 +22,12 @@ from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
 from tapegrad.trace.interposition import is_compiled, original, stand_ins
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import code_of, is_empty
+from tapegrad.tree.copies import CACHED, code_of, is_empty
 
 MOST = 4000  # functions, classes and what holds them that are followed from one
 KEPT = 4096
 # libraries' Python code that is made of functions that tapegrad knows
 FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "numpy.ma.", "networkx.")
-_CACHED = type(functools.lru_cache(len))
 _PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
 _HEAP = 1 << 9  # CPython's flag of a class that Python code made
 
@@ -215,7 +214,7 @@ def _reached(root: Any) -> Iterator[Any]:
                          else None)
         elif issubclass(kind, tuple):
             stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if _is_small(x) else ()
-        elif kind is _CACHED:
+        elif kind is CACHED:
             stack.append(x.__wrapped__)
         elif kind is SimpleNamespace or (kind.__flags__ & _HEAP and not _is_closed(kind.__module__)):
             stack.append(kind)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections import OrderedDict, deque
 from collections.abc import Iterable
 from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
@@ -22,14 +21,13 @@ from tapegrad.rules.op import Traced
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import is_foreign, mentioned, package_of
-from tapegrad.tree.copies import class_of, code_of, is_empty
+from tapegrad.trace.put_off import KINDS, GroupWrite, TableWrite, base_of
+from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty
 
 MOST = 4096  # things that are looked at
 LARGE = 1024  # parts of a container: in a larger one, only the parts themselves are looked at
 BYTES = 1 << 20  # of an array: a larger one is not copied
-_CONTAINERS = (list, dict, set, deque, bytearray)
 _GONE: Any = object()
-_LRU = type(functools.lru_cache(lambda: None))
 
 
 class Outside:
@@ -155,14 +153,14 @@ class Outside:
 
     def _of_object(self, x: Any) -> list[Any]:
         parts: list[Any] = []
-        if isinstance(x, _CONTAINERS):
+        if isinstance(x, (dict, *KINDS)):
             kept = _content(x)
             self.held.append((x, kept))
             if len(kept) <= LARGE and not isinstance(x, bytearray):
                 parts = [*(kept.values() if isinstance(x, dict) else kept)]
         kind = class_of(x)
         if kind.__module__ == "builtins" or is_foreign(package_of(kind.__module__)):
-            return [*parts, x.__wrapped__] if isinstance(x, _LRU) else parts
+            return [*parts, x.__wrapped__] if isinstance(x, CACHED) else parts
         own = own_dict(x)
         if own is not None:
             self.held.append((own, own.copy()))
@@ -190,13 +188,9 @@ class _Waiting:
         return getattr(self.real, name)
 
 
-def _base(x: Any) -> Any:
-    return next(kind for kind in (OrderedDict, *_CONTAINERS) if isinstance(x, kind))
-
-
 def _content(x: Any) -> Any:
     """Return a plain copy of what a container holds."""
-    base = _base(x)
+    base = base_of(x)
     return dict(base.items(x)) if issubclass(base, dict) else set(x) if base is set else list(base.__iter__(x))
 
 
@@ -214,7 +208,5 @@ def _is_same(x: Any, kept: Any) -> bool:
 def _fill(x: Any, kept: Any) -> None:
     if isinstance(x, np.ndarray):
         x[...] = kept
-        return
-    base = _base(x)
-    base.clear(x)
-    (base.update if issubclass(base, dict) or base is set else base.extend)(x, kept)
+    else:
+        (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()

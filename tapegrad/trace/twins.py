@@ -31,8 +31,6 @@ def tie(signature: Signature, args: tuple[Any, ...], walks: list[Walk], proxies:
     Raises ArgumentError where two are wanted: the gradient would be divided between them. An object that is passed
     twice is two variables, `f(module, module)`.
     """
-    if sum(bool(walk.keep) for walk in walks) < 2:
-        return []
     found = defaultdict[int, list[tuple[int, int, str]]](list)
     known: dict[int, Any] = {}
     for number, walk in enumerate(walks, -1):
@@ -62,7 +60,7 @@ def tie(signature: Signature, args: tuple[Any, ...], walks: list[Walk], proxies:
 def is_doubled(leaves: list[Any]) -> bool:
     """Return whether an array or a tensor occurs twice among leaves."""
     arrays = [id(x) for x in leaves if type(x) not in PYTHON]
-    return len(arrays) > 1 and len(set(arrays)) < len(arrays)
+    return len(set(arrays)) < len(arrays)
 
 
 def twins(leaves: list[Any], proxies: list[Any]) -> dict[int, Any]:

@@ -92,7 +92,7 @@ class Copies:
                         self._table(own[name], value, value)
                     else:
                         self.groups.append((own[name], value, []))
-        if names := [name for base in type(new).__mro__ for name in slots_of(base)]:
+        if names := _all_slots(new):
             self.slots.append((new, x, _filled(new, names)))
 
     def _table(self, new: Any, x: Any, owner: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tapegrad.errors import MutationError, user_location
 
+CACHED = type(functools.lru_cache(len))  # what functools makes of a function whose results it keeps
 CODE: dict[FunctionType, CodeType] = {}  # of functions that a trace has given other code: their own
 
 

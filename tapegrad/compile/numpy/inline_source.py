@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import base64
 import dis
-import functools
 import importlib
 import inspect
 import math
@@ -28,6 +27,7 @@ from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type
 from tapegrad.numbers.view_path import Step
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.tape import Raised
+from tapegrad.tree.copies import CACHED
 
 _SHORT = 64  # elements of an array that is still written as a list
 _PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special",
@@ -55,7 +55,7 @@ class Vendor:
             self.definitions[name] = f"{name} = {text}"
         elif isinstance(value, FunctionType):
             self.function(name, value)
-        elif isinstance(value, _CACHED):
+        elif isinstance(value, CACHED):
             self.imports.add("import functools")  # its source begins with the decorator
             self.function(name, value.__wrapped__)  # type: ignore[arg-type]
         elif isinstance(value, type) and value.__module__.startswith("tapegrad.ops."):
@@ -186,7 +186,6 @@ class Vendor:
         self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
 
 
-_CACHED = type(functools.lru_cache(len))
 
 
 def _loaded(package: str) -> ModuleType | None:

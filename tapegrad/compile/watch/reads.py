@@ -65,7 +65,7 @@ from tapegrad.compile.watch.namespaces import (
     Typed,
 )
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
-from tapegrad.compile.watch.wrappers import CACHED, parts_in
+from tapegrad.compile.watch.wrappers import parts_in
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
@@ -73,7 +73,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import class_of, code_of, is_empty, slots_of
+from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty, slots_of
 from tapegrad.tree.flatten import is_generator
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.modules import is_module

@@ -7,7 +7,8 @@ import gc
 from types import BuiltinFunctionType, MethodWrapperType, ModuleType
 from typing import Any
 
-CACHED = type(functools.lru_cache(len))
+from tapegrad.tree.copies import CACHED
+
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 # the class of what a bounded cache's dict leads to: links, of which only the collector is told
 _LINK = "_lru_list_elem"
