@@ -12,8 +12,7 @@ from tapegrad.compile.jacobian import hessian, hvp, jacobian
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import name_of
-from tapegrad.transforms.forward import jvp
-from tapegrad.transforms.grad import pullback
+from tapegrad.transforms.forward import both_ways
 
 
 def divergence(f: Callable[..., Any], chunk_size: int | None = None) -> Callable[..., Any]:
@@ -67,8 +66,9 @@ def gauss_newton_product(f: Callable[..., Any], loss: Callable[..., Any] | None 
     """
 
     def product(x: Any, v: Any, *args: Any) -> Any:
-        y, t = jvp(f, (x, *args), (v, *[None] * len(args)))
-        return pullback(f, x, *args, argnums=0)[1](t if loss is None else hvp(loss)(y, t))
+        y, push, back = both_ways(f, x, *args)
+        t = push(v, *[None] * len(args))
+        return back(t if loss is None else hvp(loss)(y, t))
 
     product.__name__ = name_of(f)
     return compile(product)

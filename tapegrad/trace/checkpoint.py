@@ -56,6 +56,7 @@ def as_subtape(f: Callable[..., Any], noun: str, placed: Placed | None = None) -
     def called(*args: Any, **kwargs: Any) -> Any:
         return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs, noun=noun, placed=placed)
     called.__name__, called.__doc__ = name_of(f), getattr(f, "__doc__", None)
+    called.__wrapped__ = f  # type: ignore[attr-defined]
     # so that what is searched goes on into `f`
     called.__module__ = getattr(f, "__module__", None) or called.__module__
     return called

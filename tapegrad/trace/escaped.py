@@ -21,8 +21,9 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.holders import slots_of_kind
+from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.put_off import base_of
-from tapegrad.trace.write_back import Pending, Place, Plain
+from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, class_of, is_empty
 
@@ -88,7 +89,7 @@ class _Search:
 
     def __init__(self, made: Made) -> None:
         tape: Any = made.tape
-        self.made, self.plain = made, Plain(made.tracer, tape, made.given, {})
+        self.made, self.plain = made, PlainValues(made.tracer, tape, made.given, {})
         self.wrt = differentiated(tape)
         self.targets: dict[int, Any] = {}
         self.values: dict[int, Any] = {}

@@ -104,8 +104,8 @@ def known(f: Any) -> bool | str:
 
 def code_of_program(f: Any) -> CodeType | None:
     """Return the code of the function that a program begins with."""
-    while type(f) is functools.partial:
-        f = f.func
+    while type(f) is functools.partial or "__wrapped__" in getattr(f, "__dict__", ()):
+        f = f.func if type(f) is functools.partial else f.__wrapped__
     f = f.__func__ if type(f) is MethodType else f
     found = getattr(f, "__code__", None) or getattr(type(f).__call__, "__code__", None)
     return found if type(found) is CodeType else None

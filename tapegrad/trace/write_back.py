@@ -12,22 +12,22 @@ import contextlib
 import dis
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import is_
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor
-from tapegrad.numbers.text import Text
-from tapegrad.numbers.view_path import follow
+from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, overlap
 from tapegrad.ops.structure import pack
-from tapegrad.rules.activity import differentiated, sources
+from tapegrad.ops.write import setitem
+from tapegrad.rules.activity import sources
 from tapegrad.rules.op import Traced
-from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.tape.tape import Call, Operation, Tape, has_value
 from tapegrad.trace.holders import attributes as own_dict
-from tapegrad.trace.outside_arrays import OutsideArray, code_of_program
+from tapegrad.trace.outside_arrays import code_of_program
+from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.put_off import (
     KINDS,
     NOTHING,
@@ -40,14 +40,11 @@ from tapegrad.trace.put_off import (
 )
 from tapegrad.trace.stored import Forms, Result, Stored
 from tapegrad.trace.views import peek
-from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.copies import is_empty, slots_of
-from tapegrad.tree.flatten import OPAQUE
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
 LOADS = "LOAD_"  # how Python's instructions begin that name what is written to
-MOST = 10_000  # parts of what a program has made and stored that are looked through
 Table = tuple[Any, Any, dict[Any, Any], Any]
 
 _told: set[tuple[str, int, str]] = set()  # programs, and what of theirs a warning has said is lost
@@ -98,8 +95,10 @@ class Copies:
     def _table(self, new: Any, x: Any, owner: Any) -> None:
         self.tables.append((new, x, dict(base_of(new).items(new)), owner))
 
-    def effects(self, tape: Tape, tracer: Any, given: Sequence[Any]) -> Pending | None:
-        """Return what the program has written; None where that is nothing."""
+    def effects(self, tape: Tape, tracer: Any, given: Sequence[Any], wrt: Collection[int]) -> Pending | None:
+        """Return what the program has written, None where that is nothing; of a call that is differentiated by the
+        inputs at the positions `wrt`.
+        """
         tables = [part for part in self.tables if not _is_same(part[0], part[2])]
         groups = [part for part in self.groups if len(part[0]) != len(part[2]) or not all(map(is_, part[0], part[2]))]
         cells = [part for part in self.cells if not all(map(is_, now := _content(part[0]), part[2]))
@@ -107,7 +106,7 @@ class Copies:
         slots = [part for part in self.slots if not _is_same(_filled(part[0], _all_slots(part[0])), part[2])]
         if not (tables or groups or cells or slots or tracer.written):
             return None
-        effects = _Written(self, tape, tracer, given)
+        effects = _Written(self, tape, tracer, given, wrt)
         effects.arrays()
         for table in tables:
             effects.table(*table)
@@ -168,7 +167,15 @@ class Pending:
                                        where.file, where.line)
                 _told.add(key)
         for write, _ in self.writes:
+            if type(write) is RefillWrite:
+                self.set_apart(write.x)
             write()
+
+    def set_apart(self, x: Any) -> None:
+        """Give what the tape computed in the memory of an array that is now written to memory of its own."""
+        for op in self.tape.ops:
+            if has_value(op) and overlap(op.val, x):
+                op.val = duplicate(op.val)
 
     def lose(self, why: str) -> Pending:
         """Return the same as lost, and why."""
@@ -213,13 +220,13 @@ class Place(NamedTuple):
 class _Written:
     """What a program has written to its copies."""
 
-    def __init__(self, copies: Copies, tape: Tape, tracer: Any, given: Sequence[Any]) -> None:
+    def __init__(self, copies: Copies, tape: Tape, tracer: Any, given: Sequence[Any], wrt: Collection[int]) -> None:
         self.copies, self.tape, self.tracer, self.given = copies, tape, tracer, given
-        self.plain = Plain(tracer, tape, given, copies.originals)
+        self.plain = PlainValues(tracer, tape, given, copies.originals)
         result = tape.result
         self.result = {result, *(result.args if type(result) is Call and result.fn is pack else ())}
         self.reaches: set[Operation] = set(sources(result))  # type: ignore[arg-type]
-        self.wrt = differentiated(tape)
+        self.wrt = wrt
         self.writes: list[tuple[Callable[[], Any], Place]] = []
         self.lost: list[Place] = []
         self.stored: list[Stored | None] = []
@@ -228,22 +235,26 @@ class _Written:
     # -- what was written where
 
     def arrays(self) -> None:
-        """Take what was written into arrays: a module's buffers get it, others keep what they held."""
+        """Take what was written into arrays: those that an object or a function keeps get it, arguments never."""
         if not self.tracer.written:
             return
         parts = (*self.tape.structure.parts, *self.tape.structure.kwargs.values())
-        held = {k for part in parts for k in part.held}
+        kept = {k for part in parts for k in part.kept}
         for k, x in enumerate(self.tracer.inputs):
             if not is_memory(plain(self.given[k])) or (final := peek(x)) is self.tape.ops[k + 1]:
                 continue
-            label = self.tape.ops[k + 1].label  # type: ignore[attr-defined]
-            if k in held:
+            label = self.tape.ops[k + 1].label or "an array"  # type: ignore[attr-defined]
+            if k in kept and self.is_differentiated(x, set()):
+                if final not in self.result:
+                    self.lost.append(Place(f"what is written into {label} is lost: the call is differentiated by the "
+                                           "numbers that it held", ops=[final]))
+            elif k in kept:
                 place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
                 self.writes.append((RefillWrite(self.given[k], final.val), place))
                 self.stored.append(Stored(k, None, {...: Result(final, final.val)}))
             elif final not in self.reaches:
-                self.lost.append(Place(f"what is written into {label or 'an array'} is lost: the caller's arrays are "
-                                       "not written to", ops=[final]))
+                self.lost.append(Place(f"what is written into {label} is lost: the caller's arrays are not written "
+                                       "to", ops=[final]))
 
     def table(self, new: Any, x: Any, then: dict[Any, Any], owner: Any) -> None:
         """Take what was written to a dict, or to the dict of an object's attributes."""
@@ -340,7 +351,9 @@ class _Written:
         """Return whether a result depends on a number by which the call is differentiated, and which is in `x`."""
         if isinstance(x, Traced):
             op = next((op for op, each in zip(self.tape.ops[1:], self.tracer.inputs) if each is x), None)
-            return op is not None and op.id - 1 in self.wrt and op in self.reaches and is_inexact(plain(op.val))
+            return (op is not None and op.id - 1 in self.wrt and op in self.reaches and is_inexact(plain(op.val))
+                    and any(op in used.args and not (used.args[0] is op and _overwrites(used)) for used in self.reaches
+                            if type(used) is Call))
         if id(x) in seen:
             return False
         seen.add(id(x))
@@ -360,6 +373,12 @@ class _Written:
         for new, _, slots in self.copies.slots:
             if new is x:
                 yield from slots.values()
+
+
+def _overwrites(op: Call) -> bool:
+    """Return whether an operation writes all of an array, so that nothing of what was in it is left."""
+    return op.fn is setitem and all(type(i) is type(Ellipsis) or (type(i) is slice and i == slice(None))
+                                    for i in op.args[2:]) and not op.kwargs
 
 
 def _line(code: CodeType, offset: int) -> int:
@@ -385,103 +404,3 @@ def _is_moved(now: Sequence[Any], then: Sequence[Any]) -> bool:
     """Return whether some parts stand in other places than before."""
     known = {id(part): i for i, part in enumerate(then)}
     return any(isinstance(part, Traced) and known.get(id(part), i) != i for i, part in enumerate(now))
-
-
-class Plain:
-    """What traced values are outside of their trace: an argument that was not written to is itself, arrays are in
-    memory of their own, views of one array views of one; copies are their originals. What the program has made, a
-    list of traced values, is the program's: it holds plain ones then.
-    """
-
-    def __init__(self, tracer: Any, tape: Tape, given: Sequence[Any], originals: dict[int, Any]) -> None:
-        self.tracer, self.tape, self.given, self.originals = tracer, tape, given, originals
-        self.made: dict[int, Any] = {}
-        self.memory: dict[int, tuple[Any, Any]] = {}
-        self.alive: list[Any] = []  # whose ids are keys
-        self.left = MOST
-
-    def __call__(self, x: Any, kept: dict[int, Any] | None = None) -> Any:
-        """Return a value as it is outside; what is in `kept` is what stood in the original."""
-        if kept and id(x) in kept and isinstance(x, Traced):
-            return kept[id(x)]
-        if isinstance(x, Traced):
-            return self.number(x)
-        if id(x) in self.originals:
-            return self.originals[id(x)]
-        if id(x) in self.made:
-            return self.made[id(x)]
-        self.left -= 1
-        if self.left < 0:
-            return x
-        self.made[id(x)] = x
-        self.alive.append(x)
-        self.made[id(x)] = found = self.rebuilt(x)
-        return found
-
-    def rebuilt(self, x: Any) -> Any:
-        """Return a thing that the program has made with plain values in it: itself where it can be written to."""
-        if type(x) is Text:
-            return str.__str__(x)
-        if isinstance(x, tuple):
-            parts = [self(part) for part in tuple.__iter__(x)]
-            return x if all(map(is_, parts, tuple.__iter__(x))) else tuple.__new__(type(x), parts)
-        if type(x) is frozenset:
-            return frozenset(map(self, x))
-        if isinstance(x, dict):
-            items = [(key, self(key), value, self(value)) for key, value in base_of(x).items(x)]
-            if not all(a is b and c is d for a, b, c, d in items):
-                TableWrite(x, {key: value for _, key, _, value in items}, any(a is not b for a, b, _, _ in items))()
-        elif isinstance(x, (list, deque, set)):
-            now = [self(part) for part in x]
-            if not all(map(is_, now, x)):
-                GroupWrite(x, now)()
-        elif type(x) is MethodType:
-            return MethodType(self(x.__func__), self(x.__self__))
-        elif isinstance(x, FunctionType):
-            for cell in x.__closure__ or () if x not in OPAQUE else ():
-                if not is_empty(cell) and (value := self(cell.cell_contents)) is not cell.cell_contents:
-                    cell.cell_contents = value
-        elif not isinstance(x, type) and not callable(getattr(type(x), "__array__", None)):
-            for name, part in attributes_of(x).items():
-                if (value := self(part)) is not part:
-                    object.__setattr__(x, name, value)
-        return x
-
-    def number(self, x: Any) -> Any:
-        """Return the value of a traced one."""
-        if x._tracer is not self.tracer:
-            return x
-        view = x._view
-        if view is None:
-            return self.whole(x._op, x._op, x._val)
-        storage = view.storage
-        if isinstance(storage, OutsideArray):
-            return follow(storage.val, view.path)
-        return follow(self.whole(storage, storage.op, storage.val), view.path)
-
-    def whole(self, owner: Any, op: Operation, val: Any) -> Any:
-        """Return what is in a piece of memory: the argument, or a copy, one for all that see it."""
-        if type(op) is Input and self.tape.ops[op.id - 1] is op and op.id > 1:
-            return self.given[op.id - 2]
-        if isinstance(val, Traced) or not is_memory(val):
-            return val
-        if id(owner) not in self.memory:
-            self.memory[id(owner)] = owner, duplicate(val)
-        return self.memory[id(owner)][1]
-
-    def traced(self, x: Any) -> Iterator[Any]:
-        """Yield the traced values in something that was written."""
-        stack, seen = [x], set[int]()
-        while stack:
-            x = stack.pop()
-            if id(x) in seen:
-                continue
-            seen.add(id(x))
-            if isinstance(x, Traced):
-                if x._tracer is self.tracer:
-                    yield x
-            elif isinstance(x, (list, tuple, set, frozenset, deque)):
-                stack += x
-            elif isinstance(x, dict):
-                stack += x.values()
-

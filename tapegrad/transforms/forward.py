@@ -27,6 +27,7 @@ from tapegrad.trace.random_state import Found
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import put_result, record
 from tapegrad.trace.write_back import settle
+from tapegrad.transforms.grad import gradients_of
 from tapegrad.transforms.loop_tangent import beside
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.primal_copy import Scalars
@@ -35,6 +36,7 @@ from tapegrad.transforms.tangent_pass import Pass
 from tapegrad.transforms.tangents import settled
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import Walk
+from tapegrad.tree.argnums import Wanted
 from tapegrad.tree.flatten import BOOLS, Structure, flatten, is_leaf
 from tapegrad.tree.nodes import Static
 from tapegrad.tree.seeds import is_nothing
@@ -56,7 +58,7 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> 
         raise ArgumentError(f"the arguments are {brief(args)}", None,
                             "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
     with collector:
-        tape = record(f, tuple(args), {}, DEFAULT, grad=True, replays=False)
+        tape = record(f, tuple(args), {}, DEFAULT, grad=True, wanted=Wanted(captured=False), replays=False)
         tangent = Push(tape)(*_listed(tangents))
         settle(tape)
         return tape.result.val, tangent  # type: ignore[union-attr]
@@ -73,9 +75,18 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     (6.0, 3.0, 5.0)
     """
     # on copies: what the caller writes to an array before the tangents come must not change the result
-    tape = record(f, args, {}, DEFAULT, grad=True, copy=True, replays=False)
+    tape = record(f, args, {}, DEFAULT, grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
     settle(tape)
     return tape.result.val, Push(tape)  # type: ignore[union-attr]
+
+
+def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable[[Any], Any]]:
+    """Return the value of `f(*args)`, what `linearize` pushes tangents by, and what pulls a seed back to the first
+    argument: `f` runs once.
+    """
+    tape = record(f, args, {}, DEFAULT, grad=True, copy=True, wanted=Wanted(0, False), replays=False)
+    settle(tape)
+    return tape.result.val, Push(tape), lambda seed: gradients_of(tape, seed)  # type: ignore[union-attr]
 
 
 def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> Tape:

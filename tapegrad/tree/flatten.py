@@ -49,7 +49,7 @@ from tapegrad.tree.sparse_tensors import SparseTensor
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 BOOLS = frozenset([bool, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
-_STATES = frozenset([Closure, Instance, Module])
+_STATES = frozenset([Closure, Instance, Module, Partial])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
 
 
@@ -80,14 +80,15 @@ def is_generator(x: Any) -> bool:
 class Structure:
     """How leaves are nested: rebuilds the nesting around other leaves."""
 
-    __slots__ = ("held", "opaque", "seen", "size", "spec", "start")
+    __slots__ = ("held", "kept", "opaque", "seen", "size", "spec", "start")
 
     def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any], opaque: Sequence[tuple[str, Any]] = (),
-                 held: Collection[int] = ()) -> None:
+                 held: Collection[int] = (), kept: Collection[int] = ()) -> None:
         self.spec, self.start, self.size = spec, start, size
         self.seen = seen  # id of what was taken apart -> its part
         self.opaque = opaque  # arrays and sets that are no leaves, with their labels
         self.held = held  # the leaves that are held constant: a module's buffers, what is frozen
+        self.kept = kept  # the arrays among the leaves that an object or a function keeps
 
     @property
     def is_leaf(self) -> bool:
@@ -168,11 +169,15 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
         walk.called.append(x)
         return Structure(fixed(x), start, 0, {})
     spec = walk.visit(x, label)
-    return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque, walk.held)
+    return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque, walk.held, walk.kept)
 
 
 def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
-    """Return whether a program has put something else into the list, dict or object that was built of a part."""
+    """Return whether a program has put something else into the list, dict, set or object that was built of a part."""
+    if type(part) is Fresh:
+        if not isinstance(built, set):
+            return bool(built != part.value)
+        return len(built) != len(part.value) or {*map(id, built)} != {*map(id, part.value)}
     found = Walk([], []).take_apart(built, "")
     now = [] if found is None else [value for value, _ in found[1]]
     then = [child.build(leaves, memo) for child in part.children]
@@ -208,8 +213,8 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("called", "changeable", "given", "held", "keep", "labels", "leaves", "modules", "opaque", "open",
-                 "original", "restored", "seen", "shared", "stateful", "states")
+    __slots__ = ("called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules", "opaque",
+                 "open", "original", "restored", "seen", "shared", "stateful", "states")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
                  original: Callable[[Any], Any] | None = None, given: bool = False) -> None:
@@ -222,6 +227,7 @@ class Walk:
         self.stateful = False  # whether there is any object or function that keeps some
         self.states = 0  # how many objects and functions are open: the arrays in them have an identity
         self.held: set[int] = set()
+        self.kept: set[int] = set()
         self.keep: list[tuple[Any, str]] = []  # what was seen, and its label: it must live as long as its id is a key
         self.changeable = False  # whether it holds something that changes and is passed on as it is
         self.called: list[Any] = []  # functions and classes, which are passed on as they are
@@ -306,6 +312,8 @@ class Walk:
         return node
 
     def leaf(self, x: Any, label: str) -> Leaf:
+        if self.states and is_memory(x):
+            self.kept.add(len(self.leaves))
         self.leaves.append(x)
         self.labels.append(label)
         return Leaf(len(self.leaves) - 1)

@@ -84,6 +84,7 @@ class Fresh(Static):
     """
 
     __slots__ = ()
+    volatile = True
 
     def __init__(self, value: Any) -> None:
         self.value = value.copy()

@@ -1,0 +1,122 @@
+"""plain_values: what traced values are once their trace has ended, in whatever the program has stored them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from operator import is_
+from types import FunctionType, MethodType
+from typing import Any
+
+from tapegrad.numbers.tensors import duplicate, is_memory
+from tapegrad.numbers.text import Text
+from tapegrad.numbers.view_path import follow
+from tapegrad.rules.op import Traced
+from tapegrad.tape.tape import Input, Operation, Tape
+from tapegrad.trace.outside_arrays import OutsideArray
+from tapegrad.trace.put_off import GroupWrite, TableWrite, base_of
+from tapegrad.tree.attributes import attributes_of
+from tapegrad.tree.copies import is_empty
+from tapegrad.tree.flatten import OPAQUE
+
+MOST = 10_000  # parts of what a program has made and stored that are looked through
+
+
+class PlainValues:
+    """What traced values are outside of their trace: an argument that was not written to is itself, arrays are in
+    memory of their own, views of one array views of one; copies are their originals. What the program has made, a
+    list of traced values, is the program's: it holds plain ones then.
+    """
+
+    def __init__(self, tracer: Any, tape: Tape, given: Sequence[Any], originals: dict[int, Any]) -> None:
+        self.tracer, self.tape, self.given, self.originals = tracer, tape, given, originals
+        self.made: dict[int, Any] = {}
+        self.memory: dict[int, tuple[Any, Any]] = {}
+        self.alive: list[Any] = []  # whose ids are keys
+        self.left = MOST
+
+    def __call__(self, x: Any, kept: dict[int, Any] | None = None) -> Any:
+        """Return a value as it is outside; what is in `kept` is what stood in the original."""
+        if kept and id(x) in kept and isinstance(x, Traced):
+            return kept[id(x)]
+        if isinstance(x, Traced):
+            return self.number(x)
+        if id(x) in self.originals:
+            return self.originals[id(x)]
+        if id(x) in self.made:
+            return self.made[id(x)]
+        self.left -= 1
+        if self.left < 0:
+            return x
+        self.made[id(x)] = x
+        self.alive.append(x)
+        self.made[id(x)] = found = self.rebuilt(x)
+        return found
+
+    def rebuilt(self, x: Any) -> Any:
+        """Return a thing that the program has made with plain values in it: itself where it can be written to."""
+        if type(x) is Text:
+            return str.__str__(x)
+        if isinstance(x, tuple):
+            parts = [self(part) for part in tuple.__iter__(x)]
+            return x if all(map(is_, parts, tuple.__iter__(x))) else tuple.__new__(type(x), parts)
+        if type(x) is frozenset:
+            return frozenset(map(self, x))
+        if isinstance(x, dict):
+            items = [(key, self(key), value, self(value)) for key, value in base_of(x).items(x)]
+            if not all(a is b and c is d for a, b, c, d in items):
+                TableWrite(x, {key: value for _, key, _, value in items}, any(a is not b for a, b, _, _ in items))()
+        elif isinstance(x, (list, deque, set)):
+            now = [self(part) for part in x]
+            if not all(map(is_, now, x)):
+                GroupWrite(x, now)()
+        elif type(x) is MethodType:
+            return MethodType(self(x.__func__), self(x.__self__))
+        elif isinstance(x, FunctionType):
+            for cell in x.__closure__ or () if x not in OPAQUE else ():
+                if not is_empty(cell) and (value := self(cell.cell_contents)) is not cell.cell_contents:
+                    cell.cell_contents = value
+        elif not isinstance(x, type) and not callable(getattr(type(x), "__array__", None)):
+            for name, part in attributes_of(x).items():
+                if (value := self(part)) is not part:
+                    object.__setattr__(x, name, value)
+        return x
+
+    def number(self, x: Any) -> Any:
+        """Return the value of a traced one."""
+        if x._tracer is not self.tracer:
+            return x
+        view = x._view
+        if view is None:
+            return self.whole(x._op, x._op, x._val)
+        storage = view.storage
+        if isinstance(storage, OutsideArray):
+            return follow(storage.val, view.path)
+        return follow(self.whole(storage, storage.op, storage.val), view.path)
+
+    def whole(self, owner: Any, op: Operation, val: Any) -> Any:
+        """Return what is in a piece of memory: the argument, or a copy, one for all that see it."""
+        if type(op) is Input and self.tape.ops[op.id - 1] is op and op.id > 1:
+            return self.given[op.id - 2]
+        if isinstance(val, Traced) or not is_memory(val):
+            return val
+        if id(owner) not in self.memory:
+            self.memory[id(owner)] = owner, duplicate(val)
+        return self.memory[id(owner)][1]
+
+    def traced(self, x: Any) -> Iterator[Any]:
+        """Yield the traced values in something that was written."""
+        stack, seen = [x], set[int]()
+        while stack:
+            x = stack.pop()
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
+            if isinstance(x, Traced):
+                if x._tracer is self.tracer:
+                    yield x
+            elif isinstance(x, (list, tuple, set, frozenset, deque)):
+                stack += x
+            elif isinstance(x, dict):
+                stack += x.values()
+
