@@ -120,14 +120,16 @@ def is_inert(op: Operation, wrt: Collection[int] | None = None) -> bool:
     return not any(x.id - 1 in wrt if isinstance(x, Input) else carries(x) for x in sources(op))
 
 
-def sources(op: Operation) -> Iterator[Operation]:
-    """Yield the operations that a gradient of one flows to, itself first: inputs that have one, and calls."""
+def sources(op: Operation, without: Callable[[Operation], Operation | None] = lambda op: None) -> Iterator[Operation]:
+    """Yield the operations that a gradient of one flows to, itself first: inputs that have one, and calls. Of each
+    `without` may name one of its operands, which it does not flow to.
+    """
     stack, seen = [op], {op}
     while stack:
         top = stack.pop()
         if not isinstance(top, Input) or has_gradient(top.val):
             yield top
-        new = [used for used in _flowing(top) if used not in seen]
+        new = [used for used in _flowing(top) if used not in seen and used is not without(top)]
         seen.update(new)
         stack += new
 

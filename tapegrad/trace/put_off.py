@@ -10,6 +10,7 @@ from typing import Any
 
 from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
+from tapegrad.trace.outside_arrays import write_refused
 
 KINDS = (list, deque, set, bytearray)
 NOTHING: Any = object()
@@ -77,12 +78,14 @@ class AttributeWrite:
 
 
 class RefillWrite:
-    """Writes into a module's buffer, as torch does in place."""
+    """Writes into an array that an object or a function keeps, and into a module's buffer, in place."""
 
     def __init__(self, x: Any, value: Any) -> None:
         self.x, self.value = x, value
 
     def __call__(self) -> None:
+        if isinstance(self.value, Traced) and not isinstance(self.x, Traced):  # by a trace around this one
+            raise write_refused()
         if is_tensor(self.x):
             x: Any = self.x
             x = x if isinstance(x, Traced) else detached(x)

@@ -225,7 +225,7 @@ class _Written:
         self.plain = PlainValues(tracer, tape, given, copies.originals)
         result = tape.result
         self.result = {result, *(result.args if type(result) is Call and result.fn is pack else ())}
-        self.reaches: set[Operation] = set(sources(result))  # type: ignore[arg-type]
+        self.reaches: set[Operation] = set(sources(result, _overwritten))  # type: ignore[arg-type]
         self.wrt = wrt
         self.writes: list[tuple[Callable[[], Any], Place]] = []
         self.lost: list[Place] = []
@@ -351,9 +351,7 @@ class _Written:
         """Return whether a result depends on a number by which the call is differentiated, and which is in `x`."""
         if isinstance(x, Traced):
             op = next((op for op, each in zip(self.tape.ops[1:], self.tracer.inputs) if each is x), None)
-            return (op is not None and op.id - 1 in self.wrt and op in self.reaches and is_inexact(plain(op.val))
-                    and any(op in used.args and not (used.args[0] is op and _overwrites(used)) for used in self.reaches
-                            if type(used) is Call))
+            return op is not None and op.id - 1 in self.wrt and op in self.reaches and is_inexact(plain(op.val))
         if id(x) in seen:
             return False
         seen.add(id(x))
@@ -375,10 +373,15 @@ class _Written:
                 yield from slots.values()
 
 
-def _overwrites(op: Call) -> bool:
-    """Return whether an operation writes all of an array, so that nothing of what was in it is left."""
-    return op.fn is setitem and all(type(i) is type(Ellipsis) or (type(i) is slice and i == slice(None))
-                                    for i in op.args[2:]) and not op.kwargs
+def _overwritten(op: Operation) -> Operation | None:
+    """Return the array of which an operation writes every part, so that nothing of what was in it is left."""
+    if type(op) is Call and op.fn is setitem and not op.kwargs and all(map(_is_everything, op.args[2:])):
+        return op.args[0]  # type: ignore[no-any-return]
+    return None
+
+
+def _is_everything(index: Any) -> bool:
+    return index is Ellipsis or (type(index) is slice and index == slice(None))
 
 
 def _line(code: CodeType, offset: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import types
 import warnings
@@ -126,6 +127,40 @@ def on_the_function() -> Any:
     return f, f.__dict__
 
 
+class Running:
+    """Statistics kept in arrays: a mean, a history, counts, a buffer to work in."""
+
+    def __init__(self) -> None:
+        self.mean, self.history, self.n, self.counts = np.zeros(3), np.zeros(40), 0, np.zeros(2, int)
+        self.work, self.parts, self.best = np.zeros((2, 3)), [np.zeros(3), {"a": np.zeros((), complex)}], np.full(1, np.inf)
+
+    def __call__(self, x: Any) -> Any:
+        y = np.array([1.0, 2.0, 3.0]) * x
+        self.mean += 0.1 * (y - self.mean)
+        self.history[self.n] = y.sum()
+        self.n += 1
+        self.counts[int(x > 1.0)] += 1
+        row = self.work[1]
+        row[:] = y
+        np.multiply(y, 2.0, out=self.parts[0])
+        self.parts[1]["a"] += 1j * x
+        if x < self.best[0]:
+            self.best[0] = x
+        return (y * y).sum() + 0.0 * x
+
+
+def captured_arrays() -> Any:
+    count, work = np.zeros(1, int), np.zeros(3)
+
+    def f(w: Any, x: Any) -> Any:
+        count[0] += 1
+        work[:] = x
+        w += x
+        return (work * work).sum()
+    w = np.zeros(2)
+    return functools.partial(f, w), (count, work, w)
+
+
 def state_of(make: Callable[[], Any]) -> Any:
     model = make()
     return (model if callable(model) else model.f), model
@@ -134,7 +169,7 @@ def state_of(make: Callable[[], Any]) -> Any:
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "history": history, "counter": counter, "containers": containers, "namespace": space, "remembered": remembered,
     "on the function": on_the_function, "object": lambda: state_of(Model), "dataclass": lambda: state_of(Field),
-    "slots": lambda: state_of(Slotted)}
+    "slots": lambda: state_of(Slotted), "arrays of an object": lambda: state_of(Running), "captured arrays": captured_arrays}
 MODES: dict[str, Callable[[Any, Any], Any]] = {
     "grad": lambda f, x: tg.grad(f, x), "gradient": lambda f, x: tg.gradient(f, x), "trace": lambda f, x: tg.trace(f, x),
     "jvp": lambda f, x: tg.jvp(f, (x,), (1.0,)), "pullback": lambda f, x: tg.pullback(f, x)[1](1.0),
@@ -217,12 +252,58 @@ def test_nobody_warns_of_what_is_returned_or_of_arrays_that_reach_the_result() -
         warnings.simplefilter("error")
         tg.grad(f, 2.0, seed=(1.0, None))
 
-    def g(x: Any) -> Any:
+    def g(x: Any, buffer: Any) -> Any:  # the caller's
         buffer[:] = x
         return x * x
+    other = np.zeros(2)
     with pytest.warns(tg.EffectWarning, match="written into buffer is lost"):
-        tg.grad(g, 2.0)
-    assert buffer.tolist() == [0.0, 0.0]
+        tg.grad(g, 2.0, other)
+    assert buffer.tolist() == [2.0, 2.0] and other.tolist() == [0.0, 0.0]
+
+
+def test_an_array_that_the_call_is_differentiated_by_keeps_its_numbers_and_a_tape_those_it_was_recorded_with() -> None:
+    running = types.SimpleNamespace(mean=np.ones(2))
+
+    def f(x: Any) -> Any:
+        running.mean *= 0.5
+        running.mean += x
+        return (running.mean * x).sum()
+    x = np.array([1.0, 2.0])
+    with pytest.warns(tg.EffectWarning, match="written into running.mean is lost"):
+        tg.grad(f, x)
+    assert running.mean.tolist() == [1.0, 1.0]
+    _, tape = tg.trace(f, x)
+    assert running.mean.tolist() == [1.5, 2.5] and tape[2].val.tolist() == [1.0, 1.0]
+    tg.gradient(f, x)
+    assert running.mean.tolist() == [1.75, 3.25]
+
+
+def test_a_parameter_written_to_without_a_gradient_is_written_unless_the_result_depends_on_it() -> None:
+    layer = torch.nn.Linear(2, 2)
+    before = layer.weight.detach().clone()
+
+    def clip(m: Any, x: Any) -> Any:
+        with torch.no_grad():
+            m.weight.mul_(0.5)
+        return (m.bias * x).sum()
+    tg.grad(clip, layer, torch.ones(2))
+    assert torch.equal(layer.weight, before * 0.5)
+    with pytest.warns(tg.EffectWarning, match="written into m.weight is lost"):
+        tg.grad(lambda m, x: clip(m, m(x)), layer, torch.ones(2))
+    tg.gradient(lambda x: clip(layer, layer(x)), torch.ones(2))
+    assert torch.equal(layer.weight, before * 0.25)
+
+
+def test_what_happens_to_a_set_or_a_bytearray_in_a_checkpoint_is_refused() -> None:
+    for state, write in ((set(), lambda s: s.add(2)), (bytearray(b"a"), lambda s: s.reverse() or s.append(3))):
+        def g(x: Any) -> Any:
+            write(state)  # noqa: B023 - called before the next
+            return x * x
+        with pytest.raises(tg.TapeError, match=f"changes a {type(state).__name__}"):
+            tg.grad(tg.checkpoint(g), 2.0)
+    shared: set[int] = set()
+    with pytest.raises(tg.TapeError, match="a set that two arguments share"):
+        tg.grad(lambda s, t, x: s.add(1) or x * len(t), shared, shared, 2.0)
 
 
 def test_what_is_stored_lies_in_memory_of_its_own() -> None:
@@ -309,7 +390,7 @@ def test_a_batch_of_no_members_and_one_that_raises_write_nothing() -> None:
 
 
 def test_what_a_member_writes_to_its_own_copy_or_to_an_array_is_lost_and_one_warning_says_so() -> None:
-    buffer = np.zeros(2)
+    buffer, other = np.zeros(2), np.zeros(2)
 
     def f(state: Any, x: Any) -> Any:
         state["n"] = x * 2.0  # the line of the warning
@@ -318,14 +399,19 @@ def test_what_a_member_writes_to_its_own_copy_or_to_an_array_is_lost_and_one_war
     def g(x: Any) -> Any:
         buffer[0] += x
         return x * x
+
+    def h(part: Any, x: Any) -> Any:
+        part[0] += x
+        return x * x
     state = {"w": np.ones(3), "n": 0}
     with pytest.warns(tg.EffectWarning) as caught:
         for _ in range(2):
             assert tg.vmap(f, in_axes=({"w": 0, "n": None}, 0))(state, np.arange(3.0)).tolist() == [0.0, 1.0, 2.0]
             tg.vmap(g)(np.arange(3.0))
+            tg.vmap(h, in_axes=(None, 0))(other, np.arange(3.0))
     assert [str(each.message).partition(" is lost")[0] for each in caught] == [
-        "what it writes to state['n']", "what is written into buffer"]
-    assert state["n"] == 0 and buffer.tolist() == [0.0, 0.0]
+        "what it writes to state['n']", "what is written into part"]
+    assert state["n"] == 0 and buffer.tolist() == [6.0, 0.0] and other.tolist() == [0.0, 0.0]
 
 
 def test_a_batch_norm_counts_each_member() -> None:
