@@ -8,10 +8,12 @@ are not: the program writes to them while it is traced.
 from __future__ import annotations
 
 import functools
+import io
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import is_
+from queue import SimpleQueue
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -33,7 +35,8 @@ _GONE: Any = object()
 class Outside:
     """What a program can write to by name, held while it runs: `is_changed` tells, `put_back` undoes.
 
-    What it prints meanwhile waits: it is printed at the end, unless that is undone too.
+    What it prints meanwhile waits: it is printed at the end, unless that is undone too. `lasting` says that a run would
+    leave what nobody can undo, if the program uses it: an iterator that was advanced, a pipe.
     """
 
     def __init__(self, *roots: Any) -> None:
@@ -43,6 +46,8 @@ class Outside:
         self.known: dict[int, Any] = {}
         self.attributes: set[str] = set()  # that the code mentions
         self.modules: list[ModuleType] = []
+        self.files: list[tuple[Any, int, Any]] = []  # where each stands, and what one in memory holds
+        self.lasting = False
         self.text: _Waiting | None = None
         self._walk([*roots])
 
@@ -60,7 +65,8 @@ class Outside:
         return bool(self.text is not None and self.text.parts) or any(
             space.get(name, _GONE) is not value for space, names in self._tables() for name, value in names.items()
         ) or any(is_empty(cell) or cell.cell_contents is not value for cell, value in self.cells) or not all(
-            _is_same(x, kept) for x, kept in self.held)
+            _is_same(x, kept) for x, kept in self.held) or any(
+            not x.closed and (x.tell() != place or _content_of_file(x) != kept) for x, place, kept in self.files)
 
     def _tables(self) -> Iterable[tuple[Any, dict[str, Any]]]:
         for space, names in self.spaces:
@@ -82,6 +88,14 @@ class Outside:
         for x, kept in self.held:
             if not _is_same(x, kept):
                 _fill(x, kept)
+        for x, place, kept in self.files:
+            if kept is not None:
+                x.seek(0)
+                x.write(kept)
+                x.truncate()
+            elif x.writable():
+                x.truncate(place)
+            x.seek(place)
         if self.text is not None:
             self.text.parts.clear()
 
@@ -159,7 +173,12 @@ class Outside:
             if len(kept) <= LARGE and not isinstance(x, bytearray):
                 parts = [*(kept.values() if isinstance(x, dict) else kept)]
         kind = class_of(x)
-        if kind.__module__ == "builtins" or is_foreign(package_of(kind.__module__)):
+        if isinstance(x, io.IOBase):
+            self._file(x)
+        elif isinstance(x, (Iterator, SimpleQueue)):
+            self.lasting = True
+        package = package_of(kind.__module__)
+        if kind.__module__ == "builtins" or (is_foreign(package) and package not in _WATCHED):
             return [*parts, x.__wrapped__] if isinstance(x, CACHED) else parts
         own = own_dict(x)
         if own is not None:
@@ -168,6 +187,18 @@ class Outside:
         return [*parts, kind]
 
 
+    def _file(self, x: Any) -> None:
+        if x.closed or not x.seekable():
+            self.lasting = not x.closed
+            return
+        place, kept = x.tell(), _content_of_file(x)
+        at_end = kept is not None or not x.writable() or x.seek(0, io.SEEK_END) == place
+        x.seek(place)
+        self.files.append((x, place, kept))
+        self.lasting = self.lasting or not at_end
+
+
+_WATCHED = frozenset(["queue", "types"])  # of the standard library: their objects hold what the program puts there
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.float64, np.float32, np.int64, np.bool_,
                     np.dtype, slice, range, type(Ellipsis)])
 
@@ -186,6 +217,10 @@ class _Waiting:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
+
+
+def _content_of_file(x: Any) -> Any:
+    return x.getvalue() if isinstance(x, (io.StringIO, io.BytesIO)) else None
 
 
 def _content(x: Any) -> Any:

@@ -304,6 +304,8 @@ class Batched:
         sources = [x for _, x in found.sources.values() if type(x) in SOURCES] if not found.silent else []
         states = [state_of(x) for x in {id(x): x for x in [*sources, *filter(is_generator, first)]}.values()]
         listener, outside = Listener(), Outside(program.f)
+        if outside.lasting and size:
+            return None, True
         running.observers = [*running.observers, listener]
         try:
             with outside:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import io
+import itertools
 import math
+import queue
+import tempfile
 import types
 import warnings
 from collections.abc import Callable
@@ -412,6 +416,45 @@ def test_what_a_member_writes_to_its_own_copy_or_to_an_array_is_lost_and_one_war
     assert [str(each.message).partition(" is lost")[0] for each in caught] == [
         "what it writes to state['n']", "what is written into part"]
     assert state["n"] == 0 and buffer.tolist() == [6.0, 0.0] and other.tolist() == [0.0, 0.0]
+
+
+def advanced(make: Callable[[], Any]) -> Any:
+    def program() -> Any:
+        xs = make()
+        return lambda x: x * next(xs), lambda: next(xs)
+    return program
+
+
+def held(make: Callable[[], Any], write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Any:
+    def program() -> Any:
+        state = make()
+
+        def f(x: Any) -> Any:
+            write(state)
+            return x * x
+        return f, lambda: read(state)
+    return program
+
+
+def on_disk() -> Any:
+    file = tempfile.SpooledTemporaryFile(mode="w+")
+    file.write("begun")
+    file.rollover()
+    return file._file  # type: ignore[attr-defined]
+
+
+LASTING: dict[str, Callable[[], Any]] = {
+    "list": advanced(lambda: iter([1, 2, 3, 4, 5])), "count": advanced(itertools.count), "generator": advanced(lambda: (k for k in range(9))),
+    "text": held(io.StringIO, lambda s: s.write("hi"), lambda s: s.getvalue()), "bytes": held(io.BytesIO, lambda s: s.write(b"hi"), lambda s: s.getvalue()),
+    "read": held(lambda: io.StringIO("a\nb\nc\nd"), lambda s: s.readline(), lambda s: s.read()),
+    "file": held(on_disk, lambda s: s.write("hi"), lambda s: (s.seek(0), s.read(), s.close())),
+    "queue": held(queue.Queue, lambda s: s.put(1), lambda s: s.qsize()), "simple": held(queue.SimpleQueue, lambda s: s.put(1), lambda s: s.qsize())}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_vmap_advances_and_writes_what_all_members_share_as_a_loop_does(name: str) -> None:
+    (f, state), (g, wanted), xs = LASTING[name](), LASTING[name](), np.arange(3.0)
+    assert tg.vmap(f)(xs).tolist() == [g(x) for x in xs] and state() == wanted()
 
 
 def test_a_batch_norm_counts_each_member() -> None:
