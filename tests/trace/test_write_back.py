@@ -9,7 +9,6 @@ import io
 import itertools
 import math
 import queue
-import tempfile
 import types
 import warnings
 from collections.abc import Callable
@@ -436,18 +435,11 @@ def held(make: Callable[[], Any], write: Callable[[Any], Any], read: Callable[[A
     return program
 
 
-def on_disk() -> Any:
-    file = tempfile.SpooledTemporaryFile(mode="w+")
-    file.write("begun")
-    file.rollover()
-    return file._file  # type: ignore[attr-defined]
-
-
 LASTING: dict[str, Callable[[], Any]] = {
     "list": advanced(lambda: iter([1, 2, 3, 4, 5])), "count": advanced(itertools.count), "generator": advanced(lambda: (k for k in range(9))),
     "text": held(io.StringIO, lambda s: s.write("hi"), lambda s: s.getvalue()), "bytes": held(io.BytesIO, lambda s: s.write(b"hi"), lambda s: s.getvalue()),
     "read": held(lambda: io.StringIO("a\nb\nc\nd"), lambda s: s.readline(), lambda s: s.read()),
-    "file": held(on_disk, lambda s: s.write("hi"), lambda s: (s.seek(0), s.read(), s.close())),
+    "file": held(lambda: io.TextIOWrapper(io.BytesIO()), lambda s: s.write("hi"), lambda s: (s.seek(0), s.read())),
     "queue": held(queue.Queue, lambda s: s.put(1), lambda s: s.qsize()), "simple": held(queue.SimpleQueue, lambda s: s.put(1), lambda s: s.qsize())}
 
 
