@@ -1,11 +1,12 @@
-"""conversions: `type(x)` in all Python code; `float(x)` and `np.float64(x)` in installed packages, whose users cannot
-leave them out.
+"""conversions: `type(x)` and `hasattr(x, "__len__")` in all Python code; `float(x)` and `np.float64(x)` in installed
+packages, whose users cannot leave them out.
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
 package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
 stands under that name makes a traced Python float of a traced number, and a plain one of a plain one. Where the class
 is a variable of the function's, `dtype(x)`, what calls it is another. A program's own line that calls `float(x)` is
-refused instead, and can be changed; `type(x)` would not be noticed there.
+refused instead, and can be changed; `type(x)` would not be noticed there, and the class of a traced value has all
+special methods, whatever it stands for.
 """
 
 from __future__ import annotations
@@ -72,6 +73,31 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
     return found
 
 
+def to_hasattr(x: Any, name: str, /) -> bool:
+    """Return what `hasattr` does; of a traced value, whether the plain one has such a special method."""
+    if isinstance(x, Traced) and _is_special(name):
+        to_type(x)
+        return hasattr(_seen(x), name)
+    return hasattr(x, name)
+
+
+def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
+    """Return what `getattr` does; a traced value has the special methods of the plain one."""
+    if isinstance(x, Traced) and _is_special(name):
+        to_type(x)
+        if not hasattr(_seen(x), name):
+            return getattr(_seen(x), name, *default)
+    return getattr(x, name, *default)
+
+
+def _is_special(name: Any) -> bool:
+    return type(name) is str and name[:1] == "_"
+
+
+def _seen(x: Any) -> Any:
+    return type(x)._viewed_as if hasattr(type(x), "_viewed_as") else plain(x)
+
+
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call what a variable holds, `float` and `np.float64` as above."""
     return (to_float if cls is float else to_float64 if cls is np.float64 else cls)(*args, **kwargs)
@@ -89,10 +115,10 @@ def _carries(x: Any) -> bool:
             and not x._tracer.independent(peek(x)))
 
 
-_TRACED = {"float": to_float, "float64": to_float64, "type": to_type}
+_TRACED = {"float": to_float, "float64": to_float64, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr}
 _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
-_ASKED = {"type": _NAMES["type"]}  # in a program's own code
-_MEANT = (float, np.float64, type)
+_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr")}  # in a program's own code
+_MEANT = (float, np.float64, type, hasattr, getattr)
 _INSTALLED = ("site-packages", "dist-packages")
 
 

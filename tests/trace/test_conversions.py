@@ -231,6 +231,32 @@ def test_the_programs_own_types(row: int) -> None:
     assert getattr(f, "__code__", None) is code
 
 
+SPECIAL = ("__array__", "__index__", "__iter__", "__len__", "__float__", "__complex__", "__array_ufunc__", "__matmul__", "__round__", "__and__",
+           "__array_interface__", "__array_function__", "__torch_function__", "__copy__", "__deepcopy__", "__slots__", "__iadd__", "__trunc__",
+           "__divmod__", "__getnewargs__", "__setstate__", "_op", "_tracer", "_repr_html_", "_mpmath_", "shape", "real", "missing")
+REFUSED = ("__getnewargs__", "__setstate__")
+
+
+@NEEDED
+@pytest.mark.parametrize("x", [1.5, 2, 1j, np.float64(1.5), np.arange(3.0), np.array(2.0)], ids=str)
+def test_a_traced_value_has_the_special_methods_of_the_plain_one(x: Any) -> None:
+    answers: list[Any] = []
+
+    def f(x: Any) -> Any:
+        answers.append([(hasattr(x, name), name in REFUSED or getattr(x, name, None) is None) for name in SPECIAL])
+        return x * (1 if hasattr(x, "__len__") or hasattr(x, "__index__") else 2)
+    f(x)
+    tg.trace(f, x)
+    assert answers[0] == answers[1]
+
+
+@NEEDED
+def test_compiled_calls_notice_other_special_methods() -> None:
+    step = tg.compile(lambda x: x * 2 if hasattr(x, "__len__") else x * 3, warmup=1)
+    for _ in range(4):
+        assert step(2.0) == 6.0 and step(np.ones(1)).tolist() == [2.0] and step(np.float64(1.0)) == 3.0
+
+
 @NEEDED
 def test_another_type_takes_another_path() -> None:
     step = tg.value_and_grad(told, warmup=1)
