@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.text import Text
@@ -87,6 +88,9 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
         to_type(x)
         if not hasattr(_seen(x), name):
             return getattr(_seen(x), name, *default)
+        if not hasattr(x, name):  # by which its memory would be read
+            raise ConcretizationError(f"x.{name} gives away the plain numbers of a traced array", user_location(),
+                                      "functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
     return getattr(x, name, *default)
 
 

@@ -234,7 +234,7 @@ def test_the_programs_own_types(row: int) -> None:
 SPECIAL = ("__array__", "__index__", "__iter__", "__len__", "__float__", "__complex__", "__array_ufunc__", "__matmul__", "__round__", "__and__",
            "__array_interface__", "__array_function__", "__torch_function__", "__copy__", "__deepcopy__", "__slots__", "__iadd__", "__trunc__",
            "__divmod__", "__getnewargs__", "__setstate__", "_op", "_tracer", "_repr_html_", "_mpmath_", "shape", "real", "missing")
-REFUSED = ("__getnewargs__", "__setstate__")
+REFUSED = ("__array_interface__", "__getnewargs__", "__setstate__")
 
 
 @NEEDED
@@ -248,6 +248,9 @@ def test_a_traced_value_has_the_special_methods_of_the_plain_one(x: Any) -> None
     f(x)
     tg.trace(f, x)
     assert answers[0] == answers[1]
+    for name in REFUSED if hasattr(x, "__setstate__") else ():
+        with pytest.raises(tg.TapeError, match=name):
+            tg.trace(lambda x: getattr(x, name, None) or x, x)  # noqa: B023
 
 
 @NEEDED
