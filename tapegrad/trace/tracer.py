@@ -14,7 +14,6 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
 from tapegrad.ops.structure import nest_result, pack
-from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
@@ -185,8 +184,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             raise tracer.refusal
         copies = None if rerouting is None else rerouting.copies
         if copies is not None or tracer.written:
-            signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals,
-                                                                        differentiated(tape) if grad else ())
+            signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals, grad)
         if observer is not None:
             observer.close()
         if found is not None and (what := found.unrecorded(tape)):

@@ -22,7 +22,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, overlap
 from tapegrad.ops.structure import pack
 from tapegrad.ops.write import setitem
-from tapegrad.rules.activity import sources
+from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Operation, Tape, has_value
 from tapegrad.trace.holders import attributes as own_dict
@@ -95,9 +95,9 @@ class Copies:
     def _table(self, new: Any, x: Any, owner: Any) -> None:
         self.tables.append((new, x, dict(base_of(new).items(new)), owner))
 
-    def effects(self, tape: Tape, tracer: Any, given: Sequence[Any], wrt: Collection[int]) -> Pending | None:
-        """Return what the program has written, None where that is nothing; of a call that is differentiated by the
-        inputs at the positions `wrt`.
+    def effects(self, tape: Tape, tracer: Any, given: Sequence[Any], grad: bool) -> Pending | None:
+        """Return what the program has written, None where that is nothing; `grad` tells that the call is
+        differentiated.
         """
         tables = [part for part in self.tables if not _is_same(part[0], part[2])]
         groups = [part for part in self.groups if len(part[0]) != len(part[2]) or not all(map(is_, part[0], part[2]))]
@@ -106,7 +106,7 @@ class Copies:
         slots = [part for part in self.slots if not _is_same(_filled(part[0], _all_slots(part[0])), part[2])]
         if not (tables or groups or cells or slots or tracer.written):
             return None
-        effects = _Written(self, tape, tracer, given, wrt)
+        effects = _Written(self, tape, tracer, given, differentiated(tape) if grad else ())
         effects.arrays()
         for table in tables:
             effects.table(*table)

@@ -312,7 +312,7 @@ class Walk:
         return node
 
     def leaf(self, x: Any, label: str) -> Leaf:
-        if self.states and is_memory(x):
+        if self.states and type(x) not in _NUMBERS and is_memory(x):
             self.kept.add(len(self.leaves))
         self.leaves.append(x)
         self.labels.append(label)

@@ -248,7 +248,7 @@ def test_a_traced_value_has_the_special_methods_of_the_plain_one(x: Any) -> None
     f(x)
     tg.trace(f, x)
     assert answers[0] == answers[1]
-    for name in [name for name in REFUSED if hasattr(x, name)]:
+    for name in [name for name in REFUSED if hasattr(x, name) and not isinstance(x, int)]:
         with pytest.raises(tg.TapeError, match=name):
             tg.trace(lambda x: getattr(x, name, None) or x, x)  # noqa: B023
 
