@@ -14,7 +14,8 @@ import numpy as np
 from tapegrad.compile.numpy.blocked_executor import Blocks
 from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.numpy.fusion import fuse
-from tapegrad.errors import ArgumentError
+from tapegrad.compile.skeleton import kind_of_leaf
+from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.lazy import needed
@@ -23,6 +24,7 @@ from tapegrad.ops import getfield, pack
 from tapegrad.ops.fused import Made
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
+from tapegrad.replay.interpreter import bind
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, operands, value_of
 from tapegrad.transforms.primitivize import flattened
@@ -30,21 +32,15 @@ from tapegrad.transforms.unroll import inline
 from tapegrad.transforms.walk import Walk, copy_tape
 from tapegrad.tree.signature import ValueAndGradients
 
-Step = Callable[[Tape], Tape]
-
 
 class First(NamedTuple):
-    """What a call that traced gives: what is kept of it, what it returns, and what makes the tape to compile of that
-    tape once it is `refilled`.
+    """What a call that traced gives: the tape to compile, None where none is kept, and what the call returns.
 
     `untold` says why, where and with what cure tapes are not kept, once they were not several times.
-    Where `flat` is None, the tape is the one to compile, and has the values that it was recorded with. There is
-    no tape where nothing is kept.
     """
 
     tape: Tape | None
     result: Any
-    flat: Step | None = None
     untold: tuple[str, Any, str] | None = None
 
 
@@ -66,17 +62,18 @@ class Backend:
     """What a compiled function does with its tapes: how one is made a function, and what the first call
     returns. This one: NumPy.
 
-    `refills` says whether a tape is left without values between the first call and the second, `rolls` whether it runs
-    loops. Where it `refuses_tensors` not, a tape with a tensor among its constants is not kept, and `met_tensor` is
-    set: the caller traces. The `price` is what it is first expected to take to compile a gradient tape, in seconds by
-    the `clock`: once, for each operation of the primal tape and each kind of them, and to observe a trace, besides what
-    that takes longer (HEARD).
+    `rolls` says whether it runs loops, `looks_up` whether it has `choose`. Where it `refuses_tensors` not, a tape with
+    a tensor among its constants is not kept, and `met_tensor` is set: the caller traces.
     """
 
-    refills = rolls = refuses_tensors = True
+    rolls = looks_up = refuses_tensors = True
     met_tensor = False
     clock = staticmethod(thread_time)  # what other processes do at the same time does not count
-    price = (1.5e-3, 1.2e-4, 2e-4)
+    price = (1.5e-3, 1.2e-4)
+
+    def seconds_to_compile(self, length: int) -> float:
+        """Return how long it is expected to take to compile a tape of so many operations."""
+        return self.price[0] + self.price[1] * length
 
     def __init__(self, finish: Pass, mode: str = "") -> None:
         self.finish, self.mode = finish, mode
@@ -91,6 +88,14 @@ class Backend:
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
         """Return a finished tape as a function."""
         return compile_tape(tape, fresh=fresh)
+
+    def fits(self, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a tape was made for arguments like these."""
+        try:
+            leaves = bind(tape, args, kwargs)
+        except (ArgumentError, GuardError):
+            return False
+        return all(kind_of_leaf(leaf) == kind_of_leaf(x.val) for leaf, x in zip(leaves[1:], tape.inputs[1:]))
 
     def stores(self, samples: Sequence[Any]) -> bool:
         """Return whether what a program stores may be a result of its tape, of kinds like these."""

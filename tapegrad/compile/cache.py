@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
-from tapegrad.compile.backend import Backend, First, Step, choose, recorded_result
+from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws
+from tapegrad.compile.backend import KEPT, Backend, First, choose, recorded_result
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.effects import apart
 from tapegrad.compile.numpy.function import Miss, Unfit
-from tapegrad.compile.path import Account, Entry, Pace, Path, Rent, Stats, describe, warn
-from tapegrad.compile.rematerialise import is_refillable, remains, strip
+from tapegrad.compile.path import Entry, Path, Stats, describe, warn
 from tapegrad.compile.skeleton import Skeleton
-from tapegrad.compile.visit import LOST, Visit, draws
 from tapegrad.compile.watch.freshness import Freshness
-from tapegrad.compile.watch.recorded_names import codes_of, glance
+from tapegrad.compile.watch.probe import probe
 from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
@@ -41,39 +42,34 @@ from tapegrad.tree.argnums import Argnums, wanted
 from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
+SWEPT = 3  # times as long is a gradient tape as that of the function
+AT_ONCE = 0.05  # seconds: what is expected to compile in less time is compiled from a path's third call on
 SEEN = 4  # paths that are remembered, for each tape that is kept
 CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
-PRIMAL = 0.3  # of what it takes to compile a gradient tape
 NONE: Any = object()  # no result: no tape fits
 
-_paces: dict[Any, Pace] = {}
-Make = Callable[[Visit, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
+Make = Callable[[Attempt, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 
 
 class Compiled(ByName):
-    """A function that is traced where its tapes do not fit, and runs one of them where it does.
+    """A function that is traced where its tapes do not fit, and runs one of them where it does. `Path` says when a path
+    is compiled.
 
-    A path is compiled when its traces agree, and have cost what compiling is expected to cost. Thread-safe: the tapes
-    are kept in tuples that are replaced, never changed; each call has buffers of its own.
+    Thread-safe: the tapes are kept in tuples that are replaced, never changed; each call has buffers of its own.
     """
 
     def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend,
                  warmup: int | None, sweeps: bool, again: Callable[[], Any]) -> None:
         self.named(f, again)
-        self.__wrapped__, self._make, self._plainly, self._backend = f, make, plainly, backend
+        self.__wrapped__, self._make, self._plainly, self.backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
         self._warmup, self._sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
-        self._paths: dict[Any, list[Path]] = {}
-        self._rents: dict[Any, Rent] = {}
-        share = 1.0 if sweeps else PRIMAL
-        once, each, observing = backend.price
-        self._pace = _paces.setdefault((type(backend), backend.mode, sweeps),
-                                       Pace(once * share, each * share, observing))
+        self.paths: dict[Any, list[Path]] = {}
+        self.new = 0  # traced calls in a row that took a path which was not known
+        self._changing = 0  # calls that changed what tapes are told apart by
         self._lock = threading.RLock()
         self._warned: set[str] = set()
-        # calls in a row that took a path which was not known; calls that changed what tapes are told apart by
-        self._lost = self._changing = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = self.kept(args, kwargs)
@@ -114,7 +110,6 @@ class Compiled(ByName):
                 result, stored = apart(result, self._sweeps)
                 entry.stored.settle(stored, *found)
             next(self.stats._hits)
-            self._lost = 0
             if self._entries[key][0] is not entry:
                 self._to_front(key, entry)
             return result
@@ -122,12 +117,8 @@ class Compiled(ByName):
 
     @property
     def warmup(self) -> int | None:
-        """How many calls of a path are traced before it is compiled; None where that is what costs least."""
+        """How many calls of a path are traced before it is compiled; None for two, of long tapes more: see `is_due`."""
         return WARMUP if self._warmup is None else self._warmup
-
-    @property
-    def backend(self) -> Backend:
-        return self._backend
 
     @property
     def tapes(self) -> list[Tape]:
@@ -146,19 +137,19 @@ class Compiled(ByName):
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
         with self._lock:
-            visit = Visit(self, key)
+            attempt = Attempt(self, key)
         try:
-            first = self._backend.record(lambda *call: self._make(visit, *call), self.__wrapped__, args, kwargs, leaves)
+            first = self.backend.record(partial(self._make, attempt), self.__wrapped__, args, kwargs, leaves)
         except BaseException as err:
             next(self.stats._traces)
             fold(err)
             raise
         if first.untold:
             self._warn("refused", describe(self.__name__, *first.untold))
-        entry = self._keep(visit, first.tape, first.flat)
-        visit.spend()
-        if visit.effects is not None:
-            visit.effects.settle()
+        entry = None if first.tape is None else self._keep(attempt, first.tape)
+        attempt.end()
+        if attempt.effects is not None:
+            attempt.effects.settle()
         if entry is not None and self.warmup is not None and entry.stored is None and not draws(entry.tape):
             try:
                 result = entry.run(*args, **kwargs)
@@ -171,16 +162,26 @@ class Compiled(ByName):
         next(self.stats._traces)
         return first.result
 
-    def _find(self, visit: Visit, tape: Tape, stored: tuple[Any, ...]) -> Path:
+    def is_due(self, path: Path, paths: Sequence[Path]) -> bool:
+        """Return whether the next trace of a path may be the last: it was traced once, or, if compiling is expected to
+        take long, for as long as that. Paths of the same length, which one tape may serve, count together.
+        """
+        if path.state != "traced" or not path.calls:
+            return False
+        if self.warmup is not None:
+            return path.calls >= self.warmup
+        seconds = self.backend.seconds_to_compile(path.length * (SWEPT if self._sweeps else 1))
+        return seconds <= AT_ONCE or seconds <= sum(other.spent for other in paths if other.length == path.length)
+
+    def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something
         steers them which is no input.
 
         A stale one may differ: what it read was another thing when this trace began.
         """
-        skeleton = Skeleton(tape)
-        skeleton.stored = stored
+        skeleton = Skeleton(tape, stored)
         with self._lock:
-            paths = self._paths.setdefault(visit.key, [])
+            paths = self.paths.setdefault(attempt.key, [])
             belied = None
             for path in sorted(paths, key=lambda path: path.skeleton.digest != skeleton.digest):
                 if not skeleton.is_like(path.skeleton):
@@ -189,113 +190,80 @@ class Compiled(ByName):
                 if apart is False:
                     paths.remove(path)
                     paths.insert(0, path)
-                    self._lost = 0
-                    if path in visit.stale and path.entry is not None:  # what it read has changed, and led the same way
-                        self._forget(path, paths=False)
-                        path.account.spent = 0.0
+                    self.new = 0
+                    if path in attempt.stale:  # what it read has changed, and led the same way
+                        self._drop(path.entry)
                     return path
-                if apart is not True and path not in visit.stale:
+                if apart is not True and path not in attempt.stale:
                     belied = path
-                    if not path.refused:
-                        self._refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now",
-                                     apart.where)
-            self._lost += 1
-            if self._lost == LOST:
-                self._give_up()
+                    if path.state != "refused":
+                        self.refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now",
+                                    apart.where)
+            self.new += 1
+            if self.new == LOST:
+                self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were traced took another "
+                                   "path than those before, by its arguments or its branches: from now on one such "
+                                   f"call in {SPARSE} is compared with those before it, and the others are only "
+                                   "traced. Pass numbers that change as floats or arrays, or use tg.grad")
             if belied is not None:
                 return belied
-            codes = codes_of(self.__wrapped__, skeleton)
-            look = next((path.glance for path in paths if path.codes == codes and path.glance()),
-                        None) or glance(self.__wrapped__, skeleton)
-            kin = next((path for path in paths if path.skeleton.variation(skeleton)), None)
-            path = Path(skeleton, codes, look, Account(0.0) if kin is None else kin.account)
-            path.account.spent += visit.rent.spent
-            visit.rent.spent = 0.0  # it is this path's
-            path.joins = kin is not None and any(self._may_join(path, other.entry, other) for other in paths)
-            if self._lost < LOST:
-                paths.insert(0, path)
-            if sum(map(len, self._paths.values())) > SEEN * self.max_tapes:
-                self._forget(max(self._paths.values(), key=len)[-1])
+            look = probe(self.__wrapped__, skeleton)
+            path = Path(skeleton, self._shared(look, [other.probe for other in paths]) or look)
+            paths.insert(0, path)
+            if sum(map(len, self.paths.values())) > SEEN * self.max_tapes:
+                max(self.paths.values(), key=len).pop()  # its tape may serve on
             return path
 
-    def _keep(self, visit: Visit, tape: Tape | None, flat: Step | None) -> Entry | None:
+    def _keep(self, attempt: Attempt, tape: Tape) -> Entry | None:
         """Keep the tape of a path whose traces agree."""
-        path = visit.path
-        if tape is None or path is None or path.entry is not None:
+        path = attempt.path
+        if path is None or attempt.observer is None or path.state != "traced":
             return None
-        drop_large(tape)
-        entry = Entry(tape, flat, self._backend, self._shared(visit.fresh), self._pace, self._pace.building(*path.size),
-                      visit.choice, set() if visit.observer is None else visit.observer.ran)
-        entry.loses, entry.stored = visit.loses, visit.stored
+        drop_large(tape, KEPT)
+        fresh = self._shared(attempt.fresh, [entry.fresh for entries in self._entries.values() for entry in entries])
+        entry = Entry(tape, self.backend, fresh, attempt.choice, attempt.observer.ran, attempt.loses, attempt.stored)
         with self._lock:
-            path.entry, path.account.patience = entry, 1.0
-            for other in self._paths[visit.key] if visit.choice is not None else ():
-                other.joins = other.entry is None and self._may_join(other, entry, path)
-            rows = sum(other.joins for other in self._paths[visit.key])
-            visit.rent.begin(rows * self._pace.hearing(path.last))  # each is observed, to join
-            self._entries[visit.key] = (entry, *self._entries.get(visit.key, ()))
+            path.keep(entry)
+            self._entries[attempt.key] = (entry, *self._entries.get(attempt.key, ()))
             if len(self.tapes) > self.max_tapes:
                 self._evict()
         return entry
 
-    def _may_join(self, path: Path, entry: Entry | None, other: Path) -> bool:
-        """Return whether the tape of another path may serve one: its trace differs in nothing
-        but what that tape looks up.
+    def join(self, attempt: Attempt, path: Path, tape: Tape) -> bool:
+        """Let a tape serve another path too that differs in nothing but what the tape looks up, where the same code
+        ran; return whether one does.
         """
-        if entry is None or entry.choice is None:
-            return False
-        spots = other.skeleton.variation(path.skeleton)
-        return spots is not None and entry.choice.serves(spots)
-
-    def _join(self, visit: Visit, path: Path, tape: Tape) -> bool:
-        """Let the tape of another path serve one too, where the same code ran; return whether it does."""
+        observer = attempt.observer
         with self._lock:
-            for other in self._paths[visit.key]:
+            for other in self.paths[attempt.key]:
                 entry = other.entry
-                if entry is None or entry.choice is None or not self._may_join(path, entry, other):
+                if entry is None or entry.choice is None or observer is None or observer.ran != entry.ran:
                     continue
-                if visit.observer is None or visit.observer.ran != entry.ran or (entry.fresh is not None
-                                                                                 and not entry.fresh()):
-                    continue
-                if entry.choice.add(tape, path.skeleton):
-                    path.entry = entry
+                spots = other.skeleton.variation(path.skeleton)
+                if (spots is not None and entry.choice.serves(spots) and (entry.fresh is None or entry.fresh())
+                        and entry.choice.add(tape, path.skeleton)):
+                    path.keep(entry)
                     return True
         return False
 
-    def _shared(self, fresh: Freshness | None) -> Freshness | None:
-        """Return what another tape asks already that looks at the same places and finds the
-        same there, or what is given.
-        """
-        known = {id(path.entry.fresh): path.entry.fresh for paths in self._paths.values() for path in paths
-                 if path.entry is not None}
-        return next((other for other in known.values() if other is not None and fresh is not None
+    @staticmethod
+    def _shared(fresh: Freshness | None, known: Iterable[Freshness | None]) -> Freshness | None:
+        """Return one that is known and looks at the same places and finds the same there, or what is given."""
+        return next((other for other in known if other is not None and fresh is not None
                      and other.keys == fresh.keys and other()), fresh)
 
-    def _refuse(self, path: Path, why: str, where: Any, cure: str = "") -> None:
+    def refuse(self, path: Path, why: str, where: Any, cure: str = "") -> None:
         """Never compile a path, and say why, once."""
-        path.refused = True
-        self._forget(path, paths=False)
+        self._drop(path.entry)
+        path.refuse()
         self._warn("refused", describe(self.__name__, why, where, cure))
 
-    def _parted(self, what: str, where: Any) -> None:
+    def told_apart(self, what: str, where: Any) -> None:
         """Say, once, that each call changes what tapes are told apart by, where several did: no path comes again."""
         self._changing += 1
         if self._changing == CHANGING:
             self._warn("refused", describe(self.__name__, f"{what}, by which its tapes are told apart", where,
                                            "return what is to be kept, and store it outside; count in a buffer"))
-
-    def _give_up(self) -> None:
-        """Compile nothing more: every call takes a path of its own."""
-        self._entries, self._paths = {}, {}
-        self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were looked at took another path "
-                           "than those before, by its "
-                   "arguments or its branches: from now on it is not compiled. Pass numbers that change as floats or "
-                   "arrays, or use tg.grad")
-
-    def _postpone(self, key: Any) -> None:
-        """Let the paths that are due wait: another one was taken."""
-        for account in {path.account for path in self._paths.get(key, ())}:
-            account.postpone()
 
     def _reaches(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether the same objects among the arguments have names of their own in the program as
@@ -312,30 +280,24 @@ class Compiled(ByName):
         return False
 
     def _evict(self) -> None:
-        key = max(self._entries, key=lambda k: len(self._entries[k]))
-        last = self._entries[key][-1]
-        for path in [path for path in self._paths.get(key, ()) if path.entry is last]:
-            path.calls, path.account.spent = 0, 0.0
-            self._forget(path, paths=False)
+        """Give up the tape that was used least recently."""
+        self._drop(max(self._entries.values(), key=len)[-1])
         often = self.stats.guards.most_common(1)
         because = f": what keeps changing is {often[0][0]}" if often else ""
         self._warn("evicted",
                    f"{self.__name__} has more than {self.max_tapes} tapes, and traces again and again{because}. "
                    "Pass it as an array or a float if it is data, or raise max_tapes")
 
-    def _forget(self, path: Path, paths: bool = True) -> None:
-        """Give up the tape of a path, and what is known of it."""
+    def _drop(self, entry: Entry | None) -> None:
+        """Give up a tape, on all paths that it serves."""
+        if entry is None:
+            return
         with self._lock:
             for key, entries in self._entries.items():
-                self._entries[key] = tuple(entry for entry in entries if entry is not path.entry)
-            gone = path.entry
-            for other in [path,
-                          *(other for paths_ in self._paths.values() for other in paths_)] if gone is not None else ():
-                if other.entry is gone:
-                    other.entry, other.joins = None, False
-            for known in self._paths.values() if paths else ():
-                if path in known:
-                    known.remove(path)
+                self._entries[key] = tuple([other for other in entries if other is not entry])
+            for path in chain.from_iterable(self.paths.values()):
+                if path.entry is entry:
+                    path.let_go()
 
     def _warn(self, kind: str, message: str) -> None:
         if kind not in self._warned:
@@ -362,8 +324,9 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     path through its branches; at most `max_tapes`, the least recently used leaves first. What it reads besides its
     arguments is looked at again at every call. A path is compiled when its traces agree: something that steers it and
     is no input (a counter, a clock, a file) keeps it traced, with a RetraceWarning. It is compiled after `warmup`
-    calls, or, where that is None, once its calls have cost what compiling is expected to cost. A tape's function raises
-    GuardError where a guard does not hold; `.source` is its text. Results are fresh arrays.
+    traced calls; where that is None after two, or, if compiling is expected to take more than 50 ms, once its traced
+    calls have taken as long. A tape's function raises GuardError where a guard does not hold; `.source` is its text.
+    Results are fresh arrays.
 
     Elementwise calls of arrays of 2¹⁸ elements or more are computed together, block by block. `mode` says how: "auto"
     by several threads, and torch's kernels on the same memory where those are faster (sin, cos, hypot, logaddexp; the
@@ -389,33 +352,14 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
                                 "tape.play, or compile the function, which then traces at each call")
         return chosen.compile(f)
 
-    # until it is known that a user's function must be run again for the values that are dropped
-    economical = chosen.refills
-
-    def rolled(primal: Tape) -> Tape:
-        return roll(primal) if chosen.rolls else primal
-
-    def make(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-        nonlocal economical
-        economy = Economy(sweeps=False)
-        tape = record(fn, args, kwargs, DEFAULT, once=economy if economical else None, observer=visit.observer,
-                      found=visit.find(fn, args, kwargs), replays=visit.looks)
+    def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+        tape = record(fn, args, kwargs, DEFAULT, once=Economy(sweeps=False), observer=attempt.observer,
+                      found=attempt.find(fn, args, kwargs), replays=attempt.compared)
         result = recorded_result(tape)
-        if not visit.keeps(tape):
+        if not attempt.keeps(tape):
             return First(None, result)
-        refills = chosen.refills and is_refillable(tape)
-        economical = economical and (refills or not economy.begun)
-        if economy.begun and not refills:
-            return First(None, result)
-        tape = visit.general(tape)
-        if economy.begun:
-            strip(tape)
-            return First(tape, result, rolled)
-        short = rolled(tape)
-        if short is not tape or not refills:
-            return First(short, result)
-        strip(tape)
-        return First(tape, result, lambda primal: primal)
+        tape = attempt.general(tape)
+        return First(roll(tape) if chosen.rolls else tape, result)
     again = partial(compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,
                     warmup=warmup)
     return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
@@ -443,44 +387,29 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
     chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
     seed = (seed, None) if has_aux else seed
 
-    # until it is known that a user's function must be run again for the values that are dropped
-    economical = chosen.refills
-
-    def make(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-        nonlocal economical
-        economy, begun = Economy(), seed
-
-        def differentiated(primal: Tape) -> Tape:
-            return flatgrad(primal, begun, release=True, unrolls=False)
-
-        def flat(primal: Tape) -> Tape:  # of a tape that lacked the values to look for loops
-            return shortened(roll(primal), differentiated) or differentiated(primal)
-
+    def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+        economy = Economy()
         with collector:
-            found = visit.find(fn, args, kwargs)
-            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy if economical or not visit.looks else None,
-                          observer=visit.observer, found=found, wanted=asked, replays=visit.looks)
-            if not visit.keeps(tape):
+            found = attempt.find(fn, args, kwargs)
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy, observer=attempt.observer, found=found,
+                          wanted=asked, replays=attempt.compared)
+            if not attempt.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))
-            begun = seed if visit.stored is None else (seed, None)
-            tape = tape if economy.begun else visit.general(tape)
-            rolled = roll(tape) if chosen.rolls and not economy.begun else tape
-            refills = chosen.refills and is_refillable(tape)
-            short = None if refills or rolled is tape else shortened(rolled, differentiated)
-            if not (short or refills or economy.begun):
-                tape = differentiated(tape)
-                result = recorded_result(tape)
-                return First(tape, result if visit.stored is None else apart(result, True)[0])
+            stores = attempt.stored is not None
+            begun = (seed, None) if stores else seed
+            general = attempt.general(tape)
+            rolled = roll(general) if chosen.rolls else general
+            short = None
+            if rolled is not general:
+                with suppress(NoLoop):  # a loop that has no gradient
+                    short = flatgrad(rolled, begun, release=True, unrolls=False)
+            if short is None:
+                flat = flatgrad(general, begun, release=True, unrolls=False)
+                result = recorded_result(flat)
+                return First(flat, apart(result, True)[0] if stores else result)
             value = recorded_result(tape)
-            gradients = gradients_of(tape, begun, economy=economy, left=remains if refills else None)
-            value = value if visit.stored is None else value[0]
-            economical = economical and (refills or not economy.begun)
-            if refills and rolled is not tape:  # once the values are given up
-                short = shortened(rolled, differentiated)
-            if short or not refills:
-                return First(short, (value, gradients))
-            return First(tape, (value, gradients), flat if economy.begun else differentiated)
+            return First(short, (value[0] if stores else value, gradients_of(tape, begun, economy=economy)))
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=seed, argnums=argnums, captured=captured, **kwargs)
@@ -488,10 +417,3 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
                     backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
     return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
 
-
-def shortened(rolled: Tape, flat: Step) -> Tape | None:
-    """Return the flat tape of a rolled one, which is short and soon made; None where a loop has no gradient."""
-    try:
-        return flat(rolled)
-    except NoLoop:
-        return None

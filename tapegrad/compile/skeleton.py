@@ -52,14 +52,14 @@ class Skeleton:
 
     __slots__ = ("digest", "kinds", "leaves", "memory", "places", "reached", "steps", "stored", "structure", "where")
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, stored: tuple[Any, ...] = ()) -> None:
         self.structure: Signature = tape.structure
-        self.stored: tuple[Any, ...] = ()  # what the program writes once it has ended, and is no operation
+        self.stored = stored  # what the program writes once it has ended, and is no operation
         tape = inline(tape)  # so that guards in a checkpoint part two paths as others do; `places` are on that tape
         reached = self.structure.reached
         # which of the arguments the program reaches by other names too
         self.reached = [] if reached is None else reached.places
-        self.leaves = tuple(_leaf(x.val) for x in tape.inputs[1:])
+        self.leaves = tuple(kind_of_leaf(x.val) for x in tape.inputs[1:])
         numbers: dict[Any, int] = {}
         self.steps = array("q")
         self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
@@ -158,7 +158,7 @@ def _of_shape(kind: Any) -> bool:
     return kind[0] is Guard and kind[2] == "shape"
 
 
-def _leaf(x: Any) -> Any:
+def kind_of_leaf(x: Any) -> Any:
     """Return what a compiled tape is specialised to of a leaf."""
     return (type(x), x.dtype, tuple(x.shape)) if isinstance(x, np.ndarray) or is_tensor(x) else type(x)
 

@@ -109,7 +109,7 @@ class _Interpreted(Run):
 
     def __init__(self, tape: Tape, values: Sequence[Any], meaning: Interpreter) -> None:
         self.tape, self.leaves = tape, [tape.ops[0].val, *values]
-        self.redraw, self.keep, self.copies, self.device = True, False, None, None
+        self.redraw, self.keep, self.device = True, False, None
         self.values, self.constants, self.meaning = [None] * (len(tape.ops) + 1), [], meaning
 
     def __iter__(self) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -99,17 +98,13 @@ def lacks(val: Any) -> bool:
 class Run:
     """One replay: iterating makes the calls, and yields each operation while its operands have their values still.
 
-    With `keep` every value stays what it was: nothing is freed or written in place. With `rehearse` random numbers are
-    those that the next replay will draw: copies of the generators draw them.
+    With `keep` every value stays what it was: nothing is freed or written in place.
     """
 
-    __slots__ = ("constants", "copies", "device", "keep", "leaves", "redraw", "tape", "values")
+    __slots__ = ("constants", "device", "keep", "leaves", "redraw", "tape", "values")
 
-    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False,
-                 rehearse: bool = False) -> None:
+    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
         self.tape, self.leaves, self.redraw, self.keep = tape, list(leaves), redraw, keep
-        # of generators: the memo of deepcopy, so that each has one
-        self.copies: dict[int, Any] | None = {} if rehearse else None
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
         self.device = device = device_of(self.leaves)  # of the tensors among them, or None
         if device is not None:
@@ -139,8 +134,6 @@ class Run:
                         given = self.packed(op, given)
                     if keep:
                         given = list(map(unshared, given))
-                    if fn is draw and self.copies is not None:
-                        given[0] = deepcopy(given[0], self.copies)
                     value = (op.val if fn is draw and not redraw
                              else memory.run(op, fn if redraw else undrawn(op, fn), given, dead[op.id]))
                 elif isinstance(op, Input):

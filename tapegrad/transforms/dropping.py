@@ -12,10 +12,11 @@ from tapegrad.tape.tape import Call, Operation, Tape, drop, operands
 from tapegrad.trace.value_retention import LARGE, Held
 
 
-def drop_large(tape: Tape) -> None:
-    """Drop the large values of a tape's calls, and the nests of them."""
-    for op in [op for op in tape.ops if _is_large(op)
-               or (type(op) is Call and op.fn is pack and any(map(_is_large, operands(op))))]:
+def drop_large(tape: Tape, size: int) -> None:
+    """Drop the values of a tape's calls of so many bytes and more, and the nests of them."""
+    large = {op for op in tape.ops if _is_large(op, size)}
+    for op in [op for op in tape.ops if op in large
+               or (type(op) is Call and op.fn is pack and not large.isdisjoint(operands(op)))]:
         drop(op)
 
 
@@ -29,17 +30,17 @@ class Dropping:
 
     def watch(self, op: Operation) -> None:
         """Drop the value of an operation, where it is large, once nobody else holds it."""
-        if _is_large(op):
+        if _is_large(op, LARGE):
             self.held.ops.append(op)
             for free in self.held.let_go():
                 drop(free)
 
 
-def _is_large(op: Operation) -> bool:
-    """True for a call of a large value. What makes an array for writing keeps it: passes look at its number,
+def _is_large(op: Operation, size: int) -> bool:
+    """True for a call of a value of so many bytes. What makes an array for writing keeps it: passes look at its number,
     and views of it at its operation.
     """
-    if not (type(op.val) is np.ndarray and op.val.nbytes >= LARGE and type(op) is Call) or op.val.dtype == object:
+    if not (type(op.val) is np.ndarray and op.val.nbytes >= size and type(op) is Call) or op.val.dtype == object:
         return False
     root: Any = op
     while type(root) is Call and type(root.fn) is Op and root.fn.aliases == 0 and isinstance(root.args[0], Operation):

@@ -8,7 +8,7 @@ from typing import Any
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import name_of
 from tapegrad.rules.activity import activity, differentiated
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import Found
@@ -117,18 +117,16 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
         return found
 
 
-def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None, left: Callable[[Call],
-                 Any] | None = None) -> Any:
+def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep:
-    with an `economy` the last one, which leaves in place of each call's value what `left` makes of it.
+    with an `economy` the last one, which frees the values.
     """
     result = tape.result
     assert result is not None
     wrt = differentiated(tape)
     active = activity(tape, wrt)
     begun = start(result.val, seed)
-    cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun,
-                passed=left)
+    cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k, x in enumerate(inputs):

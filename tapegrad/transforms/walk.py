@@ -231,7 +231,7 @@ class Walk:
 
 def _value(fn: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the value of a call; where one of its arguments is absent, an absent one, of the type that
-    the op says, or has of zeros.
+    the op says, or has of zeros, or of ones on the diagonals: matrices of zeros are singular.
     """
     values = list(map(value_of, args))
     missing = [x.spec for x in values if type(x) is Absent]
@@ -240,8 +240,20 @@ def _value(fn: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not all(x.has_sample for x in missing):
         return UNKNOWN
     with np.errstate(all="ignore"):
-        val = fn.run(*[x.spec.sample() if type(x) is Absent else x for x in values], **kwargs)
+        try:
+            val = fn.run(*[x.spec.sample() if type(x) is Absent else x for x in values], **kwargs)
+        except np.linalg.LinAlgError:
+            val = fn.run(*[_regular(x.spec.sample()) if type(x) is Absent else x for x in values], **kwargs)
     return absent(spec_of(val)) if missing else val
+
+
+def _regular(x: Any) -> Any:
+    """Return matrices of zeros with ones on their diagonals; another sample as it is."""
+    if getattr(x, "ndim", 0) < 2:
+        return x
+    x = x.copy(order="K")
+    np.einsum("...ii->...i", x[..., :min(x.shape[-2:]), :min(x.shape[-2:])])[...] = 1
+    return x
 
 
 def _itself(arg: Any) -> Any:

@@ -560,8 +560,8 @@ def test_what_is_read_by_a_name_in_a_string_or_imported_inside_is_looked_at_agai
 
 def test_several_threads_compile_a_tape_once() -> None:
     step: Any = tg.value_and_grad(lambda x: (np.tanh(x) * x).sum())
-    finish, built = step._backend.finish, list[Any]()
-    step._backend.finish = lambda tape: (built.append(tape), finish(tape))[1]
+    finish, built = step.backend.finish, list[Any]()
+    step.backend.finish = lambda tape: (built.append(tape), finish(tape))[1]
     x = np.linspace(0.0, 1.0, 50)
     expected = step(x)
     start, found = threading.Barrier(4), list[Any]()

@@ -13,7 +13,6 @@ import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.program_lines import at_program
 from tapegrad.compile.numpy.source import Source, write_source
-from tapegrad.compile.source_names import Names
 from tapegrad.compile.source_split import Parts, is_long, maker
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.formatting import quoted
@@ -63,16 +62,6 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     with collector:  # a full collection walks the tape, and finds nothing
         _prepare(tape.check())
         return _compiled(tape, write_source(tape, buffers), fresh, checks)
-
-
-def compile_arguments(tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., list[Any]]:
-    """Return a function that checks its arguments as the function does to which the tape is compiled,
-    and returns their leaves.
-    """
-    names = Names(lambda value: None)
-    leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
-    return _compiled(tape, Source([], f"[{', '.join(leaves)}]", [], [], leaves, names.objects, names.bind, [],
-                                  floats=False), fresh)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,

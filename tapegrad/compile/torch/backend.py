@@ -28,7 +28,7 @@ from tapegrad.tree.flatten import flatten, leaves_of
 MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
 """What executes a program, by the mode's name."""
 
-PRICES = {"eager": (1e-3, 7e-5, 2e-4), "graph": (1e-2, 1e-4, 2e-4), "inductor": (2.0, 5e-3, 2e-4)}
+PRICES = {"eager": (1e-3, 7e-5), "graph": (1e-2, 1e-4), "inductor": (2.0, 5e-3)}
 
 SEEDED = 4  # traces that draw from a generator which is seeded, after which the program is taken to do so each time
 
@@ -37,12 +37,11 @@ class Torch(Backend):
     """Tapes on torch: recorded from NumPy code with arrays or from torch code with tensors, and run on both.
 
     Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays,
-    whatever is given. Its tapes keep the values that they were recorded with until they are used again: a later call
-    may bring tensors, of which NumPy's rules could not be recorded. One of a program that may itself have seeded a
+    whatever is given. A tape of a program that may itself have seeded a
     generator which others have too is not kept: the next trace tells.
     """
 
-    refills, seeded = False, 0
+    looks_up, seeded = False, 0
     clock = staticmethod(perf_counter)  # other threads and processes compile, and a device computes
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
@@ -66,6 +65,9 @@ class Torch(Backend):
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
         return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh)
 
+    def fits(self, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return True  # tensors may stand for arrays: what is compiled tells
+
     def stores(self, samples: Sequence[Any]) -> bool:
         return self.numbers or all(map(is_tensor, samples))  # where numbers are fixed, each is a program
 
@@ -86,11 +88,11 @@ class Torch(Backend):
         result = on_device(first.result, device)
         unclear = None if first.tape is None else next((x for x in torch_sources(first.tape) if x.unclear), None)
         if unclear is None:
-            return First(first.tape, result, first.flat)
+            return First(first.tape, result)
         self.seeded += 1
         why = (f"it draws from {unclear!r}, which was seeded just before, in each of {SEEDED} calls",
                drawn_at(first.tape, unclear), SEED_CURE)
-        return First(None, result, None, why if self.seeded >= SEEDED else None)
+        return First(None, result, why if self.seeded >= SEEDED else None)
 
 
 def drawn_at(tape: Any, source: Any) -> Any:

@@ -46,10 +46,9 @@ from tapegrad.tree.signature import Signature
 class Observer:
     """One observed run: what the code that ran read, and why its tape must not be compiled, if there is a reason."""
 
-    def __init__(self, budget: float = math.inf, reads: bool = True) -> None:
+    def __init__(self, budget: float = math.inf) -> None:
         self.reads = Reads(budget)
         self.ran: set[CodeType] = set()  # the program's own
-        self.notes = reads  # what that code reads, not only that it runs
         self.reason = self.cure = ""
         self.where: Location | None = None
         self.known: set[Any] = set()
@@ -58,8 +57,7 @@ class Observer:
 
     def start(self, structure: Signature) -> None:
         """Begin to listen, in this thread, to a function that runs on arguments of this structure."""
-        if self.notes:
-            self.reads.reach(structure)
+        self.reads.reach(structure)
         self.depth = len(running.tracers)
         running.observers = [*running.observers, self]
         self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile(self)
@@ -82,11 +80,10 @@ class Observer:
         if self.is_outside():
             return False
         if (variable := asked_environment(code, frame)) is not None:
-            if self.notes:
-                self.reads.place(*variable)
+            self.reads.place(*variable)
             return False  # another time for another variable
         if code is logging.getLogger.__code__:
-            if self.notes and (name := frame.f_locals["name"]) in logging.root.manager.loggerDict:
+            if (name := frame.f_locals["name"]) in logging.root.manager.loggerDict:
                 self.reads.place(logging.root.manager.loggerDict, name, f"the logger {name}")
             return False
         module = frame.f_globals.get("__name__", "")
@@ -100,20 +97,18 @@ class Observer:
                 return False  # the program may call it too
             self.known.add(code)
             self.ask(heard_in_python(module, code.co_name), frame)
-            if self.notes:
-                self.reads.hear(module, code.co_name)
+            self.reads.hear(module, code.co_name)
         else:
             self.known.add(code)
             code = ORIGINAL.get(code, code)
             self.ran.add(code)
-            if self.notes:
-                # it may run with globals that lead to copies
-                self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))
-                if (caller := frame.f_back) is not None and is_foreign(caller.f_globals.get("__name__", "")):
-                    self.reads.mention(caller.f_code.co_names)  # by one of which a library has found it
-                special: Any = sys.modules.get("scipy.special")
-                if special is not None and "geterr" in self.reads.names:  # Cython's: nobody hears it called
-                    self.reads.place(SETTINGS, special.geterr, "scipy.special.geterr()")
+            # it may run with globals that lead to copies
+            self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))
+            if (caller := frame.f_back) is not None and is_foreign(caller.f_globals.get("__name__", "")):
+                self.reads.mention(caller.f_code.co_names)  # by one of which a library has found it
+            special: Any = sys.modules.get("scipy.special")
+            if special is not None and "geterr" in self.reads.names:  # Cython's: nobody hears it called
+                self.reads.place(SETTINGS, special.geterr, "scipy.special.geterr()")
         return True
 
     def is_for_its_own_sake(self, module: str, caller: FrameType | None) -> bool:
@@ -128,7 +123,7 @@ class Observer:
 
     def called(self, fn: Any, frame: FrameType) -> None:
         """Hear of a call in C, by the program or by Python code of a library."""
-        if fn is warnings.warn and self.notes:  # it may raise, as its filters say
+        if fn is warnings.warn:  # it may raise, as its filters say
             self.reads.place(vars(warnings), "filters", "warnings.filters")
         owner, module = getattr(fn, "__self__", None), frame.f_globals.get("__name__", "")
         caller = module.partition(".")[0] if is_foreign(module) else ""
@@ -169,7 +164,7 @@ class Observer:
         if how == "makeRecord":
             self.refuse("it logs a message", frame)
             return
-        while self.notes and logger is not None and hasattr(logger, "level"):
+        while logger is not None and hasattr(logger, "level"):
             self.reads.place(vars(logger), "level", f"the level of logger {logger.name}")
             self.reads.place(vars(logger.manager), "_disable", "logging.disable")
             logger = logger.parent
@@ -195,8 +190,7 @@ class Observer:
         """Take what the rules of the user's own functions read for read: what they compute by becomes
         constants of a compiled tape.
         """
-        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op
-                 and op.fn.rr is not None] if self.notes else []
+        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None]
         for fn in [hooked(op) for op in calls if op.fn is hook]:
             if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")

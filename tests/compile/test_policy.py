@@ -1,4 +1,4 @@
-"""When a compiled function looks, observes and compiles; tapes that look constants up by integers; what is too large to be compared."""
+"""When a compiled function traces and when it compiles; tapes that look constants up by integers; what is too large to be compared."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from bench import rental
+from bench import amortised
 from bench.programs import SMALL, TRAINING, Program
-from tapegrad.compile import cache
-from tapegrad.compile.path import Pace, RetraceWarning
+from tapegrad.compile import attempt, cache
+from tapegrad.compile.path import RetraceWarning
 from tapegrad.errors import TapeError
 from tests.harness.compare import same
 
@@ -171,7 +171,7 @@ def test_what_takes_longer_to_compare_than_to_trace_keeps_a_path_traced(monkeypa
     def f(x: float) -> Any:
         return x * LARGE[0]
     step = tg.value_and_grad(f)
-    with pytest.warns(RetraceWarning, match="LARGE of tests.compile.test_rental would have to be compared at each call"):
+    with pytest.warns(RetraceWarning, match="LARGE of tests.compile.test_policy would have to be compared at each call"):
         for _ in range(3):
             assert step(2.0)[0] == 2.0
     assert not step.tapes
@@ -186,80 +186,122 @@ LARGE: Any = None
 CALLS = [0.0]
 
 
-def test_paths_are_told_apart_once_compiling_may_soon_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    monkeypatch.setattr(cache, "WARMUP", None)
-    monkeypatch.setattr(cache, "Skeleton", lambda tape, was=cache.Skeleton: made.append(tape) or was(tape))
-    now = [0.0]
-
-    def clock() -> float:
-        now[0] += 0.25
-        return now[0]
-    step = tg.value_and_grad(lambda a, b: a * b)
-    step._backend.clock = clock  # type: ignore[attr-defined]
-    step._pace = Pace(4.0, 0.0, 0.0)  # type: ignore[attr-defined]
-    for k in range(30):
-        assert step(2.0, k + 1.0)[0] == 2.0 * (k + 1)
-    assert 1 < len(made) < 4 < 12 < step.stats.traces < 20 and step.stats.hits > 9  # sixteen calls cost what compiling does
+def by_sign(x: float) -> Any:
+    return x * x if x > 0 else x
 
 
 @pytest.fixture
-def rented(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, list[Any]]]:
-    """Return what makes a compiled function of which each call takes a second by its clock, and a list of the tapes that are looked at."""
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let functions decide for themselves when they compile."""
     monkeypatch.setattr(cache, "WARMUP", None)
 
-    def make(f: Callable[..., Any], once: float) -> tuple[Any, list[Any]]:
-        made: list[Any] = []
-        monkeypatch.setattr(cache, "Skeleton", lambda tape, was=cache.Skeleton: made.append(tape) or was(tape))
-        now = [0.0]
 
-        def clock() -> float:
-            now[0] += 0.25
-            return now[0]
-        step = tg.value_and_grad(f)
-        step._backend.clock = clock  # type: ignore[attr-defined]
-        step._pace = Pace(once, 0.0, 0.0, heard=0.0)  # type: ignore[attr-defined]
-        return step, made
-    return make
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list of the tapes that are compared with known paths."""
+    tapes: list[Any] = []
+    monkeypatch.setattr(cache, "Skeleton", lambda tape, stored, was=cache.Skeleton: tapes.append(tape) or was(tape, stored))
+    return tapes
 
 
-def test_a_call_that_is_not_looked_at_records_what_grad_does(rented: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[bool] = []
-    monkeypatch.setattr(cache, "record", lambda *args, was=cache.record, **given: told.append(given["replays"]) or was(*args, **given))
-    step, made = rented(lambda x: np.sum(x[1:] * x[:-1]), 100.0)
-    for _ in range(30):
-        same(step(X), tg.grad(lambda x: np.sum(x[1:] * x[:-1]), X))
-    assert told == [True] + [False] * 29 and not made
+def traces(step: Any, calls: Any) -> str:
+    """Return of each call whether it was traced, "t", or compiled, "c"."""
+    found = ""
+    for args in calls:
+        before = step.stats.traces
+        same(step(*args), tg.grad(step.__wrapped__, *args))
+        found += "t" if step.stats.traces > before else "c"
+    return found
 
 
-def test_nobody_looks_on_where_each_call_takes_a_new_path(rented: Any) -> None:
-    step, made = rented(lambda x, k: x * float(int(k)), 4.0)
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(("xs", "expected"), [
+    ((1.0, 2.0, 3.0, 4.0), "ttcc"),
+    ((1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, -4.0), "tttttccc"),  # after two new paths the next call is not observed
+    ((1.0, 1.0, 1.0, -1.0, -1.0, -1.0, 1.0), "ttcttcc"),
+    ((1.0, 1, 2.0, 2, 3.0, 3, 4.0, 4), "tttttccc"),  # another kind of argument
+])
+def test_the_third_call_of_a_path_is_compiled(xs: Any, expected: str) -> None:
+    assert traces(tg.value_and_grad(by_sign), [(x,) for x in xs]) == expected
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("how", [{}, {"mode": "native"}, {"backend": "torch"}, {"mode": "plain"}])
+def test_on_every_backend(how: dict[str, str]) -> None:
+    if "native" in how.values():
+        pytest.importorskip("llvmlite")
+    step, fast = tg.value_and_grad(by_sign, **how), tg.compile(by_sign, **how)
+    for x in (1.0, 2.0, 3.0, 4.0):
+        assert float(step(x)[0]) == float(fast(x)) == x * x
+    assert [made.stats.traces for made in (step, fast)] == [2, 2]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("warmup", [1, 2, 5])
+def test_so_many_calls_are_traced_as_warmup_says(warmup: int) -> None:
+    assert traces(tg.value_and_grad(by_sign, warmup=warmup), [(2.0,)] * 8) == "t" * warmup + "c" * (8 - warmup)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_long_tape_is_traced_for_as_long_as_it_takes_to_compile_it() -> None:
+    step: Any = tg.value_and_grad(by_sign)
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 0.5
+        return now[0]
+    step.backend.clock, step.backend.price = clock, (4.0, 0.0)
+    found = traces(step, [(2.0,)] * 20)
+    assert found == found.count("t") * "t" + found.count("c") * "c"
+    seconds, = [path.spent for paths in step.paths.values() for path in paths]
+    assert 4.0 <= seconds <= 5.0 and step.stats.hits > 5  # the last trace is the one that is observed
+
+
+@pytest.mark.usefixtures("alone")
+def test_few_calls_are_compared_where_each_takes_a_new_path(compared: list[Any]) -> None:
+    step: Any = tg.value_and_grad(lambda x, k: x * float(int(k)))
+    with pytest.warns(RetraceWarning, match="took another path"):
+        for k in range(640):
+            assert step(2.0, k)[0] == 2.0 * k
+    assert step.stats.hits == 0 and len(compared) == 64 + 36
+    for _ in range(80):
+        step(2.0, 7)
+    assert step.stats.hits > 40  # a path that comes again is found
+
+
+@pytest.mark.usefixtures("alone")
+def test_new_paths_among_known_ones_are_not_observed(compared: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    observed: list[Any] = []
+    monkeypatch.setattr(attempt, "Observer", lambda budget, was=attempt.Observer: observed.append(budget) or was(budget))
+    step: Any = tg.value_and_grad(lambda x, k: x * float(int(k)))
     with pytest.warns(RetraceWarning, match="took another path"):
         for k in range(400):
-            assert step(2.0, k)[0] == 2.0 * k
-    assert 12 < len(made) < 100 and step.stats.hits == 0
+            assert step(2.0, 0)[0] == 0.0 and step(2.0, k)[0] == 2.0 * k
+    assert step.stats.hits >= 399 and len(observed) < 8 and len(compared) < 64 + 400 / 16 + 4
 
 
-def test_paths_that_come_again_after_a_while_are_found(rented: Any) -> None:
+@pytest.mark.usefixtures("alone")
+def test_paths_that_come_again_after_a_while_are_found() -> None:
     def f(w: Any, it: int) -> Any:
         i = it % 29
         return np.sum(np.tanh(X[i:i + 2] @ w))
-    step, made = rented(f, 8.0)
-    for it in range(1200):
-        value = step(W, it)[0]
+    step: Any = tg.value_and_grad(f)
+    for it in range(400):
+        value = step(W, it % 58)[0]
         if it % 17 == 0:
             assert value == pytest.approx(f(W, it), rel=1e-12)
-    assert step.stats.hits > 400 and len(made) < 400
+    assert step.stats.hits > 200
 
 
-def test_one_disturbed_measurement_changes_little_and_many_agree() -> None:
-    pace = Pace(1.0, 0.0, 0.0)
-    pace.learn(1.0, 100.0)
-    assert pace.estimate(5, 5) < 2.0
-    for _ in range(60):
-        pace.learn(pace.estimate(5, 5), 0.5)
-    assert pace.estimate(5, 5) == pytest.approx(0.5, rel=0.05)
-    assert Pace(0.0, 1.0, 0.0).estimate(1999, 7) == 2006.0 and Pace(1.0, 1.0, 2.0).estimate(2000, 7) == 17.0
+@pytest.mark.usefixtures("alone")
+def test_what_is_stored_and_what_is_read_decides_too() -> None:
+    step: Any = tg.value_and_grad(lambda x: x * RATES[0])
+    assert traces(step, [(2.0,)] * 4) == "ttcc"
+    try:
+        RATES[0] = 5.0
+        assert traces(step, [(2.0,)] * 4) == "ttcc"
+    finally:
+        RATES[0] = 0.1
+    assert traces(step, [(2.0,)] * 2) == "cc"
 
 
 @pytest.mark.parametrize("program", [*SMALL, *TRAINING], ids=lambda program: program.name)
@@ -272,8 +314,8 @@ def test_the_programs_of_the_benchmark(program: Program) -> None:
 
 
 def test_the_benchmark_measures() -> None:
-    row = rental.measure(SMALL[0], (1, 2, 5), 1, "numpy")
+    row = amortised.measure(SMALL[0], (1, 2, 5), 1, "numpy")
     assert row["program"] == "two scalars" and len(row["ratios"]) == len(row["grad"]) == 3 and min(row["ratios"]) > 0
-    assert rental.extended([1.0, 3.0], (1, 2, 5)) == [1.0, 3.0, 9.0]
+    assert amortised.extended([1.0, 3.0], (1, 2, 5)) == [1.0, 3.0, 9.0]
     assert pickle.loads(pickle.dumps(row)) == row
-    assert rental.table("n calls", [row]).row_count == 1 and len(rental.sparkline([0.1, 9.0])) == 2
+    assert amortised.table("n calls", [row]).row_count == 1 and len(amortised.sparkline([0.1, 9.0])) == 2

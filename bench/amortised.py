@@ -1,11 +1,10 @@
-"""rental: what n calls cost a function that compiles where that pays, beside n gradients, and beside compiling at once.
+"""amortised: what n calls cost a function that compiles where that pays, beside n gradients, and beside compiling at once.
 
-    python -m bench.rental [--save]
+    python -m bench.amortised [--save]
 
-Renting costs the same each time, buying once: who rents until that has cost as much as buying, and then buys, pays at
-most twice of what he would pay who knew how often he will need it. A function is traced (rented) until its calls have
-cost what compiling is expected to cost; the ratio here is of the time of n calls to the less of n one-shot gradients
-and of compiling at the second call.
+A function is compiled at its third call; one that takes long to compile once its traced calls have taken as long, so
+that it takes at most about twice as long as if one knew how often it will be called. The ratio here is of the time of n
+calls to the less of n one-shot gradients and of compiling at the second call.
 
 Each repeat is a function that has never been called, whose code nothing has been noted of. Times are of this thread on
 its core: other processes take turns with it. Medians of repeats.
@@ -32,13 +31,12 @@ from rich.table import Table
 import tapegrad as tg
 from bench.machine import describe
 from bench.programs import SMALL, TRAINING, Program
-from tapegrad.compile import cache
 
 CALLS = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
 TRAINED = (1, 2, 3, 5, 10, 20, 50, 100, 150, 300)
 SHOTS = 50  # one-shot gradients; more of them cost as much each
 BARS = "▁▂▃▄▅▆▇█"
-RESULTS = Path(__file__).parent / "results" / "rental.json"
+RESULTS = Path(__file__).parent / "results" / "amortised.json"
 _numbers = count()
 
 
@@ -80,7 +78,6 @@ def measure(program: Program, calls: Sequence[int], repeats: int, backend: str) 
     for _ in range(repeats):
         times["grad"].append(cumulated(partial(tg.grad, fresh(program.f)), program, few))
         for name, warmup in (("auto", None), ("at once", 1)):
-            cache._paces.clear()
             step = tg.value_and_grad(fresh(program.f), warmup=warmup, backend=backend)
             times[name].append(cumulated(step, program, calls))
             stats = repr(step.stats) if name == "auto" else stats  # type: ignore[attr-defined]
@@ -113,7 +110,7 @@ def table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
 
 def main() -> None:
     """Measure, print, and keep a record."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rental",
+    parser = argparse.ArgumentParser(prog="python -m bench.amortised",
                                      description="What n calls cost, beside n gradients and compiling at once.")
     parser.add_argument("--repeats", type=int, default=5, metavar="N")
     parser.add_argument("--only", default="", metavar="TEXT", help="programs whose names have this in them")

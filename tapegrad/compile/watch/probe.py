@@ -1,5 +1,4 @@
-"""recorded_names: what the code that recorded a tape reads, as far as the tape tells: enough to say whether
-somebody has changed it since.
+"""probe: whether what the code that recorded a tape reads has changed since, as far as the tape tells.
 
 A trace that nobody observed leaves the code objects of its operations. What those read is noted after the run: so that
 where the next trace is another, and what they read was changed between the two, that explains it.
@@ -20,23 +19,16 @@ _modules: dict[str, dict[str, Any]] = {}  # by file
 _count = [0]
 
 
-def codes_of(f: Any, skeleton: Skeleton) -> frozenset[CodeType]:
-    """Return the code objects of a trace's operations, and the function's."""
-    fn = f.__func__ if type(f) is MethodType else f
-    return frozenset([where[0] for where in skeleton.where if type(where[0]) is CodeType]
-                     + ([fn.__code__] if type(fn) is FunctionType else []))
-
-
-def glance(f: Any, skeleton: Skeleton) -> Freshness:
-    """Return what tells whether what the code of a trace's operations read is what it was after that;
-    of arrays, some numbers.
+def probe(f: Any, skeleton: Skeleton) -> Freshness:
+    """Return what tells whether what the code of a trace's operations, and the function's, reads is what it was after
+    that; of arrays, some numbers.
     """
     reads = Reads(samples=True)
     reads.reach(skeleton.structure)
     fn = f.__func__ if type(f) is MethodType else f
-    for code in codes_of(f, skeleton):
-        scope = (fn.__globals__ if type(fn) is FunctionType and code.co_filename == fn.__code__.co_filename
-                 else _scope(code.co_filename))
+    own = fn.__code__ if type(fn) is FunctionType else None
+    for code in {where[0] for where in skeleton.where if type(where[0]) is CodeType} | ({own} if own else set()):
+        scope = fn.__globals__ if own is not None and code.co_filename == own.co_filename else _scope(code.co_filename)
         if scope is not None:
             reads.enter(code, scope)
     return reads.result()

@@ -1,0 +1,180 @@
+"""attempt: one call of a compiled function that traces: which path it takes, and whether its tape is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapegrad.compile.choice import Choice, choice_of, chosen
+from tapegrad.compile.effects import Effects
+from tapegrad.compile.path import Path
+from tapegrad.compile.watch.freshness import Freshness
+from tapegrad.compile.watch.observer import Observer
+from tapegrad.errors import Location
+from tapegrad.numbers.systems import systems_of
+from tapegrad.ops import default_rng, draw
+from tapegrad.ops.checkpoint import is_checkpoint
+from tapegrad.replay.warning_errors import may_lose
+from tapegrad.tape.tape import Call, Tape
+from tapegrad.trace.random_state import Found, unrecorded_draws
+from tapegrad.trace.write_back import Pending
+
+NEW = 2  # traced calls in a row that took new paths, after which the next is not observed: its path may be new too
+LOST = 64  # traced calls in a row that took new paths, after which most are traced as `grad` does
+SPARSE = 16  # one in so many of these is still compared with the known paths
+# bytes that are compared in a second, half of that at least: to look whether what is read is the same
+# may take half of a trace
+COMPARED = 2e9
+LITTLE = 1 << 17  # bytes that may be compared in any case
+MANY = 2000  # places: fewer take less than anything that reads them
+
+
+class Attempt:
+    """One call of `compiled` that traces. It is observed where a path is known whose tape may be kept after this call.
+
+    A call that is not `compared` with the known paths records what `grad` does, no guards.
+    """
+
+    __slots__ = ("call", "choice", "compared", "compiled", "effects", "fresh", "key", "loses", "observer", "path",
+                 "stale", "start", "stored")
+
+    def __init__(self, compiled: Any, key: Any) -> None:
+        self.compiled, self.key, self.start = compiled, key, compiled.backend.clock()
+        new = compiled.new
+        self.compared = new < LOST or new % SPARSE == 0
+        self.observer: Observer | None = None
+        self.path: Path | None = None
+        self.fresh: Freshness | None = None
+        self.choice: Choice | None = None
+        self.loses, self.stale = False, list[Path]()
+        self.effects: Pending | None = None  # what the program writes once the call has ended well
+        self.call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
+        self.stored: Effects | None = None  # the same for the calls of a tape, whose results have what is stored then
+        if self.compared:
+            self._begin(compiled.paths.get(key, ()))
+
+    def _begin(self, paths: Sequence[Path]) -> None:
+        """Find the paths of which something has changed that they read, before the program runs, and may change it
+        itself; and whether to observe.
+        """
+        compiled = self.compiled
+        looks = {id(look): look for path in paths for look in path.looks}
+        changed = {key for key, look in looks.items() if not look()}
+        self.stale = [path for path in paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
+        if compiled.warmup is None and compiled.new >= NEW:
+            return
+        due = [path for path in paths if compiled.is_due(path, paths)]
+        if due:
+            self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE))
+
+    def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
+        """Return the random generators that the program can reach, with their states if its tape may be kept; None
+        where the call is not compared.
+        """
+        if not self.compared:
+            return None
+        self.call = f, args, kwargs
+        found = Found(f, args, kwargs, watched=self.observer is not None, near=True)
+        if self.observer is not None:
+            self.observer.reads.meet = found.meet
+        return found
+
+    def keeps(self, tape: Tape) -> bool:
+        """Find the path that was taken, and return whether its tape is to be kept, and compiled: what it stores is a
+        result of it then.
+        """
+        self.effects, tape.structure.effects = tape.structure.effects, None
+        call, self.call = self.call, None
+        if call is None:
+            self.compiled.new += 1
+            return False
+        if systems_of(tape.ops):  # there is no faster code for numbers of other systems
+            return False
+        stored, before = None, tape.result
+        if self.effects is not None and self.effects.writes:
+            stored = Effects(self.effects, *call)
+            if stored.parts_ways is not None:
+                self.compiled.told_apart(stored.parts_ways.what, self.effects.line(stored.parts_ways))
+            if stored.unfit is None:
+                stored.join(tape)
+        kept = self._keeps(tape, stored)
+        if stored is not None:
+            stored.release()
+        if kept:
+            self.stored = stored
+        elif tape.result is not before:
+            tape.ops.pop()
+            tape.result = before
+        return kept
+
+    def _keeps(self, tape: Tape, stored: Effects | None) -> bool:
+        compiled, observer = self.compiled, self.observer
+        self.path = path = compiled.find(self, tape, () if stored is None else tuple(stored.key))
+        if observer is None or not compiled.is_due(path, compiled.paths[self.key]):
+            return False
+        observer.note_rules(tape)
+        fresh, why, where = observer.result()
+        self.fresh = fresh or None
+        if not why:
+            why, where = self._unrepeatable(tape, stored, fresh)
+        if why:
+            compiled.refuse(path, why, where, observer.cure)
+            return False
+        self.loses = may_lose(tape)
+        return not compiled.join(self, path, tape)
+
+    def _unrepeatable(self, tape: Tape, stored: Effects | None, fresh: Freshness) -> tuple[str, Location | None]:
+        """Return why a tape cannot stand for the program, besides what was observed, and where; "" where it can."""
+        assert self.path is not None
+        if self.effects is not None and stored is not None:
+            if stored.unfit is not None:
+                return stored.unfit.what, self.effects.line(stored.unfit)
+            if not self.compiled.backend.stores(stored.samples):
+                return self.effects.told()
+        if len(fresh.places) > MANY and self._seconds_of(fresh) > self.path.last / 2:
+            return (f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at "
+                    "again as it takes to trace"), None
+        lacking = unrecorded_draws(tape)
+        return ("" if lacking is None else f"it {lacking.expected} that no stand-in was found for"), None
+
+    def _seconds_of(self, fresh: Freshness) -> float:
+        """Return how long it takes to look at all places again."""
+        clock = self.compiled.backend.clock
+        times: list[float] = []
+        for _ in range(2):
+            start = clock()
+            fresh()
+            times.append(clock() - start)
+        return min(times)
+
+    def general(self, tape: Tape) -> Tape:
+        """Return the tape that is compiled of one that is kept: where others differ from it in constants that follow
+        from integers, for those too.
+        """
+        compiled, path = self.compiled, self.path
+        assert path is not None
+        others = [other.skeleton for other in compiled.paths[self.key] if other is not path and other.state == "traced"]
+        whole = not any(map(is_checkpoint, tape.ops))  # the operations of a skeleton are those of the tape
+        choice = choice_of(path.skeleton, others) if compiled.backend.looks_up and whole else None
+        made = None if choice is None else chosen(tape, path.skeleton, choice)
+        if made is None:
+            return tape
+        self.choice = choice
+        return made
+
+    def end(self) -> None:
+        """Count the call, and what it took."""
+        if self.path is not None:
+            self.path.count(self.compiled.backend.clock() - self.start, observed=self.observer is not None)
+
+
+def draws(tape: Tape) -> bool:
+    """Return whether a call of a tape draws random numbers from a generator that it did not
+    make: it must not be made twice.
+    """
+    return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0]))
+                                     or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
+
+
+def _is_made(generator: Any) -> bool:
+    return type(generator) is Call and generator.fn is default_rng
