@@ -20,7 +20,7 @@ from tapegrad.trace.random_state import Found, unrecorded_draws
 from tapegrad.trace.write_back import Pending
 
 NEW = 2  # traced calls in a row that took new paths, after which the next is not observed: its path may be new too
-LOST = 64  # traced calls in a row that took new paths, after which most are traced as `grad` does
+LOST = 64  # traced calls in a row that took new paths, or refused ones, after which most record what `grad` does
 SPARSE = 16  # one in so many of these is still compared with the known paths
 # bytes that are compared in a second, half of that at least: to look whether what is read is the same
 # may take half of a trace
@@ -32,16 +32,18 @@ MANY = 2000  # places: fewer take less than anything that reads them
 class Attempt:
     """One call of `compiled` that traces. It is observed where a path is known whose tape may be kept after this call.
 
-    A call that is not `compared` with the known paths records what `grad` does, no guards.
+    A call that is not `compared` with the known paths records what `grad` does, no guards: while the last path waits
+    until its calls have cost what compiling will, and where comparing has been of no use for long.
     """
 
     __slots__ = ("call", "choice", "compared", "compiled", "effects", "fresh", "key", "loses", "observer", "path",
-                 "stale", "start", "stored")
+                 "stale", "start", "stored", "waiting")
 
     def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled.backend.clock()
-        new = compiled.new
-        self.compared = new < LOST or new % SPARSE == 0
+        paths = compiled.paths.get(key, ())
+        self.waiting = paths[0] if paths and compiled.waits(paths) else None
+        self.compared = self.waiting is None and (compiled.vain < LOST or compiled.vain % SPARSE == 0)
         self.observer: Observer | None = None
         self.path: Path | None = None
         self.fresh: Freshness | None = None
@@ -51,7 +53,7 @@ class Attempt:
         self.call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
         self.stored: Effects | None = None  # the same for the calls of a tape, whose results have what is stored then
         if self.compared:
-            self._begin(compiled.paths.get(key, ()))
+            self._begin(paths)
 
     def _begin(self, paths: Sequence[Path]) -> None:
         """Find the paths of which something has changed that they read, before the program runs, and may change it
@@ -86,7 +88,7 @@ class Attempt:
         self.effects, tape.structure.effects = tape.structure.effects, None
         call, self.call = self.call, None
         if call is None:
-            self.compiled.new += 1
+            self.compiled.vain += self.waiting is None
             return False
         if systems_of(tape.ops):  # there is no faster code for numbers of other systems
             return False
@@ -110,6 +112,7 @@ class Attempt:
     def _keeps(self, tape: Tape, stored: Effects | None) -> bool:
         compiled, observer = self.compiled, self.observer
         self.path = path = compiled.find(self, tape, () if stored is None else tuple(stored.key))
+        compiled.vain = 0 if path.calls and path.state == "traced" else compiled.vain + 1
         if observer is None or not compiled.is_due(path, compiled.paths[self.key]):
             return False
         observer.note_rules(tape)
@@ -163,9 +166,14 @@ class Attempt:
         return made
 
     def end(self) -> None:
-        """Count the call, and what it took."""
-        if self.path is not None:
-            self.path.count(self.compiled.backend.clock() - self.start, observed=self.observer is not None)
+        """Count the call, and what it took, once it has written what the program writes: the program's own changes are
+        none that a probe is to find.
+        """
+        path = self.path or self.waiting
+        if path is not None:
+            if path is not self.waiting:
+                path.probe = self.compiled.probe(path, self.key)
+            path.count(self.compiled.backend.clock() - self.start, observed=self.observer is not None)
 
 
 def draws(tape: Tape) -> bool:

@@ -42,7 +42,7 @@ from tapegrad.tree.argnums import Argnums, wanted
 from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
-SWEPT = 3  # times as long is a gradient tape as that of the function
+SWEPT = 2  # times as long is it compiled as the function alone: a gradient
 AT_ONCE = 0.05  # seconds: what is expected to compile in less time is compiled from a path's third call on
 SEEN = 4  # paths that are remembered, for each tape that is kept
 CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
@@ -66,7 +66,7 @@ class Compiled(ByName):
         self._warmup, self._sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
-        self.new = 0  # traced calls in a row that took a path which was not known
+        self.new = self.vain = 0  # compared calls in a row that took a new path; traced calls since one was of use
         self._changing = 0  # calls that changed what tapes are told apart by
         self._lock = threading.RLock()
         self._warned: set[str] = set()
@@ -147,9 +147,9 @@ class Compiled(ByName):
         if first.untold:
             self._warn("refused", describe(self.__name__, *first.untold))
         entry = None if first.tape is None else self._keep(attempt, first.tape)
-        attempt.end()
         if attempt.effects is not None:
             attempt.effects.settle()
+        attempt.end()
         if entry is not None and self.warmup is not None and entry.stored is None and not draws(entry.tape):
             try:
                 result = entry.run(*args, **kwargs)
@@ -172,6 +172,11 @@ class Compiled(ByName):
             return path.calls >= self.warmup
         seconds = self.backend.seconds_to_compile(path.length * (SWEPT if self._sweeps else 1))
         return seconds <= AT_ONCE or seconds <= sum(other.spent for other in paths if other.length == path.length)
+
+    def waits(self, paths: Sequence[Path]) -> bool:
+        """Return whether the path that was taken last is not to be compiled yet."""
+        last = paths[0]
+        return self.warmup is None and last.state == "traced" and last.calls > 0 and not self.is_due(last, paths)
 
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something
@@ -199,16 +204,15 @@ class Compiled(ByName):
                     if path.state != "refused":
                         self.refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now",
                                     apart.where)
+            if belied is not None:
+                return belied
             self.new += 1
             if self.new == LOST:
                 self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were traced took another "
                                    "path than those before, by its arguments or its branches: from now on one such "
                                    f"call in {SPARSE} is compared with those before it, and the others are only "
                                    "traced. Pass numbers that change as floats or arrays, or use tg.grad")
-            if belied is not None:
-                return belied
-            look = probe(self.__wrapped__, skeleton)
-            path = Path(skeleton, self._shared(look, [other.probe for other in paths]) or look)
+            path = Path(skeleton)
             paths.insert(0, path)
             if sum(map(len, self.paths.values())) > SEEN * self.max_tapes:
                 max(self.paths.values(), key=len).pop()  # its tape may serve on
@@ -245,6 +249,10 @@ class Compiled(ByName):
                     path.keep(entry)
                     return True
         return False
+
+    def probe(self, path: Path, key: Any) -> Freshness | None:
+        """Return what tells whether what the code of a path reads has changed since."""
+        return self._shared(probe(self.__wrapped__, path.skeleton), [other.probe for other in self.paths.get(key, ())])
 
     @staticmethod
     def _shared(fresh: Freshness | None, known: Iterable[Freshness | None]) -> Freshness | None:

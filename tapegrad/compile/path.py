@@ -83,8 +83,9 @@ class Path:
 
     __slots__ = ("calls", "entry", "is_refused", "last", "probe", "skeleton", "spent")
 
-    def __init__(self, skeleton: Skeleton, probe: Freshness) -> None:
-        self.skeleton, self.probe = skeleton, probe
+    def __init__(self, skeleton: Skeleton) -> None:
+        self.skeleton = skeleton
+        self.probe: Freshness | None = None  # of what its code reads, since a call was last held against it
         # traced calls, their seconds, and those of the last that was not observed
         self.calls, self.spent, self.last = 0, 0.0, 0.0
         self.entry: Entry | None = None  # several paths may have one
@@ -123,7 +124,8 @@ class Path:
     @property
     def looks(self) -> list[Freshness]:
         """What tells whether something that was read besides the arguments has changed."""
-        return [self.probe] if self.entry is None or self.entry.fresh is None else [self.probe, self.entry.fresh]
+        known = [self.probe, None if self.entry is None else self.entry.fresh]
+        return [look for look in known if look is not None]
 
 
 class Entry:

@@ -242,18 +242,17 @@ def test_so_many_calls_are_traced_as_warmup_says(warmup: int) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_long_tape_is_traced_for_as_long_as_it_takes_to_compile_it() -> None:
+def test_a_long_tape_is_traced_for_as_long_as_it_takes_to_compile_it(compared: list[Any]) -> None:
     step: Any = tg.value_and_grad(by_sign)
     now = [0.0]
 
     def clock() -> float:
         now[0] += 0.5
         return now[0]
-    step.backend.clock, step.backend.price = clock, (4.0, 0.0)
-    found = traces(step, [(2.0,)] * 20)
-    assert found == found.count("t") * "t" + found.count("c") * "c"
+    step.backend.clock, step.backend.price = clock, (50.0, 0.0)
+    assert traces(step, [(2.0,)] * 120) == "t" * 101 + "c" * 19  # the last trace is the one that is observed
     seconds, = [path.spent for paths in step.paths.values() for path in paths]
-    assert 4.0 <= seconds <= 5.0 and step.stats.hits > 5  # the last trace is the one that is observed
+    assert seconds == 50.5 and len(compared) == 2  # those between record what `grad` does
 
 
 @pytest.mark.usefixtures("alone")
@@ -266,6 +265,18 @@ def test_few_calls_are_compared_where_each_takes_a_new_path(compared: list[Any])
     for _ in range(80):
         step(2.0, 7)
     assert step.stats.hits > 40  # a path that comes again is found
+
+
+@pytest.mark.usefixtures("alone")
+def test_few_calls_are_compared_of_a_path_that_is_refused(compared: list[Any]) -> None:
+    def f(x: float) -> Any:
+        CALLS[0] += 1
+        return x * CALLS[0] if x > 0 else x
+    step: Any = tg.value_and_grad(f)
+    with pytest.warns(RetraceWarning, match="what keeps changing is no input") as caught:
+        for _ in range(320):
+            assert step(2.0)[0] == 2.0 * CALLS[0]
+    assert len(caught) == 1 and step.stats.hits == 0 and 64 <= len(compared) < 64 + 20
 
 
 @pytest.mark.usefixtures("alone")

@@ -29,6 +29,7 @@ from tapegrad.tree.signature import ValueAndGradients
 class Native(Backend):
     """The backend that runs tapes as machine code."""
 
+    price = (3e-3, 3e-4)
     decided: tuple[Tape | None, bool] = None, False
 
     def decide(self, tape: Tape) -> bool:

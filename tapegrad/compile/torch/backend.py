@@ -28,7 +28,10 @@ from tapegrad.tree.flatten import flatten, leaves_of
 MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
 """What executes a program, by the mode's name."""
 
-PRICES = {"eager": (1e-3, 7e-5), "graph": (1e-2, 1e-4), "inductor": (2.0, 5e-3)}
+PRICES = {"eager": (2e-3, 2e-4), "graph": (1e-2, 2e-4), "inductor": (1.0, 6e-3)}
+"""Seconds to compile a tape, once and for each operation. A graph is taken to cost what the calls in it do, and its
+capture; gradients of 44, 338 and 656 operations took Inductor 2.4, 5.0 and 14.8 s, by this 1.5, 5.1 and 8.9 s.
+"""
 
 SEEDED = 4  # traces that draw from a generator which is seeded, after which the program is taken to do so each time
 
