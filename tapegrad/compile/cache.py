@@ -263,7 +263,7 @@ class Compiled(ByName):
     def refuse(self, path: Path, why: str, where: Any, cure: str = "") -> None:
         """Never compile a path, and say why, once."""
         self._drop(path.entry)
-        path.refuse()
+        path.refuse(why)
         self._warn("refused", describe(self.__name__, why, where, cure))
 
     def told_apart(self, what: str, where: Any) -> None:
@@ -380,7 +380,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
     """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
-    `backend`, `device` and `mode` and `warmup` are those of `compile`. A call that traces costs what `grad` does.
+    `backend`, `device` and `mode` and `warmup` are those of `compile`.
     `argnums` and `captured` are those of `grad`: `value_and_grad(f, argnums=0)` returns `(value, dx)`, as
     `scipy.optimize` takes it. With `has_aux` the function returns a pair, of which the first is differentiated, and the
     second only returned: `((value, aux), gradients)`.

@@ -72,16 +72,17 @@ def _value(counter: Any) -> int:
 class Path:
     """One way through a function, for one kind of arguments. Its `state` says how its calls are answered:
 
-    "traced"    each call traces. A path begins here, with its first trace (`Path(...)`), which later ones are compared
-                with; `count` adds up what its calls cost.
-    "observed"  a second trace agreed with the first, and the observer found nothing that a replay could not repeat: its
+    "traced"    Each call traces. A path begins here, with its first trace (`Path(...)`), which later ones are compared
+                with. `count` adds up what its calls cost; `Compiled.is_due` says when the next one may be observed: the
+                second, of a long path the first after they have cost as much as compiling will.
+    "observed"  That trace agreed with the first, and the observer found nothing that a replay could not repeat: its
                 tape is kept (`keep`), and the next call that it fits compiles it.
-    "compiled"  its calls run compiled (`Entry.compile_and_run`). Where something has changed that the path reads, or
+    "compiled"  Its calls run compiled (`Entry.compile_and_run`). Where something has changed that the path reads, or
                 its tape is evicted, it is "traced" again (`let_go`).
-    "refused"   something steers it that is no input: it is traced for good (`refuse`).
+    "refused"   Something steers it that is no input, the `reason`: it is traced for good (`refuse`).
     """
 
-    __slots__ = ("calls", "entry", "is_refused", "last", "probe", "skeleton", "spent")
+    __slots__ = ("calls", "entry", "last", "probe", "reason", "skeleton", "spent")
 
     def __init__(self, skeleton: Skeleton) -> None:
         self.skeleton = skeleton
@@ -89,11 +90,12 @@ class Path:
         # traced calls, their seconds, and those of the last that was not observed
         self.calls, self.spent, self.last = 0, 0.0, 0.0
         self.entry: Entry | None = None  # several paths may have one
-        self.is_refused = False
+        self.reason = ""
 
     @property
     def state(self) -> str:
-        if self.is_refused:
+        """How its calls are answered."""
+        if self.reason:
             return "refused"
         return "traced" if self.entry is None else "compiled" if self.entry.is_compiled else "observed"
 
@@ -104,16 +106,16 @@ class Path:
         self.last = self.last if observed and self.last else seconds
 
     def keep(self, entry: Entry) -> None:
-        """Have a tape."""
+        """Have a tape, its own or one that serves another path too."""
         self.entry = entry
 
     def let_go(self) -> None:
         """Have no tape any more; the calls so far count no longer."""
         self.entry, self.calls, self.spent = None, 0, 0.0
 
-    def refuse(self) -> None:
+    def refuse(self, reason: str) -> None:
         """Be traced for good."""
-        self.entry, self.is_refused = None, True
+        self.entry, self.reason = None, reason
 
     @property
     def length(self) -> int:
