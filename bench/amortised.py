@@ -1,4 +1,4 @@
-"""amortised: what n calls cost a function that compiles where that pays, beside n gradients, and beside compiling at once.
+"""amortised: what n calls of a compiled function cost, beside n gradients, and beside compiling at the second call.
 
     python -m bench.amortised [--save]
 
