@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tapegrad.compile.choice import Choice, choice_of, chosen
@@ -19,6 +18,8 @@ from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.random_state import Found, unrecorded_draws
 from tapegrad.trace.write_back import Pending
 
+AT_ONCE = 0.05  # seconds: what is expected to compile in less time is compiled from a path's third call on
+SWEPT = 2  # times as long is it compiled as the function alone: a gradient
 NEW = 2  # traced calls in a row that took new paths, after which the next is not observed: its path may be new too
 LOST = 64  # traced calls in a row that took new paths, or refused ones, after which most record what `grad` does
 SPARSE = 16  # one in so many of these is still compared with the known paths
@@ -37,12 +38,14 @@ class Attempt:
     """
 
     __slots__ = ("call", "choice", "compared", "compiled", "effects", "fresh", "key", "loses", "observer", "path",
-                 "stale", "start", "stored", "waiting")
+                 "paths", "stale", "start", "stored", "waiting")
 
     def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled.backend.clock()
-        paths = compiled.paths.get(key, ())
-        self.waiting = paths[0] if paths and compiled.waits(paths) else None
+        self.paths: list[Path] = compiled.paths.setdefault(key, [])  # that which was taken last is the first
+        due = list(filter(self.is_due, self.paths))
+        waits = compiled.warmup is None and self.paths and self.paths[0].is_candidate and self.paths[0] not in due
+        self.waiting = self.paths[0] if waits else None
         self.compared = self.waiting is None and (compiled.vain < LOST or compiled.vain % SPARSE == 0)
         self.observer: Observer | None = None
         self.path: Path | None = None
@@ -52,22 +55,27 @@ class Attempt:
         self.effects: Pending | None = None  # what the program writes once the call has ended well
         self.call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
         self.stored: Effects | None = None  # the same for the calls of a tape, whose results have what is stored then
-        if self.compared:
-            self._begin(paths)
+        if not self.compared:
+            return
+        # what has changed that paths read, before the program runs, and may change it itself
+        looks = {id(look): look for path in self.paths for look in path.looks}
+        changed = {key for key, look in looks.items() if not look()}
+        self.stale = [path for path in self.paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
+        if due and (compiled.warmup is not None or compiled.new < NEW):
+            self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE))
 
-    def _begin(self, paths: Sequence[Path]) -> None:
-        """Find the paths of which something has changed that they read, before the program runs, and may change it
-        itself; and whether to observe.
+    def is_due(self, path: Path) -> bool:
+        """Return whether the next trace of a path may be the last: it was traced once, or, if compiling is expected to
+        take long, for as long as that. Paths of the same length, which one tape may serve, count together.
         """
         compiled = self.compiled
-        looks = {id(look): look for path in paths for look in path.looks}
-        changed = {key for key, look in looks.items() if not look()}
-        self.stale = [path for path in paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
-        if compiled.warmup is None and compiled.new >= NEW:
-            return
-        due = [path for path in paths if compiled.is_due(path, paths)]
-        if due:
-            self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE))
+        if not path.is_candidate:
+            return False
+        if compiled.warmup is not None:
+            return bool(path.calls >= compiled.warmup)
+        seconds = compiled.backend.seconds_to_compile(path.length * (SWEPT if compiled.sweeps else 1))
+        return bool(seconds <= AT_ONCE or seconds <= sum(other.spent for other in self.paths
+                                                         if other.length == path.length))
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
         """Return the random generators that the program can reach, with their states if its tape may be kept; None
@@ -87,10 +95,8 @@ class Attempt:
         """
         self.effects, tape.structure.effects = tape.structure.effects, None
         call, self.call = self.call, None
-        if call is None:
+        if call is None or systems_of(tape.ops):  # there is no faster code for numbers of other systems
             self.compiled.vain += self.waiting is None
-            return False
-        if systems_of(tape.ops):  # there is no faster code for numbers of other systems
             return False
         stored, before = None, tape.result
         if self.effects is not None and self.effects.writes:
@@ -112,8 +118,8 @@ class Attempt:
     def _keeps(self, tape: Tape, stored: Effects | None) -> bool:
         compiled, observer = self.compiled, self.observer
         self.path = path = compiled.find(self, tape, () if stored is None else tuple(stored.key))
-        compiled.vain = 0 if path.calls and path.state == "traced" else compiled.vain + 1
-        if observer is None or not compiled.is_due(path, compiled.paths[self.key]):
+        compiled.vain = 0 if path.is_candidate else compiled.vain + 1
+        if observer is None or not self.is_due(path):
             return False
         observer.note_rules(tape)
         fresh, why, where = observer.result()
@@ -156,7 +162,7 @@ class Attempt:
         """
         compiled, path = self.compiled, self.path
         assert path is not None
-        others = [other.skeleton for other in compiled.paths[self.key] if other is not path and other.state == "traced"]
+        others = [other.skeleton for other in self.paths if other is not path and other.state == "traced"]
         whole = not any(map(is_checkpoint, tape.ops))  # the operations of a skeleton are those of the tape
         choice = choice_of(path.skeleton, others) if compiled.backend.looks_up and whole else None
         made = None if choice is None else chosen(tape, path.skeleton, choice)
@@ -172,7 +178,7 @@ class Attempt:
         path = self.path or self.waiting
         if path is not None:
             if path is not self.waiting:
-                path.probe = self.compiled.probe(path, self.key)
+                path.probe = self.compiled.probe(path, self.paths)
             path.count(self.compiled.backend.clock() - self.start, observed=self.observer is not None)
 
 

@@ -42,8 +42,6 @@ from tapegrad.tree.argnums import Argnums, wanted
 from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
-SWEPT = 2  # times as long is it compiled as the function alone: a gradient
-AT_ONCE = 0.05  # seconds: what is expected to compile in less time is compiled from a path's third call on
 SEEN = 4  # paths that are remembered, for each tape that is kept
 CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
 NONE: Any = object()  # no result: no tape fits
@@ -63,7 +61,7 @@ class Compiled(ByName):
         self.named(f, again)
         self.__wrapped__, self._make, self._plainly, self.backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
-        self._warmup, self._sweeps = warmup, sweeps
+        self._warmup, self.sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
         self.new = self.vain = 0  # compared calls in a row that took a new path; traced calls since one was of use
@@ -107,7 +105,7 @@ class Compiled(ByName):
                 self._missed(f"whether it raises {type(err).__name__}")
                 continue
             if entry.stored is not None:
-                result, stored = apart(result, self._sweeps)
+                result, stored = apart(result, self.sweeps)
                 entry.stored.settle(stored, *found)
             next(self.stats._hits)
             if self._entries[key][0] is not entry:
@@ -117,7 +115,7 @@ class Compiled(ByName):
 
     @property
     def warmup(self) -> int | None:
-        """How many calls of a path are traced before it is compiled; None for two, of long tapes more: see `is_due`."""
+        """How many calls of a path are traced before it is compiled; None for what `Attempt.is_due` says."""
         return WARMUP if self._warmup is None else self._warmup
 
     @property
@@ -162,31 +160,14 @@ class Compiled(ByName):
         next(self.stats._traces)
         return first.result
 
-    def is_due(self, path: Path, paths: Sequence[Path]) -> bool:
-        """Return whether the next trace of a path may be the last: it was traced once, or, if compiling is expected to
-        take long, for as long as that. Paths of the same length, which one tape may serve, count together.
-        """
-        if path.state != "traced" or not path.calls:
-            return False
-        if self.warmup is not None:
-            return path.calls >= self.warmup
-        seconds = self.backend.seconds_to_compile(path.length * (SWEPT if self._sweeps else 1))
-        return seconds <= AT_ONCE or seconds <= sum(other.spent for other in paths if other.length == path.length)
-
-    def waits(self, paths: Sequence[Path]) -> bool:
-        """Return whether the path that was taken last is not to be compiled yet."""
-        last = paths[0]
-        return self.warmup is None and last.state == "traced" and last.calls > 0 and not self.is_due(last, paths)
-
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something
         steers them which is no input.
 
         A stale one may differ: what it read was another thing when this trace began.
         """
-        skeleton = Skeleton(tape, stored)
+        skeleton, paths = Skeleton(tape, stored), attempt.paths
         with self._lock:
-            paths = self.paths.setdefault(attempt.key, [])
             belied = None
             for path in sorted(paths, key=lambda path: path.skeleton.digest != skeleton.digest):
                 if not skeleton.is_like(path.skeleton):
@@ -239,7 +220,7 @@ class Compiled(ByName):
         """
         observer = attempt.observer
         with self._lock:
-            for other in self.paths[attempt.key]:
+            for other in attempt.paths:
                 entry = other.entry
                 if entry is None or entry.choice is None or observer is None or observer.ran != entry.ran:
                     continue
@@ -250,9 +231,9 @@ class Compiled(ByName):
                     return True
         return False
 
-    def probe(self, path: Path, key: Any) -> Freshness | None:
+    def probe(self, path: Path, paths: Sequence[Path]) -> Freshness | None:
         """Return what tells whether what the code of a path reads has changed since."""
-        return self._shared(probe(self.__wrapped__, path.skeleton), [other.probe for other in self.paths.get(key, ())])
+        return self._shared(probe(self.__wrapped__, path.skeleton), [other.probe for other in paths])
 
     @staticmethod
     def _shared(fresh: Freshness | None, known: Iterable[Freshness | None]) -> Freshness | None:

@@ -73,7 +73,7 @@ class Path:
     """One way through a function, for one kind of arguments. Its `state` says how its calls are answered:
 
     "traced"    Each call traces. A path begins here, with its first trace (`Path(...)`), which later ones are compared
-                with. `count` adds up what its calls cost; `Compiled.is_due` says when the next one may be observed: the
+                with. `count` adds up what its calls cost; `Attempt.is_due` says when the next one may be observed: the
                 second, of a long path the first after they have cost as much as compiling will.
     "observed"  That trace agreed with the first, and the observer found nothing that a replay could not repeat: its
                 tape is kept (`keep`), and the next call that it fits compiles it.
@@ -98,6 +98,11 @@ class Path:
         if self.reason:
             return "refused"
         return "traced" if self.entry is None else "compiled" if self.entry.is_compiled else "observed"
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it may be compiled, and is not: one of its calls was traced before."""
+        return self.entry is None and not self.reason and self.calls > 0
 
     def count(self, seconds: float, observed: bool) -> None:
         """Count a call that was traced."""

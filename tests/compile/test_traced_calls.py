@@ -12,7 +12,7 @@ import pytest
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
-from tapegrad.compile import backend, cache
+from tapegrad.compile import attempt, backend, cache
 from tapegrad.tape.tape import Call
 from tapegrad.tree.flatten import leaves_of
 from tests.harness.compare import same
@@ -42,7 +42,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WARMUP", None)
-    monkeypatch.setattr(cache, "AT_ONCE", math.inf)
+    monkeypatch.setattr(attempt, "AT_ONCE", math.inf)
 
 
 def exactly(found: Any, expected: Any) -> None:
