@@ -18,7 +18,7 @@ from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Entry, Path, Stats, describe, warn
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
-from tapegrad.compile.watch.probe import probe
+from tapegrad.compile.watch.probe import codes_of, probe
 from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
@@ -193,7 +193,7 @@ class Compiled(ByName):
                                    "path than those before, by its arguments or its branches: from now on one such "
                                    f"call in {SPARSE} is compared with those before it, and the others are only "
                                    "traced. Pass numbers that change as floats or arrays, or use tg.grad")
-            path = Path(skeleton)
+            path = Path(skeleton, codes_of(self.__wrapped__, skeleton))
             paths.insert(0, path)
             if sum(map(len, self.paths.values())) > SEEN * self.max_tapes:
                 max(self.paths.values(), key=len).pop()  # its tape may serve on
@@ -233,13 +233,18 @@ class Compiled(ByName):
 
     def probe(self, path: Path, paths: Sequence[Path]) -> Freshness | None:
         """Return what tells whether what the code of a path reads has changed since."""
-        return self._shared(probe(self.__wrapped__, path.skeleton), [other.probe for other in paths])
+        known = dict.fromkeys(other.probe for other in paths if other.codes == path.codes)
+        return (next((look for look in known if look is not None and look()), None)
+                or probe(self.__wrapped__, path.codes, path.skeleton.structure))
 
     @staticmethod
     def _shared(fresh: Freshness | None, known: Iterable[Freshness | None]) -> Freshness | None:
         """Return one that is known and looks at the same places and finds the same there, or what is given."""
-        return next((other for other in known if other is not None and fresh is not None
-                     and other.keys == fresh.keys and other()), fresh)
+        if fresh is None:
+            return None
+        keys = fresh.keys
+        return next((other for other in dict.fromkeys(known) if other is not None and other.keys == keys and other()),
+                    fresh)
 
     def refuse(self, path: Path, why: str, where: Any, cure: str = "") -> None:
         """Never compile a path, and say why, once."""

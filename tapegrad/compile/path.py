@@ -11,6 +11,8 @@ from itertools import count
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from tapegrad.compile.backend import Backend
 from tapegrad.compile.choice import Choice
 from tapegrad.compile.earlier_call import EarlierCalls
@@ -82,10 +84,10 @@ class Path:
     "refused"   Something steers it that is no input, the `reason`: it is traced for good (`refuse`).
     """
 
-    __slots__ = ("calls", "entry", "last", "probe", "reason", "skeleton", "spent")
+    __slots__ = ("calls", "codes", "entry", "last", "probe", "reason", "skeleton", "spent")
 
-    def __init__(self, skeleton: Skeleton) -> None:
-        self.skeleton = skeleton
+    def __init__(self, skeleton: Skeleton, codes: frozenset[CodeType]) -> None:
+        self.skeleton, self.codes = skeleton, codes
         self.probe: Freshness | None = None  # of what its code reads, since a call was last held against it
         # traced calls, their seconds, and those of the last that was not observed
         self.calls, self.spent, self.last = 0, 0.0, 0.0
@@ -162,7 +164,8 @@ class Entry:
             if not self.is_compiled:
                 if not ((self.fresh is None or self.fresh()) and self.backend.fits(self.tape, args, kwargs)):
                     raise Miss(self.tape, None)
-                self.tape, self.run = self.backend.build(self.tape, self.fresh)  # type: ignore[method-assign]
+                with np.errstate(all="ignore"):  # those of the values that passes compute are nobody's
+                    self.tape, self.run = self.backend.build(self.tape, self.fresh)  # type: ignore[method-assign]
                 self.is_compiled = True
         return self.run(*args, **kwargs)
 

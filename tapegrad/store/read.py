@@ -57,7 +57,8 @@ from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 Given = Mapping[str, Any] | Iterable[Any]
 CALLED = ("op", "torch op", "own", "foreign")  # what names a function
-_KINDS, _WAYS = frozenset(np.geterr()), {"ignore", "warn", "raise", "call", "print", "log"}  # of np.errstate
+# of np.errstate, and whether the program's own filters make errors of warnings
+_KINDS, _WAYS = frozenset([*np.geterr(), "warnings"]), {"ignore", "warn", "raise", "call", "print", "log"}
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError,
            ImportError)
 

@@ -183,9 +183,9 @@ class Guard(Operation):
 class Raised(NamedTuple):
     """What a guard expects of a call that raised: the program may have caught it.
 
-    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name), or a filter of warnings if
-    `error` is one, would have made it an error:
-    tensors that stand for arrays are computed with as such.
+    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error,
+    or, if "warnings" is among them, the program's filters of warnings: tensors that stand for arrays are computed with
+    as such. Filters that stand around a call are those of each call.
     """
 
     fn: Callable[..., Any]
@@ -198,8 +198,10 @@ class Raised(NamedTuple):
         args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
         if self.settings:
             args, kwargs = all_on_host((args, kwargs))
-        with np.errstate(**dict(self.settings)), warnings.catch_warnings():  # type: ignore[arg-type]
-            if issubclass(self.error, Warning):
+        modes: Any = dict(self.settings)
+        own = modes.pop("warnings", None)
+        with np.errstate(**modes), warnings.catch_warnings(record=True):  # nobody is shown what is only asked
+            if own and issubclass(self.error, Warning):
                 warnings.simplefilter("error", self.error)
             try:
                 getattr(self.fn, "run", self.fn)(*args, **kwargs)

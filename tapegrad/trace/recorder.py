@@ -450,7 +450,8 @@ class Tracer:
             return
         given = self.pack((args, unwritten(kwargs)))
         if isinstance(given, Traced):
-            self.guard(given._op, "raises", Raised(fn, type(err), _modes(self.settings)))
+            settings = self.settings if isinstance(err, Warning) else _modes(self.settings)
+            self.guard(given._op, "raises", Raised(fn, type(err), settings))
 
     def strictly(self, settings: Mapping[str, Any]) -> None:
         """Guard from now on, if these settings of `np.errstate`, or the filters of warnings, make errors of some
@@ -475,7 +476,7 @@ class Tracer:
             given = self.pack((tuple(args), op.kwargs))
             if isinstance(given, Traced):
                 modes = _modes(self.settings)
-                quiet = Raised(op.fn, FloatingPointError if modes is self.settings else Warning, modes, never=True)
+                quiet = Raised(op.fn, FloatingPointError if modes is self.settings else Warning, self.settings, never=True)
                 # a warning that came is on record, or was caught in a function of NumPy's
                 never = modes is self.settings or quiet.happens((tuple(map(value_of, op.args)), op.kwargs))
                 self.guard(given._op, "raises", quiet._replace(never=never))

@@ -132,6 +132,20 @@ def overflows(a: Any) -> Any:
     return 1.0 / y
 
 
+@pytest.mark.parametrize("make", [lambda tape, path: tape, lambda tape, path: (tape.save(path), tg.load(path, primitives={"builtins:RuntimeWarning": RuntimeWarning}))[1], lambda tape, path: tg.compile(tape)])
+def test_filters_around_a_call_are_those_of_each_call(make: Any, tmp_path: Path) -> None:
+    bad = np.array([1e200, 1e200, 3.0])
+    with warnings_are("error"):
+        tape = make(tg.trace(overflows, bad)[1], tmp_path / "kept.tape")
+        run = getattr(tape, "play", tape)
+        assert run(bad) == overflows(bad)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(tg.GuardError):
+            run(bad)
+    assert not said
+
+
 @contextlib.contextmanager
 def warnings_are(action: Any) -> Iterator[None]:
     with warnings.catch_warnings():

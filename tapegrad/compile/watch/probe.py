@@ -14,21 +14,27 @@ from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.reads import Reads
 from tapegrad.tree.attributes import is_foreign
+from tapegrad.tree.signature import Signature
 
 _modules: dict[str, dict[str, Any]] = {}  # by file
 _count = [0]
 
 
-def probe(f: Any, skeleton: Skeleton) -> Freshness:
-    """Return what tells whether what the code of a trace's operations, and the function's, reads is what it was after
-    that; of arrays, some numbers.
-    """
-    reads = Reads(samples=True)
-    reads.reach(skeleton.structure)
+def codes_of(f: Any, skeleton: Skeleton) -> frozenset[CodeType]:
+    """Return the code objects of a trace's operations, and the function's."""
     fn = f.__func__ if type(f) is MethodType else f
-    own = fn.__code__ if type(fn) is FunctionType else None
-    for code in {where[0] for where in skeleton.where if type(where[0]) is CodeType} | ({own} if own else set()):
-        scope = fn.__globals__ if own is not None and code.co_filename == own.co_filename else _scope(code.co_filename)
+    return frozenset([where[0] for where in skeleton.where if type(where[0]) is CodeType]
+                     + ([fn.__code__] if type(fn) is FunctionType else []))
+
+
+def probe(f: Any, codes: frozenset[CodeType], structure: Signature) -> Freshness:
+    """Return what tells whether what code objects read of a function's is what it is now; of arrays, some numbers."""
+    reads = Reads(samples=True)
+    reads.reach(structure)
+    fn = f.__func__ if type(f) is MethodType else f
+    for code in codes:
+        scope = (fn.__globals__ if type(fn) is FunctionType and code.co_filename == fn.__code__.co_filename
+                 else _scope(code.co_filename))
         if scope is not None:
             reads.enter(code, scope)
     return reads.result()
