@@ -476,7 +476,8 @@ class Tracer:
             given = self.pack((tuple(args), op.kwargs))
             if isinstance(given, Traced):
                 modes = _modes(self.settings)
-                quiet = Raised(op.fn, FloatingPointError if modes is self.settings else Warning, self.settings, never=True)
+                error = FloatingPointError if modes is self.settings else Warning
+                quiet = Raised(op.fn, error, self.settings, never=True)
                 # a warning that came is on record, or was caught in a function of NumPy's
                 never = modes is self.settings or quiet.happens((tuple(map(value_of, op.args)), op.kwargs))
                 self.guard(given._op, "raises", quiet._replace(never=never))
