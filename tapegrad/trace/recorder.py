@@ -450,8 +450,7 @@ class Tracer:
             return
         given = self.pack((args, unwritten(kwargs)))
         if isinstance(given, Traced):
-            settings = self.settings if isinstance(err, Warning) else _modes(self.settings)
-            self.guard(given._op, "raises", Raised(fn, type(err), settings))
+            self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
 
     def strictly(self, settings: Mapping[str, Any]) -> None:
         """Guard from now on, if these settings of `np.errstate`, or the filters of warnings, make errors of some
@@ -475,11 +474,10 @@ class Tracer:
             args = [self.proxy(arg, arg.val, self) if isinstance(arg, Operation) else arg for arg in op.args]
             given = self.pack((tuple(args), op.kwargs))
             if isinstance(given, Traced):
-                modes = _modes(self.settings)
-                error = FloatingPointError if modes is self.settings else Warning
-                quiet = Raised(op.fn, error, self.settings, never=True)
+                floats = self.settings[-1][0] != "warnings"
+                quiet = Raised(op.fn, FloatingPointError if floats else Warning, self.settings, never=True)
                 # a warning that came is on record, or was caught in a function of NumPy's
-                never = modes is self.settings or quiet.happens((tuple(map(value_of, op.args)), op.kwargs))
+                never = floats or quiet.happens((tuple(map(value_of, op.args)), op.kwargs))
                 self.guard(given._op, "raises", quiet._replace(never=never))
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:
@@ -490,11 +488,6 @@ class Tracer:
         guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own
         self.locate(guard)
         self.push(guard)
-
-
-def _modes(settings: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return the settings of `np.errstate` among those that a trace was told; the same where these are all."""
-    return settings[:-1] if settings and settings[-1][0] == "warnings" else settings
 
 
 def _closed(op: Operation) -> None:
