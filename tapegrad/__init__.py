@@ -4,7 +4,7 @@ import tapegrad.compile.steps
 from tapegrad import api, frontends, numbers, ops, passes
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
-from tapegrad.compile.jacobian import hessian, hvp, jacobian, value_and_jacobian
+from tapegrad.compile.jacobian import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
 from tapegrad.compile.path import RetraceWarning
 from tapegrad.compile.sparse import sparse_hessian, sparse_jacobian
 from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
@@ -43,7 +43,7 @@ from tapegrad.trace.tracer import trace
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.forward import forwardtape, jvp, linearize
 from tapegrad.transforms.forward_diff import forwarddiff
-from tapegrad.transforms.grad import grad, gradient, gradtape, pullback
+from tapegrad.transforms.grad import grad, gradient, gradtape, pullback, vjp
 from tapegrad.transforms.implicit import implicit
 from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.reverse import back
@@ -65,9 +65,18 @@ __all__ = [
     "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx",
     "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
-    "hook", "hvp", "implicit", "inspect", "jacobian", "jacobian_sparsity", "jvp", "laplacian", "linearize", "load",
+    "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp",
+    "laplacian", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
     "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "unroll",
     "value",
-    "value_and_grad", "value_and_jacobian", "vmap", "wirtinger",
+    "value_and_grad", "value_and_jacobian", "vjp", "vmap", "wirtinger",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Say what a name of another library, or a slip, is called here."""
+    from tapegrad.elsewhere import told
+
+    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}{told(name, __all__)}", name=name,
+                         obj=None)

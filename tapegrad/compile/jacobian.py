@@ -62,6 +62,24 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
     return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size))
 
 
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return `jacobian(f, argnums, mode="forward")`: column by column, for a function of few numbers.
+
+    >>> jacfwd(lambda t: t ** 2 * np.arange(3.0))(3.0)
+    array([ 0.,  6., 12.])
+    """
+    return jacobian(f, argnums, "forward")
+
+
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return `jacobian(f, argnums, mode="reverse")`: row by row, for a function with few results.
+
+    >>> jacrev(lambda x: x.sum() ** 2)(np.array([1.0, 2.0]))
+    array([6., 6.])
+    """
+    return jacobian(f, argnums, "reverse")
+
+
 def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
                        chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run.

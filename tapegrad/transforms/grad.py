@@ -83,6 +83,18 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     return tape.result.val, back  # type: ignore[union-attr]
 
 
+def vjp(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Return the value of `f(*args, **kwargs)` and a function from a cotangent of the value, nested and shaped as that
+    is, to the cotangents of the positional arguments, as JAX has it; what `f` captured is constant.
+
+    >>> value, back = vjp(lambda a, b: a * b, 2.0, 3.0)
+    >>> value, back(10.0)
+    (6.0, (30.0, 20.0))
+    """
+    value, back = pullback(f, *args, captured=False, **kwargs)
+    return value, lambda cotangent: back(cotangent)[1:]
+
+
 def gradient_of(f: Callable[..., Any], asked: Wanted) -> Callable[..., Any]:
     """Return the gradient of a function, of a real number, as a function of the same arguments,
     to be differentiated again.

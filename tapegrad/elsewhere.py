@@ -1,0 +1,60 @@
+"""elsewhere: what people who come from JAX, autograd, torch or Zygote look for, and its name here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+NAMES = {
+    "jit": "tg.compile(f)",
+    "grad_and_value": "tg.value_and_grad(f)",
+    "elementwise_grad": "tg.forwarddiff(f), or tg.gradient(lambda x: f(x).sum(), x)",
+    "multigrad": "tg.gradient(f, x, y)",
+    "jacobian_fwd": "tg.jacfwd(f)",
+    "hessian_vector_product": "tg.hvp(f)",
+    "make_hvp": "tg.hvp(f)",
+    "make_vjp": "tg.vjp(f, *args)",
+    "make_jvp": "tg.jvp(f, args, tangents)",
+    "vector_jacobian_product": "tg.vjp(f, *args)",
+    "jacobian_vector_product": "tg.jvp(f, args, tangents)",
+    "withgradient": "tg.value_and_grad(f)",
+    "custom_vjp": "a rule: @tg.rrule(f)",
+    "custom_gradient": "a rule: @tg.rrule(f)",
+    "defvjp": "a rule: @tg.rrule(f)",
+    "defjvp": "a rule: @tg.frule(f)",
+    "custom_jvp": "a rule: @tg.frule(f)",
+    "Function": "a rule: @tg.rrule(f)",
+    "remat": "tg.checkpoint(f)",
+    "make_jaxpr": "tg.trace(f, *args), which returns the value and the tape",
+    "jaxpr": "tg.trace(f, *args), which returns the value and the tape",
+    "no_grad": "tg.stop_gradient(x), of each value that is to be constant",
+    "detach": "tg.stop_gradient(x)",
+    "lax": "Python's own: loops, branches and NumPy's functions are traced as they are",
+    "scan": "a loop of Python's: loops are traced as they are, and rolled",
+    "cond": "a branch of Python's: branches are traced as they are",
+    "numpy": "NumPy itself: import numpy as np",
+    "np": "NumPy itself: import numpy as np",
+    "scipy": "SciPy itself: import scipy",
+    "nn": "torch's modules: tg.value_and_grad(loss)(module, x)",
+    "tree_map": "optree.tree_map(fn, x, y), of the package that nests and unnests here",
+    "tree_util": "the package optree, which nests and unnests here",
+    "pmap": "torch.distributed: tensors of several devices are traced as they are",
+    "backward": "tg.grad(f, *args), which returns the gradients",
+    "check_grads": "tapegrad.testing.check_grads(f, *args)",
+    "test_util": "tapegrad.testing",
+    "device_put": "backend=\"torch\", device=...",
+}
+
+
+def told(name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about a name that is missing: what it is called here, or what it may be a slip for.
+
+    >>> told("jit", [])
+    '; here it is tg.compile(f)'
+    >>> told("hesian", ["hessian", "grad"])
+    "; did you mean 'hessian'?"
+    """
+    if name in NAMES:
+        return f"; here it is {NAMES[name]}"
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

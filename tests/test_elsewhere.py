@@ -1,0 +1,34 @@
+"""Names that people bring from other libraries, and slips."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.elsewhere import NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_from_elsewhere_says_what_it_is_here(name: str) -> None:
+    assert not hasattr(tg, name) and name not in tg.__all__
+    with pytest.raises(AttributeError, match="here it is"):
+        getattr(tg, name)
+    for word in NAMES[name].replace(",", " ").replace("@", " ").split():
+        if word.startswith("tg."):
+            assert hasattr(tg, word[3:].partition("(")[0]), word
+
+
+def test_slips() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'gard'; did you mean 'grad'\?"):
+        tg.gard  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'zzz'$"):
+        tg.zzz  # noqa: B018
+
+
+def test_names_as_jax_has_them() -> None:
+    a = np.array([1.0, 2.0])
+    value, back = tg.vjp(lambda x, s=1.0: {"y": x * x * s}, a, s=3.0)
+    assert value["y"].tolist() == [3.0, 12.0] and back({"y": np.ones(2)})[0].tolist() == [6.0, 12.0]
+    for jac in (tg.jacfwd, tg.jacrev):
+        assert jac(lambda x, y: x * y, argnums=1)(a, a).tolist() == [[1.0, 0.0], [0.0, 2.0]]
