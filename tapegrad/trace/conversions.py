@@ -122,6 +122,7 @@ def _carries(x: Any) -> bool:
 _TRACED = {"float": to_float, "float64": to_float64, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr}
 _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
 _ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr")}  # in a program's own code
+_BUILTINS = [name for name in _NAMES if name != "float64"]
 _MEANT = (float, np.float64, type, hasattr, getattr)
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -148,7 +149,7 @@ class Conversion:
             del CODE[self.fn]
 
 
-_known: WeakKeyDictionary[FunctionType, tuple[CodeType, Conversion | None]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None]] = WeakKeyDictionary()
 ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
 
 
@@ -157,12 +158,14 @@ def conversion(fn: FunctionType) -> Conversion | None:
     if _is_own(fn.__module__):
         return None
     code = code_of(fn)
+    scope = fn.__globals__
+    meant = (code, *[id(scope.get(name)) for name in _BUILTINS])  # the program may give such a name another meaning
     own, found = _known.get(fn, (None, None))
-    if own is not code:
+    if own != meant:
         path = code.co_filename.replace("\\", "/").split("/")
-        made = _renamed(code, fn.__globals__, _NAMES if not set(_INSTALLED).isdisjoint(path) else _ASKED)
+        made = _renamed(code, scope, _NAMES if not set(_INSTALLED).isdisjoint(path) else _ASKED)
         found = None if made is code else Conversion(fn, code, made)
-        _known[fn] = code, found
+        _known[fn] = meant, found
     return found
 
 

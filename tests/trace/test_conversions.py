@@ -261,6 +261,15 @@ def test_compiled_calls_notice_other_special_methods() -> None:
 
 
 @NEEDED
+def test_a_program_may_give_such_names_another_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tg.trace(told, 1.5)[0] == 3.0
+    monkeypatch.setitem(globals(), "type", lambda x: None)
+    assert tg.trace(told, 1.5)[0] == told(1.5) == 4.5
+    monkeypatch.undo()
+    assert tg.trace(told, 1.5)[0] == told(1.5) == 3.0
+
+
+@NEEDED
 def test_another_type_takes_another_path() -> None:
     step = tg.value_and_grad(told, warmup=1)
     assert [step(x)[0] for x in (1.0, np.float64(1.0), 2.0, np.float64(2.0))] == [2.0, 3.0, 4.0, 6.0] and step.stats.traces == 2
