@@ -13,19 +13,17 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
-from tapegrad.trace.holders import attributes as own_dict
-from tapegrad.trace.holders import slots_of_kind
+from tapegrad.trace.holding import filled
 from tapegrad.trace.plain_values import PlainValues
-from tapegrad.trace.put_off import base_of
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import CACHED, class_of, is_empty
+from tapegrad.tree.copies import class_of
 
 NEAR = 3000  # things that are looked through of what a program reaches by name
 _PASSED = (FrameType, CodeType, ModuleType, Traced, Operation)  # whose parts are their own, or nobody's
@@ -133,14 +131,14 @@ class _Search:
                     continue
                 if id(x) not in self.targets and not isinstance(x, _PASSED) and not _is_ours(x):
                     if not isinstance(x, (tuple, frozenset, MethodType)):
-                        self.replace(x)
+                        filled(x, self.instead)
                         if old and id(x) not in self.holders:
                             self.note(x, hits)
                         if not (hits := self.hits(x)):
                             self.holders[id(x)] = x
                             continue
                     else:
-                        self.add(x, self.rebuilt(x))
+                        self.add(x, filled(x, self.instead))
                         again = True
                         if not old:  # the list of young things holds it too
                             self.found[id(x)] = self.found.get(id(x), 0) + 1
@@ -153,68 +151,9 @@ class _Search:
         parts = vars(x).values() if isinstance(x, type) else gc.get_referents(x)
         return [part for part in parts if id(part) in self.targets]
 
-    def rebuilt(self, x: Any) -> Any:
-        """Return what cannot be written to, with plain values in it."""
-        def part(value: Any) -> Any:
-            return self.values.get(id(value), value) if id(value) in self.targets else value
-        if isinstance(x, MethodType):
-            return MethodType(part(x.__func__), part(x.__self__))
-        parts = map(part, x)
-        return frozenset(parts) if isinstance(x, frozenset) else tuple.__new__(type(x), parts)
-
-    def replace(self, x: Any) -> None:
-        """Put plain values in place of others in one thing."""
-        kind = type(x)
-        if kind is CACHED:
-            x.cache_clear()
-        elif isinstance(x, (list, deque)):
-            for i, value in enumerate(list(base_of(x).__iter__(x))):
-                if id(value) in self.targets:
-                    base_of(x).__setitem__(x, i, self.values[id(value)])
-        elif isinstance(x, set):
-            kept = [self.values.get(id(value), value) if id(value) in self.targets else value for value in x]
-            set.clear(x)
-            set.update(x, kept)
-        elif isinstance(x, dict):
-            self.in_table(x)
-        elif kind is CellType:
-            if not is_empty(x):
-                x.cell_contents = self.values.get(id(x.cell_contents), x.cell_contents)
-        elif kind is FunctionType:
-            for name in ("__defaults__", "__kwdefaults__"):
-                if id(value := getattr(x, name)) in self.targets:
-                    setattr(x, name, self.values[id(value)])
-        elif isinstance(x, functools.partial):
-            whole: Any = x
-            func, args, keywords = (self.values.get(id(part), part) for part in (x.func, x.args, x.keywords))
-            whole.__setstate__((func, args, keywords, vars(x)))
-        elif isinstance(x, BaseException):
-            x.args = tuple(self.values.get(id(part), part) if id(part) in self.targets else part for part in x.args)
-            self.in_table(vars(x))
-        elif isinstance(x, type):
-            for name, value in list(vars(x).items()):
-                if id(value) in self.targets:
-                    type.__setattr__(x, name, self.values[id(value)])
-        else:
-            own = own_dict(x)
-            if own is not None:
-                self.in_table(own)
-            for name, slot in slots_of_kind(kind).items():
-                if id(value := getattr(x, name, None)) in self.targets:
-                    slot.__set__(x, self.values[id(value)])
-
-    def in_table(self, x: dict[Any, Any]) -> None:
-        """Replace keys and values of a dict."""
-        base = base_of(x)
-        if any(id(key) in self.targets for key in base.keys(x)):
-            items = [(self.values.get(id(key), key), self.values.get(id(value), value))
-                     for key, value in base.items(x)]
-            base.clear(x)
-            base.update(x, items)
-            return
-        for key, value in list(base.items(x)):
-            if id(value) in self.targets:
-                base.__setitem__(x, key, self.values[id(value)])
+    def instead(self, x: Any) -> Any:
+        """Return what a thing is replaced by, itself where it is not."""
+        return self.values.get(id(x), x) if id(x) in self.targets else x
 
     def note(self, x: Any, hits: list[Any]) -> None:
         """Note that a number by which the call is differentiated was stored; its value is."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from operator import is_
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -13,13 +12,13 @@ from tapegrad.numbers.text import Text
 from tapegrad.numbers.view_path import follow
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
+from tapegrad.trace.holding import filled
 from tapegrad.trace.outside_arrays import OutsideArray
-from tapegrad.trace.put_off import GroupWrite, TableWrite, base_of
 from tapegrad.tree.attributes import attributes_of
-from tapegrad.tree.copies import is_empty
 from tapegrad.tree.flatten import OPAQUE
 
 MOST = 10_000  # parts of what a program has made and stored that are looked through
+_NESTS = (tuple, frozenset, list, deque, set, dict, MethodType)
 
 
 class PlainValues:
@@ -57,29 +56,13 @@ class PlainValues:
         """Return a thing that the program has made with plain values in it: itself where it can be written to."""
         if type(x) is Text:
             return str.__str__(x)
-        if isinstance(x, tuple):
-            parts = [self(part) for part in tuple.__iter__(x)]
-            return x if all(map(is_, parts, tuple.__iter__(x))) else tuple.__new__(type(x), parts)
-        if type(x) is frozenset:
-            return frozenset(map(self, x))
-        if isinstance(x, dict):
-            items = [(key, self(key), value, self(value)) for key, value in base_of(x).items(x)]
-            if not all(a is b and c is d for a, b, c, d in items):
-                TableWrite(x, {key: value for _, key, _, value in items}, any(a is not b for a, b, _, _ in items))()
-        elif isinstance(x, (list, deque, set)):
-            now = [self(part) for part in x]
-            if not all(map(is_, now, x)):
-                GroupWrite(x, now)()
-        elif type(x) is MethodType:
-            return MethodType(self(x.__func__), self(x.__self__))
-        elif isinstance(x, FunctionType):
+        if isinstance(x, FunctionType):
             for cell in x.__closure__ or () if x not in OPAQUE else ():
-                if not is_empty(cell) and (value := self(cell.cell_contents)) is not cell.cell_contents:
-                    cell.cell_contents = value
-        elif not isinstance(x, type) and not callable(getattr(type(x), "__array__", None)):
-            for name, part in attributes_of(x).items():
-                if (value := self(part)) is not part:
-                    object.__setattr__(x, name, value)
+                filled(cell, self)
+            return x
+        if isinstance(x, _NESTS) or not (isinstance(x, type) or callable(getattr(type(x), "__array__", None))
+                                         or not attributes_of(x)):
+            return filled(x, self)
         return x
 
     def number(self, x: Any) -> Any:

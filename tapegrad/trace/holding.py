@@ -1,0 +1,89 @@
+"""holding: other values put into whatever holds some."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+from tapegrad.trace.holders import attributes as own_dict
+from tapegrad.trace.holders import slots_of_kind
+from tapegrad.trace.put_off import base_of
+from tapegrad.tree.copies import CACHED, is_empty
+
+_FIXED = (tuple, frozenset, MethodType)  # which cannot be written to
+
+
+def filled(x: Any, part: Callable[[Any], Any]) -> Any:
+    """Return a thing with `part(value)` in place of each value that it holds: itself, written to where values differ,
+    another where it cannot be written to.
+    """
+    if isinstance(x, _FIXED):
+        return _anew(x, part)
+    kind = type(x)
+    if kind is CACHED:
+        x.cache_clear()
+    elif isinstance(x, (list, deque)):
+        for i, value in enumerate(list(base_of(x).__iter__(x))):
+            if (other := part(value)) is not value:
+                base_of(x).__setitem__(x, i, other)
+    elif isinstance(x, set):
+        values = [(value, part(value)) for value in set.__iter__(x)]
+        if any(value is not other for value, other in values):
+            set.clear(x)
+            set.update(x, [other for _, other in values])
+    elif isinstance(x, dict):
+        _fill_table(x, part)
+    elif kind is CellType:
+        if not is_empty(x) and (other := part(x.cell_contents)) is not x.cell_contents:
+            x.cell_contents = other
+    elif kind is FunctionType:
+        for name in ("__defaults__", "__kwdefaults__"):
+            if (other := part(value := getattr(x, name))) is not value:
+                setattr(x, name, other)
+    elif isinstance(x, functools.partial):
+        then: Any = (x.func, x.args, x.keywords)
+        now = tuple(map(part, then))
+        if any(a is not b for a, b in zip(then, now)):
+            x.__setstate__((*now, vars(x)))  # type: ignore[attr-defined]
+    elif isinstance(x, BaseException):
+        if (other := _anew(x.args, part)) is not x.args:
+            x.args = other
+        _fill_table(vars(x), part)
+    elif isinstance(x, type):
+        for name, value in list(vars(x).items()):
+            if (other := part(value)) is not value:
+                type.__setattr__(x, name, other)
+    else:
+        if (own := own_dict(x)) is not None:
+            _fill_table(own, part)
+        for name, slot in slots_of_kind(kind).items():
+            value = getattr(x, name, None)
+            if (other := part(value)) is not value:
+                slot.__set__(x, other)
+    return x
+
+
+def _anew(x: Any, part: Callable[[Any], Any]) -> Any:
+    if isinstance(x, MethodType):
+        fn, owner = part(x.__func__), part(x.__self__)
+        return x if fn is x.__func__ and owner is x.__self__ else MethodType(fn, owner)
+    values = [*(tuple if isinstance(x, tuple) else frozenset).__iter__(x)]
+    others = [part(value) for value in values]
+    if all(a is b for a, b in zip(values, others)):
+        return x
+    return frozenset(others) if isinstance(x, frozenset) else tuple.__new__(type(x), others)
+
+
+def _fill_table(x: dict[Any, Any], part: Callable[[Any], Any]) -> None:
+    base = base_of(x)
+    items = [(key, part(key), value, part(value)) for key, value in base.items(x)]
+    if any(key is not other for key, other, _, _ in items):
+        base.clear(x)
+        base.update(x, [(key, value) for _, key, _, value in items])
+        return
+    for key, _, value, other in items:
+        if value is not other:
+            base.__setitem__(x, key, other)
