@@ -120,7 +120,7 @@ class _Search:
         return [self.targets[key] for key, count in _references(self.targets) if count > _ALONE + found.get(key, 0)]
 
     def look(self, things: Iterable[Any], old: bool = True) -> None:
-        """Replace what some things hold. A tuple cannot be written to: it becomes one that is replaced itself."""
+        """Replace what some things hold. A tuple or slice cannot be written to: it becomes one that is replaced itself."""
         todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
         again = True
         while again:
@@ -132,7 +132,7 @@ class _Search:
                 if not hits:
                     continue
                 if id(x) not in self.targets and not isinstance(x, _PASSED) and not _is_ours(x):
-                    if not isinstance(x, (tuple, frozenset, MethodType)):
+                    if not isinstance(x, (tuple, frozenset, slice, MethodType)):
                         self.replace(x)
                         if old and id(x) not in self.holders:
                             self.note(x, hits)
@@ -159,6 +159,8 @@ class _Search:
             return self.values.get(id(value), value) if id(value) in self.targets else value
         if isinstance(x, MethodType):
             return MethodType(part(x.__func__), part(x.__self__))
+        if isinstance(x, slice):
+            return slice(part(x.start), part(x.stop), part(x.step))
         parts = map(part, x)
         return frozenset(parts) if isinstance(x, frozenset) else tuple.__new__(type(x), parts)
 
