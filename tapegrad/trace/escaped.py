@@ -150,7 +150,7 @@ class _Search:
 
     def hits(self, x: Any) -> list[Any]:
         """Return what a thing refers to of what is replaced."""
-        parts = vars(x).values() if isinstance(x, type) else gc.get_referents(x)
+        parts = vars(x).values() if issubclass(type(x), type) else gc.get_referents(x)
         return [part for part in parts if id(part) in self.targets]
 
     def rebuilt(self, x: Any) -> Any:

@@ -63,12 +63,21 @@ def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, o
     if isinstance(value, Traced):
         # of Python's numbers it checks integers alone
         value = value if dtype is None else cast(value, dtype, checked=INTEGERS)
-        return ops.copy(ops.broadcast_to(value, integers(shape)), **({"order": "F"} if order == "F" else {}))
+        return ops.copy(spread(value, integers(shape)), **({"order": "F"} if order == "F" else {}))
     if not numeric(np.asarray(value).dtype if dtype is None else dtype):
         return fn(shape, value, dtype, order, **other)
     # without one it has the dtype of the value, not float's
     typed = {} if dtype is None else {"dtype": np.dtype(dtype)}
     return tracer.record(ops.full, (integers(shape), value), {**typed, **_described(float, order)})
+
+
+def spread(value: Array, shape: Any) -> Any:
+    """Return a value broadcast to a shape as a write of it is: first axes of length 1 too many are left out."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    have = shape_of(value)
+    extra = max(len(have) - len(shape), 0)
+    np.empty(shape, bool)[...] = np.empty(have, bool)  # ValueError, in NumPy's words
+    return ops.broadcast_to(value if not extra else ops.reshape(value, have[extra:]), shape)
 
 
 _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
@@ -213,7 +222,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
         return tracer_of((a,)).record(ops.full_like, (a,), {"fill_value": value, "shape": shape, "dtype": dtype})
     value = cast(value, dtype, checked=INTEGERS)
     # what is broadcast cannot be written to
-    return ops.copy(ops.broadcast_to(value, shape), **({"order": "F"} if _order(a, order) == "F" else {}))
+    return ops.copy(spread(value, shape), **({"order": "F"} if _order(a, order) == "F" else {}))
 
 
 @means(np.meshgrid)

@@ -18,6 +18,7 @@ from tapegrad.frontends.torch.common import brought, result_type
 from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_dtypes import numpy_dtype
@@ -25,6 +26,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call
+from tapegrad.trace.guards import number_type
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
@@ -53,8 +55,13 @@ def made(tracer: Tracer, func: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 def plain_number(x: Any) -> Any:
-    """Return what a maker is told as plain numbers; a traced float raises, since torch has no gradient by it."""
-    return float(x) if isinstance(plain(x), float) else x if isinstance(x, (torch.Size, str)) else static(x)
+    """Return what a maker is told as plain numbers; a traced number that is no integer raises where a gradient flows
+    through it, since torch has no gradient by it.
+    """
+    if isinstance(x, (torch.Size, str)):
+        return x
+    kind = number_type(x) if isinstance(x, Traced) and not shape_of(plain(x)) else ""
+    return float(x) if kind == "f" else complex(x) if kind == "c" else static(x)
 
 
 for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices",

@@ -99,3 +99,64 @@ def test_numbers_beside_tensors_in_each_mode(name: str, s: Any) -> None:
     for mode, (value, dt) in found.items():
         assert value.dtype == want.dtype and dt.dtype == slope.dtype, mode
         assert torch.allclose(value, want) and torch.allclose(dt, slope), mode
+
+
+HELD = {"0-d": np.array(0.1), "0-d float32": np.array(0.1, np.float32), "0-d int": np.array(3), "1-d": np.array([0.3, 0.4]),
+        "1-d float32": np.array([0.3, 0.4], np.float32), "1-d int": np.array([3, 4])}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["+", "-", "*", "/", "//", "%", "**", "@", "<", ">=", "operator.mul", "np.add", "+=", "*=", "/="])
+def test_an_array_that_a_trace_knows_beside_a_tensor(name: str) -> None:
+    fn = {**BOTH, **FIRST}[name]
+    for kind, t in TENSORS.items():
+        for label, x in HELD.items():
+            for f in [lambda t, x: fn(t, x), lambda t, x: fn(x, t)][:2 if name in BOTH else 1]:
+                try:
+                    want = f(t, x)
+                except TypeError:
+                    want = None
+                except Exception:
+                    continue
+                for run in [lambda: tg.trace(f, t, x)[0], lambda: tg.trace(lambda t: f(t, np.array(x)), t)[0], lambda: tg.trace(lambda t: f(t, x), t)[0]]:
+                    if want is None:
+                        with pytest.raises((TypeError, tg.TapeError)):
+                            run()
+                        continue
+                    got = run()
+                    assert torch.is_tensor(got) and got.dtype == want.dtype and torch.allclose(got, want, equal_nan=True), (kind, label)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_array_beside_a_tensor_compiled() -> None:
+    z = np.array(0.1)
+    step = tg.value_and_grad(lambda t, z: (t * np.array(0.1) * z + np.array([1.0, 2.0])).sum(), backend="torch", argnums=0, warmup=1)
+    for scale in (1, 1, 1, 2, 3):
+        t = torch.tensor([1.5, 2.5]) * scale
+        value, dt = step(t, z)
+        want = (t * np.array(0.1) * z + np.array([1.0, 2.0])).sum()
+        assert value.dtype == want.dtype == torch.float64 and torch.allclose(value, want)
+        assert dt.dtype == torch.float32 and torch.allclose(dt, torch.full((2,), 0.01))
+
+
+@pytest.mark.parametrize("index", [1.0, np.float64(1.0), np.float32(1.0), 1j, (0, 1.0)], ids=repr)
+def test_a_number_that_is_no_integer_is_no_index_of_a_tensor(index: Any) -> None:
+    def read(t: Any) -> Any:
+        return t[index]
+
+    def written(t: Any) -> Any:
+        y = t.clone()
+        y[index] = 0.0
+        return y
+    for f in (read, written):
+        for run in (f, lambda t: tg.trace(f, t)[0]):
+            with pytest.raises(IndexError, match="only integers, slices"):
+                run(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("f", [torch.linspace, torch.logspace])
+def test_a_complex_bound_is_refused_in_words(f: Any) -> None:
+    with pytest.raises(tg.TapeError, match="space asked for a plain number"):
+        if f is torch.linspace:
+            tg.trace(lambda z: torch.linspace(0, z.sum().item(), 3), torch.tensor([1 + 1j, 2.0]))
+        tg.trace(lambda z: torch.logspace(0, z, 3), 1j)
