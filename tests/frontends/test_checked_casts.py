@@ -32,6 +32,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "int64": lambda n: np.array([n, 1], int),
     "full": lambda n: np.full(2, n, np.int8),
     "full_like": lambda n: np.full_like(INT8, n),
+    "full_like of a list": lambda n: np.full_like([1, 2], n), "full_like of a list in it": lambda n: np.full_like(INT8, [n, 1, 2]),
     "fromiter": lambda n: np.fromiter((n, 1), np.int8),
     "insert": lambda n: np.insert(INT8, 1, n),
     "insert list": lambda n: np.insert(INT8, 1, [n, 2]),
@@ -114,6 +115,17 @@ def test_a_complex_number_becomes_a_real_one_where_numpy_says_so(name: str, kind
     fast = tg.compile(f, warmup=1)
     for _ in range(4):
         assert outcome(fast, z) == outcome(f, z)
+
+
+@pytest.mark.parametrize("like", [INT8, np.ones((2, 3), order="F"), [1.0, 2.0]], ids=["int8", "by columns", "list"])
+def test_what_full_like_makes_of_plain_numbers_is_written_to(like: Any) -> None:
+    def f(x: Any) -> Any:
+        y = np.full_like(like, 2, dtype=float)
+        y[0] = x
+        return y
+    found, want = tg.trace(f, 3.0)[0], f(3.0)
+    assert np.array_equal(found, want) and found.flags.fnc == want.flags.fnc
+    assert tg.grad(lambda x: f(x).sum(), 3.0)[1][1] == want[0].size
 
 
 def test_floats_among_checked_elements_keep_their_gradient() -> None:

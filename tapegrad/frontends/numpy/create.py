@@ -225,6 +225,17 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     return ops.copy(spread(value, shape), **({"order": "F"} if _order(a, order) == "F" else {}))
 
 
+@constructs(np.full_like)
+def full_like_made(tracer: Any, fn: Any, a: Any, fill_value: Any, dtype: Any = None, order: str = "K",
+                   subok: bool = True, shape: Any = None, **other: Any) -> Any:
+    like = as_array(a)
+    if isinstance(like, Traced):
+        return full_like(like, fill_value, dtype, order, subok, shape)
+    like = like if isinstance(like, np.ndarray) else np.asarray(like)
+    return full(tracer, np.full, shape_of(like) if shape is None else shape, fill_value,
+                like.dtype if dtype is None else dtype, _order(like, order))
+
+
 @means(np.meshgrid)
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
     if indexing not in ("xy", "ij"):

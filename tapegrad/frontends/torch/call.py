@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
 from tapegrad import ops
 from tapegrad.errors import MutationError, UnknownFunction, user_location
 from tapegrad.frontends.torch import autocast, random, sparse
+from tapegrad.frontends.torch.arrays import beside
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
-from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced, tracer_of
@@ -30,16 +29,6 @@ from tapegrad.tree.copies import current, running
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}
 # functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
 MAKERS: dict[Any, Callable[..., Any]] = {}
-OPERATORS = {fn: ufunc for ufunc, names in {
-    np.add: "add add_", np.subtract: "sub sub_", np.multiply: "mul mul_", np.true_divide: "div div_ __div__",
-    np.floor_divide: "__floordiv__ __ifloordiv__ floor_divide floor_divide_", np.remainder: "remainder remainder_",
-    np.power: "pow pow_ __pow__ __ipow__", np.matmul: "matmul",
-}.items() for name in names.split() for fn in {getattr(torch.Tensor, name, None), getattr(torch._C.TensorBase, name,
-                                                                                          None)} - {None}}
-"""What a tensor's operators with an array on their right are, in place too: torch takes none there, and NumPy makes a
-tensor of what it computes. An array on the left of `/` alone is taken.
-"""
-ORDERS = {getattr(torch.Tensor, name) for name in ("lt", "le", "gt", "ge")}
 HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
 _SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
 
@@ -68,7 +57,8 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func not in _SHOWN:
         tracer.check_running()
     try:
-        y = known(tracer, func, args, kwargs)
+        y = beside(func, args, kwargs) if is_of_program(sys._getframe(1)) else NotImplemented
+        y = known(tracer, func, args, kwargs) if y is NotImplemented else y
         return by_mode(y, sys._getframe(1))
     except Exception as err:
         tracer.raised(func, args, kwargs, err)
@@ -89,11 +79,6 @@ def is_of_program(frame: Any) -> bool:
 
 def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the meaning of a function, or record it as one operation of torch's own."""
-    if len(args) == 2 and type(plain(args[1])) is np.ndarray and not kwargs:
-        if func in OPERATORS:
-            return OPERATORS[func](*args)
-        if func in ORDERS:
-            func(torch.empty(0), np.empty(0))  # TypeError, in torch's words
     for _ in sparse.sparse_in((args, kwargs)):
         return sparse.call(tracer, func, args, {NUMPYS.get(key, key): value for key, value in kwargs.items()
                                                 if key != "out" or value is not None})

@@ -160,3 +160,43 @@ def test_a_complex_bound_is_refused_in_words(f: Any) -> None:
         if f is torch.linspace:
             tg.trace(lambda z: torch.linspace(0, z.sum().item(), 3), torch.tensor([1 + 1j, 2.0]))
         tg.trace(lambda z: torch.logspace(0, z, 3), 1j)
+
+
+TAKES_NONE: dict[str, Callable[[Any, Any], Any]] = {
+    "mul": lambda t, a: torch.mul(t, a), "pow": lambda t, a: torch.pow(a, t), "method": lambda t, a: t.add(a), "in place": lambda t, a: t.clone().mul_(a),
+    "fill_": lambda t, a: t.clone().fill_(a), "clamp": lambda t, a: torch.clamp(t, max=a), "lerp": lambda t, a: torch.lerp(t, t, a),
+    "new_full": lambda t, a: t.new_full((2,), a), "masked_fill": lambda t, a: t.masked_fill(t > 1, a), "alpha": lambda t, a: torch.sub(t, t, alpha=a),
+    "bfloat16": lambda t, a: t.to(torch.bfloat16) + a, "masked write": lambda t, a: (t := t.clone()).__setitem__(t > 1, a),
+}
+
+
+@pytest.mark.parametrize("a", [np.array(0.5), np.array([0.5, 1.5])], ids=["0-d", "1-d"])
+@pytest.mark.parametrize("name", TAKES_NONE)
+def test_what_takes_no_array_raises_as_torch_does(name: str, a: Any) -> None:
+    f, t = TAKES_NONE[name], torch.tensor([1.5, 2.5])
+    for run in (lambda: f(t, a), lambda: tg.trace(f, t, a), lambda: tg.trace(lambda t: f(t, np.array(a)), t)):
+        with pytest.raises(TypeError):
+            run()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_assigned_by_an_operator_is_another_tensor() -> None:
+    def f(t: Any, a: Any) -> Any:
+        y = z = t.clone()
+        y *= a
+        return y, z
+    t, a = torch.tensor([1.5, 2.5]), np.array([0.5, 1.5])
+    for found in (tg.trace(f, t, a)[0], *map(tg.compile(f, backend="torch", warmup=1), (t,) * 3, (a,) * 3)):
+        for got, want in zip(found, f(t, a)):
+            assert got.dtype == want.dtype and got.equal(want)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("x", [np.float64(1.5), np.float32(1.5), np.int32(2), 1.5, 2, np.array([1.5, 2.0]), np.array([1.5, 2.0], np.float32)], ids=repr)
+@pytest.mark.parametrize("f", [lambda x: torch.tensor([x, x]), lambda x: torch.tensor([x * 2, x], dtype=torch.float64), lambda x: torch.as_tensor([[x, x]]),
+                               lambda x: torch.tensor([x, np.float64(2)]), lambda x: torch.tensor([x, 1.5])])
+def test_a_tensor_of_numpys_numbers_has_their_dtype(f: Any, x: Any) -> None:
+    want = outcome(f, x)
+    if want is not None:
+        got = tg.trace(f, x)[0]
+        assert got.dtype == want.dtype and got.equal(want)
