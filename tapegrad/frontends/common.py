@@ -40,7 +40,7 @@ def as_array(x: Array) -> Any:
     return stack(*map(as_array, x), axis=0)
 
 
-def as_elements(x: Array, dtype: DType) -> Any:
+def as_elements(x: Any, dtype: DType) -> Any:
     """Return an array-like as an array of a dtype, as `np.array(x, dtype)` casts it: arrays as `astype` does, the
     numbers of a list one by one, which raises where an integer is out of bounds, or no integer.
     """
@@ -64,7 +64,7 @@ INTEGERS = frozenset([int, bool])
 """Of Python's numbers those that `np.full` and `np.copyto` check; they cast a float as an array of it."""
 
 
-def cast(x: Array, dtype: DType, listed: bool = False, checked: frozenset[type] = PYTHON) -> Any:
+def cast(x: Any, dtype: DType, listed: bool = False, checked: frozenset[type] = PYTHON) -> Any:
     """Return an array or a number in a dtype, itself where it has that. A number of a `checked` type is cast as NumPy
     casts Python's numbers: checked; any is that is `listed`, an element of a list or written to a place.
     """

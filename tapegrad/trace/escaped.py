@@ -120,7 +120,7 @@ class _Search:
         return [self.targets[key] for key, count in _references(self.targets) if count > _ALONE + found.get(key, 0)]
 
     def look(self, things: Iterable[Any], old: bool = True) -> None:
-        """Replace what some things hold. A tuple or slice cannot be written to: it becomes one that is replaced itself."""
+        """Replace what some things hold. A tuple or slice cannot be written to: it becomes one that is replaced."""
         todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
         again = True
         while again:

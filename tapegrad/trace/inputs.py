@@ -69,7 +69,8 @@ def _defined(f: Any) -> Location | None:
     return None if code is None else Location(code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def check_shared(signature: Signature, nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
+def check_shared(signature: Signature, nested: list[Structure], memos: list[dict[int, Any]],
+                 proxies: list[Any]) -> None:
     """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
     if sum(bool(structure.seen) for structure in nested) < 2:
         return

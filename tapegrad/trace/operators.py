@@ -120,7 +120,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
     if (y := record_beside(op, fn, a, b)) is not None:
         return y
     if is_tensor(other):
-        known, frame = plain_value(a if other is b else b), _getframe(2)
+        known = plain_value(a if other is b else b)
+        frame: Any = _getframe(2)
         is_array = type(known) is np.ndarray
         if (is_array or not shape_of(known)) \
                 and (frame.f_back if frame.f_code is _power.__code__ else frame).f_code.co_filename not in INTERNAL:

@@ -71,7 +71,7 @@ def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, o
     return tracer.record(ops.full, (integers(shape), value), {**typed, **_described(float, order)})
 
 
-def spread(value: Array, shape: Any) -> Any:
+def spread(value: Any, shape: Any) -> Any:
     """Return a value broadcast to a shape as a write of it is: first axes of length 1 too many are left out."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     have = shape_of(value)

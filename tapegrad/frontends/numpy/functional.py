@@ -143,7 +143,8 @@ def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array]
             raise ValueError(f"wrong number of outputs from pyfunc: expected {count}, got {len(parts)}")
         if any(rank(part) or numpy_dtype(part).char not in _AS_PYTHON for part in parts):
             raise ValueError("setting an array element with a sequence.")
-        parts = parts if types is None else [cast(part, dtype, listed=True) for part, dtype in zip(parts, types, strict=True)]
+        if types is not None:
+            parts = [cast(part, dtype, listed=True) for part, dtype in zip(parts, types, strict=True)]
         return tuple(parts) if isinstance(result, tuple) else parts[0]
     found = FOREIGN["each number"](one, fixed, columns)
     if found is None:

@@ -20,7 +20,7 @@ from tapegrad.frontends.numpy.shape import (
     ravel,
     with_rank,
 )
-from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, Axis, DType
 from tapegrad.ops.shape import along

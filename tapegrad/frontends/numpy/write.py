@@ -30,7 +30,7 @@ def setitem(x: Array, index: Any, value: Array) -> None:
     if (len(parts) == 1 and dtype_of(parts[0]) == np.bool_ and shape_of(parts[0]) == shape_of(x)
         and not views.are_same(x, value)):
         views.check_apart(owned(x), value)
-    listed = type(value) in (list, tuple) and type(plain(x)) is np.ndarray
+    listed = isinstance(value, (list, tuple)) and type(plain(x)) is np.ndarray
     writes.write(owned(x), parts, as_elements(value, dtype_of(x)) if listed else as_array(value))
 
 
@@ -358,7 +358,7 @@ class Flat:
     def __setitem__(self, index: Any, value: Array) -> None:
         self.index = 0
         holder = plain(array(self.x))
-        value = as_elements(value, holder.dtype) if type(value) in (list, tuple) else as_array(value)
+        value = as_elements(value, holder.dtype) if isinstance(value, (list, tuple)) else as_array(value)
         if not isinstance(index, slice) or index != slice(None) or not views.are_same(self.x, value):
             views.check_apart(self.x, value)
         index = (_lists(static(index)) if isinstance(index, list) else index if type(index) is int

@@ -1,5 +1,5 @@
-"""arrays: NumPy's arrays among the arguments of torch's functions, which take hardly any: of an operator with one on its
-right NumPy computes, and others raise.
+"""arrays: NumPy's arrays among the arguments of torch's functions, which take hardly any: of an operator with one on
+its right NumPy computes, and others raise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def _is_called(func: Callable[..., Any]) -> bool:
     """True for a method that the program calls by its name, `t.add(x)`, and no operator."""
     frame = program_frame()
     code = frame.f_code
-    if func.__name__ not in code.co_names or not dis.opname[code.co_code[frame.f_lasti]].startswith(("CALL", "PRECALL")):
+    step = dis.opname[code.co_code[frame.f_lasti]]
+    if func.__name__ not in code.co_names or not step.startswith(("CALL", "PRECALL")):
         return False
     names = callee(code, frame.f_lasti)
     owner = frame.f_locals.get(names[0], frame.f_globals.get(names[0]))

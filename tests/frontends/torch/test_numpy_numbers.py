@@ -118,12 +118,13 @@ def test_an_array_that_a_trace_knows_beside_a_tensor(name: str) -> None:
                     want = None
                 except Exception:
                     continue
-                for run in [lambda: tg.trace(f, t, x)[0], lambda: tg.trace(lambda t: f(t, np.array(x)), t)[0], lambda: tg.trace(lambda t: f(t, x), t)[0]]:
+                inside, captured = lambda t, f=f, x=x: f(t, np.array(x)), lambda t, f=f, x=x: f(t, x)
+                for run, args in [(f, (t, x)), (inside, (t,)), (captured, (t,))]:
                     if want is None:
                         with pytest.raises((TypeError, tg.TapeError)):
-                            run()
+                            tg.trace(run, *args)
                         continue
-                    got = run()
+                    got = tg.trace(run, *args)[0]
                     assert torch.is_tensor(got) and got.dtype == want.dtype and torch.allclose(got, want, equal_nan=True), (kind, label)
 
 
@@ -149,7 +150,7 @@ def test_a_number_that_is_no_integer_is_no_index_of_a_tensor(index: Any) -> None
         y[index] = 0.0
         return y
     for f in (read, written):
-        for run in (f, lambda t: tg.trace(f, t)[0]):
+        for run in (f, lambda t, f=f: tg.trace(f, t)[0]):
             with pytest.raises(IndexError, match="only integers, slices"):
                 run(torch.ones(2, 2))
 
