@@ -119,7 +119,9 @@ def test_an_array_that_a_trace_knows_beside_a_tensor(name: str) -> None:
                 except Exception:
                     continue
                 inside, captured = lambda t, f=f, x=x: f(t, np.array(x)), lambda t, f=f, x=x: f(t, x)
-                for run, args in [(f, (t, x)), (inside, (t,)), (captured, (t,))]:
+                # of an array without axes on the left of a comparison NumPy asks as it asks of a number
+                known = [] if name in ("<", ">=") and not x.ndim else [(captured, (t,))]
+                for run, args in [(f, (t, x)), (inside, (t,)), *known]:
                     if want is None:
                         with pytest.raises((TypeError, tg.TapeError)):
                             tg.trace(run, *args)
