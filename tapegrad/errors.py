@@ -152,6 +152,18 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
         if frame.f_back is None:
             break
         frame = frame.f_back
+    return _shown(frame) if file.startswith("<") else frame
+
+
+def _shown(frame: FrameType) -> FrameType:
+    """Return the user's frame that has a line to show, for one of code that a library wrote, a dataclass's `__hash__`;
+    itself where none has.
+    """
+    at: FrameType | None = frame
+    while at is not None:
+        if is_users(at) and linecache.getline(at.f_code.co_filename, at.f_lineno):
+            return at
+        at = at.f_back
     return frame
 
 

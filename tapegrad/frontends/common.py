@@ -13,10 +13,10 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.matrix import OfMatrix
-from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.kinds import Array
-from tapegrad.ops import copy, permute_dims, stack
+from tapegrad.numbers.kinds import Array, DType
+from tapegrad.ops import astype, copy, element, elements, permute_dims, reshape, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means
 from tapegrad.trace.asking import gives_up
@@ -38,6 +38,61 @@ def as_array(x: Array) -> Any:
     if viewed is not None and (y := viewed(as_array, np.array, (x,), {})) is not NotImplemented:
         return y
     return stack(*map(as_array, x), axis=0)
+
+
+def as_elements(x: Any, dtype: DType) -> Any:
+    """Return an array-like as an array of a dtype, as `np.array(x, dtype)` casts it: arrays as `astype` does, the
+    numbers of a list one by one, which raises where an integer is out of bounds, or no integer.
+    """
+    if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
+        return cast(as_array(x), dtype)
+    if not holds_traced(x):
+        return np.asarray(x, dtype)
+    dtype = np.dtype(dtype)
+    if dtype.kind in "iu":
+        if all(map(_is_number, x)):
+            return elements(*x, dtype=dtype)
+        if not any(map(_is_number, x)):
+            return stack(*[as_elements(part, dtype) for part in x], axis=0)
+    elif dtype.kind == "f":
+        _check_real(x)
+    y = as_array(x)
+    return y if has_dtype(y, dtype) else astype(y, dtype=dtype)
+
+
+INTEGERS = frozenset([int, bool])
+"""Of Python's numbers those that `np.full` and `np.copyto` check; they cast a float as an array of it."""
+
+
+def cast(x: Any, dtype: DType, listed: bool = False, checked: frozenset[type] = PYTHON) -> Any:
+    """Return an array or a number in a dtype, itself where it has that. A number of a `checked` type is cast as NumPy
+    casts Python's numbers: checked; any is that is `listed`, an element of a list or written to a place.
+    """
+    dtype, val = np.dtype(dtype), plain(x)
+    if has_dtype(x, dtype):
+        return x
+    if dtype.kind in "iu" and listed and _is_number(x):
+        return reshape(elements(x, dtype=dtype), ())
+    if dtype.kind in "iu" and type(val) in checked:
+        return element(x, dtype=dtype)
+    if dtype.kind == "f" and (listed or complex in checked):
+        _check_real((x,))
+    return astype(x, dtype=dtype)
+
+
+def _is_number(x: Any) -> bool:
+    """True for a number of Python's or NumPy's, or an array of one without axes, traced or not."""
+    val = plain(x)
+    return type(val) in PYTHON or isinstance(val, np.generic) or (type(val) is np.ndarray and not val.ndim)
+
+
+def _check_real(numbers: Any) -> None:
+    """Raise TypeError for a complex number of Python's among numbers: NumPy makes no float of it."""
+    for x in numbers:
+        if isinstance(x, (list, tuple)) and not isinstance(x, Traced):
+            _check_real(x)
+        elif type(plain(x)) is complex:
+            float(plain(x))
 
 
 _SHOWN = PYTHON | {np.ndarray, np.float64}

@@ -84,7 +84,7 @@ def log(x: Any, base: Any = None) -> Any:
 def hypot(*coordinates: Any) -> Any:
     if len(coordinates) == 2:
         return recorded(ops.hypot, "hypot", *coordinates)
-    return recorded(ops.euclidean_norm, "hypot", *coordinates)
+    return recorded(ops.euclidean_norm, "hypot", *coordinates) if coordinates else 0.0
 
 
 @means(math.dist)
@@ -95,6 +95,8 @@ def dist(p: Array, q: Array) -> Any:
 @means(math.fsum)
 def fsum(seq: Any) -> Any:
     tracer = tracer_of(seq)
+    if tracer is None:  # of a traced array that is empty
+        return 0.0
     return tracer.record(ops.fsum, tuple(seq), {}, math.fsum(value_of(x, tracer) for x in seq))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -48,7 +49,8 @@ class Text(str):
         return np.array(plain(self), *args, **kwargs)
 
     def __str__(self) -> str:
-        return self
+        # a path's parts are interned, which takes no class of texts
+        return plain(self) if sys._getframe(1).f_globals.get("__name__", "").startswith("pathlib") else self
 
     def __radd__(self, other: str) -> str:
         return text(other + plain(self), self._traced_by) if isinstance(other, str) else NotImplemented

@@ -475,3 +475,8 @@ copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,),
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,), batch=batching.of_first,
                 torch=lambda x, dtype: tensors.convert(x, dtype), aliases=None)
+# numbers as elements of an array of integers: NumPy checks those of a list, and a Python number; `astype` wraps them
+elements = constant("elements", lambda *xs, dtype: np.array(xs, dtype), raises=True, batch=False,
+                    on_torch=tensors.on_host(lambda *xs, dtype: np.array(xs, dtype)))
+element = constant("element", lambda x, dtype: np.array(x, dtype)[()], raises=True, batch=False,
+                   on_torch=tensors.on_host(lambda x, dtype: np.array(x, dtype)))

@@ -117,7 +117,7 @@ def asked(proxy: Any, wanted: str) -> TapeError:
     """
     frame = program_frame()
     if _writes(frame):
-        err: TapeError = write_refused()
+        err: TapeError = write_refused("an array of records" if _into_records(frame) else "an array")
     else:
         asker = _asker(frame)
         step = dis.opname[frame.f_code.co_code[frame.f_lasti]]
@@ -181,16 +181,38 @@ def _writes(frame: FrameType) -> bool:
     )
 
 
+def _into_records(frame: FrameType) -> bool:
+    """True if what a frame writes into just now, `records[name]`, is an array of records."""
+    try:
+        target = ast.parse(_text(frame.f_code, frame.f_lasti), mode="eval").body
+    except (SyntaxError, ValueError):
+        return False
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return getattr(getattr(_resolve(target, frame), "dtype", None), "names", None) is not None
+
+
 def _within(frame: FrameType) -> str:
     """Say which function of a library calls C, where the program does not itself."""
     name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
     return "" if is_users(frame) else f", called in {frame.f_globals.get('__name__', '')}.{name},"
 
 
-def _asker(frame: FrameType) -> Asker:
-    """Return which C function a frame calls just now, and by what expression it is held."""
+def _users_call(err: Exception) -> Asker | None:
+    """Return the program's own call that led to an error in a library."""
+    found, step = None, err.__traceback__
+    while step is not None:
+        found = _asker(step.tb_frame, step.tb_lasti) if is_users(step.tb_frame) else found
+        step = step.tb_next
+    return found
+
+
+def _asker(frame: FrameType, at: int | None = None) -> Asker:
+    """Return which C function a frame calls just now, or at an instruction, and by what expression it is held."""
     unknown = Asker("a C function", None)
-    code, at = frame.f_code, frame.f_lasti
+    code, at = frame.f_code, frame.f_lasti if at is None else at
+    while at > 0 and dis.opname[code.co_code[at]] == "CACHE":  # of a call of a Python function
+        at -= 2
     if not dis.opname[code.co_code[at]].startswith("CALL"):
         return unknown
     try:
@@ -208,6 +230,18 @@ def _asker(frame: FrameType) -> Asker:
     of_module = isinstance(call.func, ast.Attribute) and isinstance(_resolve(call.func.value, frame), ModuleType)
     name = held if of_module and held.endswith(f".{fn.__name__}") else _spelled(fn)
     return Asker(name if held in (name, "np." + fn.__name__) else f"{name}, held in {held} of {file},", fn)
+
+
+def asking_class(frame: FrameType) -> Any:
+    """Return the class that a frame calls just now, None where it calls none."""
+    fn = _asker(frame).fn
+    return fn if isinstance(fn, type) else None
+
+
+def torch_asks() -> bool:
+    """True if the program calls a C function of torch just now: it takes complex numbers, and asks for a real one."""
+    fn = _asker(program_frame()).fn
+    return isinstance(fn, BuiltinFunctionType) and str(fn.__module__).startswith("torch")
 
 
 def _text(code: CodeType, at: int) -> str:
@@ -249,7 +283,7 @@ _NAMES = re.compile(
     r"(?:Proxy|Scalar|Items|Tracked)\b"
     r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
     r"|^No matching signature found|^Expected a \d-dim C contiguous array|^Invalid call to pythranized function"
-    r"|^Object of type (?:float|int|complex|bool) is not JSON serializable"
+    r"|^Object of type (?:float|int|complex|bool|float64) is not JSON serializable"
 )
 """What names the type of an argument; and what does not: Cython's functions for several types, SciPy's for splines,
 Pythran's, and json, which knows these types.
@@ -266,10 +300,14 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
     frame = next(
         (frame for file, frame in reversed(files) if file not in INTERNAL and file.endswith(".py")), files[-1][1]
     )  # Cython's have others
-    asker = _asker(frame)
-    masked = frame.f_globals.get("__name__") == "numpy.ma.core"
+    asker, module = _asker(frame), str(frame.f_globals.get("__name__"))
+    if asker.fn is None and not is_users(frame):
+        asker = _users_call(err) or asker
+    cure = ("np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if module == "numpy.ma.core" else
+            "tg.value(x) of each traced number in it, which drops its gradient: text has none"
+            if module.startswith("json.") else _cure(asker))
     return ConcretizationError(
         f"{asker.who}{_within(frame)} takes no traced value, and said: {err}",
         where_raised(err),
-        "np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if masked else _cure(asker),
+        cure,
     )

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_writable
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, gives_up, loses, reads_part
+from tapegrad.trace.asking import asked, asking_class, gives_up, loses, reads_part
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.tree.flatten import flatten, is_leaf
 
@@ -101,9 +102,25 @@ def content(x: Any, frame: FrameType) -> Any:
         number = type(val) in PYTHON
         if ((not number and (getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC))
             or (loses(x) and (number or not _is_index(val, frame)) and not gives_up(x))):
+            if (whole := _whole(x, frame)) is not None:
+                return whole
             raise asked(x, "a plain array")
         (_guard_whole if number else guard_content)(x)
     return views.hand_out(x)
+
+
+def _whole(x: Any, frame: FrameType) -> Any:
+    """Return the integer or bool that NumPy's class of such makes of a traced number, where that asks for it; guarded,
+    as what `int(x)` gives is.
+    """
+    fn = None if shape_of(behind(x)) else asking_class(frame)
+    if fn is None or not issubclass(fn, (np.integer, np.bool_)):
+        return None
+    value = x._ask(fn, behind(x))
+    if fn is not np.bool_ and not np.isfinite(behind(x)):
+        return None  # what a cast makes of one is no whole number of it
+    (bool if fn is np.bool_ else int)(x)
+    return np.asarray(value)
 
 
 def guard_content(x: Any) -> Any:

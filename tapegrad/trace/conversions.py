@@ -229,7 +229,7 @@ def _uses(steps: list[dis.Instruction], name: str) -> Iterator[int]:
 
 
 def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool:
-    """True if a use of a name is the beginning of its call: what is around it first is that call."""
+    """True if a use of a name is the beginning of its call: what is around it first is that call; or `map` calls it."""
     step: Any = steps[at]
     if step.opname == "LOAD_GLOBAL":
         owned = scope.get(step.argval, getattr(builtins, step.argval, None))
@@ -241,6 +241,8 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
         return False
     if owned not in _MEANT or owned.__name__ != step.argval:
         return False
+    if owned is type and at and steps[at - 1].opname == "LOAD_GLOBAL" and steps[at - 1].argval == "map":
+        return "map" not in scope  # `map(type, xs)`, which calls it
     call = _first_around(steps, start, step)
     return call is not None and call.opname.startswith(("CALL", "PRECALL"))
 

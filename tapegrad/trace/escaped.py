@@ -13,13 +13,13 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
-from tapegrad.trace.holding import filled
+from tapegrad.trace.holding import FIXED, filled
 from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.attributes import is_foreign
@@ -118,7 +118,7 @@ class _Search:
         return [self.targets[key] for key, count in _references(self.targets) if count > _ALONE + found.get(key, 0)]
 
     def look(self, things: Iterable[Any], old: bool = True) -> None:
-        """Replace what some things hold. A tuple cannot be written to: it becomes one that is replaced itself."""
+        """Replace what some things hold. A tuple or slice cannot be written to: it becomes one that is replaced."""
         todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
         again = True
         while again:
@@ -130,7 +130,7 @@ class _Search:
                 if not hits:
                     continue
                 if id(x) not in self.targets and not isinstance(x, _PASSED) and not _is_ours(x):
-                    if not isinstance(x, (tuple, frozenset, MethodType)):
+                    if not isinstance(x, FIXED):
                         filled(x, self.instead)
                         if old and id(x) not in self.holders:
                             self.note(x, hits)
@@ -148,7 +148,7 @@ class _Search:
 
     def hits(self, x: Any) -> list[Any]:
         """Return what a thing refers to of what is replaced."""
-        parts = vars(x).values() if isinstance(x, type) else gc.get_referents(x)
+        parts = vars(x).values() if issubclass(type(x), type) else gc.get_referents(x)
         return [part for part in parts if id(part) in self.targets]
 
     def instead(self, x: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable
+from operator import is_
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -13,14 +14,14 @@ from tapegrad.trace.holders import slots_of_kind
 from tapegrad.trace.put_off import base_of
 from tapegrad.tree.copies import CACHED, is_empty
 
-_FIXED = (tuple, frozenset, MethodType)  # which cannot be written to
+FIXED = (tuple, frozenset, slice, MethodType)  # which cannot be written to
 
 
 def filled(x: Any, part: Callable[[Any], Any]) -> Any:
     """Return a thing with `part(value)` in place of each value that it holds: itself, written to where values differ,
     another where it cannot be written to.
     """
-    if isinstance(x, _FIXED):
+    if isinstance(x, FIXED):
         return _anew(x, part)
     kind = type(x)
     if kind is CACHED:
@@ -70,9 +71,13 @@ def _anew(x: Any, part: Callable[[Any], Any]) -> Any:
     if isinstance(x, MethodType):
         fn, owner = part(x.__func__), part(x.__self__)
         return x if fn is x.__func__ and owner is x.__self__ else MethodType(fn, owner)
+    if isinstance(x, slice):
+        places = x.start, x.stop, x.step
+        others = [*map(part, places)]
+        return x if all(map(is_, places, others)) else slice(*others)
     values = [*(tuple if isinstance(x, tuple) else frozenset).__iter__(x)]
-    others = [part(value) for value in values]
-    if all(a is b for a, b in zip(values, others)):
+    others = [*map(part, values)]
+    if all(map(is_, values, others)):
         return x
     return frozenset(others) if isinstance(x, frozenset) else tuple.__new__(type(x), others)
 

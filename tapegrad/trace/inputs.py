@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import MutationError
+from tapegrad.errors import Location, MutationError
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import Op
+from tapegrad.trace.outside_arrays import code_of_program
 from tapegrad.tree.flatten import Structure, Walk, changed, flatten
 from tapegrad.tree.modules import refuse_hooks
 from tapegrad.tree.signature import Recorded, Signature
@@ -62,7 +63,14 @@ def call_method(fn: Callable[..., Any]) -> Any:
     return vars(type(fn)).get("__call__")
 
 
-def check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: list[Any]) -> None:
+def _defined(f: Any) -> Location | None:
+    """Return where a program is defined: of a write of which nobody knows the line."""
+    code = code_of_program(f)
+    return None if code is None else Location(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def check_shared(signature: Signature, nested: list[Structure], memos: list[dict[int, Any]],
+                 proxies: list[Any]) -> None:
     """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
     if sum(bool(structure.seen) for structure in nested) < 2:
         return
@@ -73,15 +81,18 @@ def check_shared(nested: list[Structure], memos: list[dict[int, Any]], proxies: 
         for key in shared & structure.seen.keys():
             part = structure.seen[key]
             if id(part) in memo and changed(part, memo[id(part)], proxies, memo):
+                names = ["the function", *argument_names(signature.fn, len(signature.args)), *signature.kwargs]
+                by = " and ".join(name for name, other in zip(names, nested) if key in other.seen)
                 raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and "
-                                    "the function, was changed", None, "pass it once")
+                                    f"the function, was changed: it is part of {by}", _defined(signature.fn),
+                                    "pass it once; or change a copy of it")
     held = [(key, structure, memo) for structure, memo in zip(nested, memos) for key in structure.seen
             if type(memo.get(key)) is CellType]
     cells = Counter(key for key, _, _ in held)
     for key, structure, memo in held:
         if cells[key] > 1 and memo[key].cell_contents is not structure.seen[key].build(proxies, memo):
             raise MutationError("a variable that two arguments captured, or an argument and the function, was "
-                                "assigned", None, "pass one function that captured it")
+                                "assigned", _defined(signature.fn), "pass one function that captured it")
 
 
 def print_of(x: np.ndarray[Any, Any]) -> bytes:
@@ -92,9 +103,9 @@ def print_of(x: np.ndarray[Any, Any]) -> bytes:
     return x.tobytes()
 
 
-def check_written(leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
+def check_written(f: Any, leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
     """Refuse an input that was written to by another name, which no tape knows of: the trace writes to copies."""
     for leaf, label, then in zip(leaves, labels, before):
         if then is not None and print_of(leaf) != then:
             raise MutationError(f"{label} was written to while it was differentiated or traced, by another name than "
-                                "the argument's", None, "write to it through the argument, or pass a copy")
+                                "the argument's", _defined(f), "write to it through the argument, or pass a copy")

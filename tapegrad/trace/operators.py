@@ -119,9 +119,14 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         return NotImplemented
     if (y := record_beside(op, fn, a, b)) is not None:
         return y
-    if is_tensor(other) and not shape_of(a if other is b else b):
+    if is_tensor(other):
+        known = plain_value(a if other is b else b)
         frame: Any = _getframe(2)
-        if (frame.f_back if frame.f_code is _power.__code__ else frame).f_code.co_filename not in INTERNAL:
+        is_array = type(known) is np.ndarray
+        if (is_array or not shape_of(known)) \
+                and (frame.f_back if frame.f_code is _power.__code__ else frame).f_code.co_filename not in INTERNAL:
+            if is_array and other is b and op not in _BEFORE_TENSORS:
+                raise before_tensor(op.__name__)
             return NotImplemented  # a tensor says what it makes of a number
     if is_classed(other):
         return NotImplemented
@@ -148,6 +153,17 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
             return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)
     tracer = tracer_of((a, b))
     return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
+
+
+_BEFORE_TENSORS = (ops.divide, ops.equal, ops.not_equal)
+
+
+def before_tensor(name: str) -> TypeError:
+    """Return what Python raises of an operator with an array on its left and a tensor on its right: neither NumPy nor
+    torch takes it.
+    """
+    return TypeError(f"unsupported operand types of {name}: 'numpy.ndarray' and 'Tensor'; write the tensor first, or "
+                     "torch.from_numpy(array)")
 
 
 def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:

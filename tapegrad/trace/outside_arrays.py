@@ -31,6 +31,7 @@ compiled functions.
 
 _CURES = {
     "an array": "make it inside the function, np.array(TABLE) or np.zeros(...), or pass it as an argument",
+    "an array of records": "an array of numbers for each field: a dict of np.zeros(...), or a dataclass",
     "a tensor": "make it inside the function, torch.zeros(...), or pass it as an argument",
 }
 # code of programs that write into copies of their arrays, by id, for a code object hashes all that is in it; and of
@@ -87,6 +88,7 @@ def write_refused(kind: str = "an array") -> MutationError:
     """
     drawn = bool(running.tracers) and any(type(op) is Call and op.fn is draw for op in running.tracers[-1].tape.ops)
     err = MutationError(
+        f"a traced value is written into {kind}, where no gradient flows" if kind == "an array of records" else
         f"a traced value is written into {kind} that the trace does not own, found outside or made of constants alone",
         user_location(),
         _CURES[kind],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 from tapegrad.numbers.tensors import duplicate, is_memory
@@ -12,13 +12,13 @@ from tapegrad.numbers.text import Text
 from tapegrad.numbers.view_path import follow
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
-from tapegrad.trace.holding import filled
+from tapegrad.trace.holding import FIXED, filled
 from tapegrad.trace.outside_arrays import OutsideArray
 from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.flatten import OPAQUE
 
 MOST = 10_000  # parts of what a program has made and stored that are looked through
-_NESTS = (tuple, frozenset, list, deque, set, dict, MethodType)
+_NESTS = (*FIXED, list, deque, set, dict)
 
 
 class PlainValues:

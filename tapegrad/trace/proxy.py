@@ -23,7 +23,7 @@ from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_o
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, gives_up, looks_up, loses, lost
+from tapegrad.trace.asking import asked, gives_up, looks_up, loses, lost, torch_asks
 from tapegrad.trace.call_arguments import content
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
@@ -279,6 +279,8 @@ class Proxy(Slotted):
         return self._steer(fact, read)
 
     def __float__(self) -> float:
+        if isinstance(behind(self), complex) and torch_asks():
+            raise asked(self, "a plain number")
         self._try(float)
         if loses(self):
             if formats(_getframe(1)):

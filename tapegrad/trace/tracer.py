@@ -171,8 +171,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             observer.start(signature)
         there = [x if type(x) in PROXIES else replacement(x) for x in given]
         out = stand_in(fn)(*there[:len(args)], **dict(zip(kwargs, there[len(args):])))
-        check_shared(nested, memos, proxies)
-        check_written(leaves, labels, before)
+        check_shared(signature, nested, memos, proxies)
+        check_written(f, leaves, labels, before)
         ownership.check(tracer)
         if done is not None:
             done(nested, memos, proxies)

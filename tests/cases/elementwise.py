@@ -68,6 +68,8 @@ CASES = [
     unary("trunc:fix", np.fix), unary("rint", np.rint, torch=torch.round),
     Case("round", lambda x: np.round(x, 1), [(draw(3),), (1.234,)]), Case("round:builtin", lambda x: round(x, 1), [(np.float64(1.2),)]),
     Case("round_number", lambda x: round(x, 1), [(1.234,), (25,)]),
+    Case("elements", lambda x: np.array([x, 2], np.int8), [(3.5,), (7,)], errors=[((300,), OverflowError), ((math.nan,), ValueError)]),
+    Case("element", lambda x: np.array(x, np.int8), [(3.5,), (7,)], errors=[((300,), OverflowError)]),
     Case("ldexp", lambda x: np.ldexp(x, 3), [(draw(3),)]), Case("frexp", np.frexp, [(draw(3, low=1.1, high=1.9),)], smooth=False),
     Case("modf", np.modf, [(draw(3, low=1.1, high=1.9),)]), Case("nextafter", lambda x: np.nextafter(x, 9.0), [(draw(3),)]),
     unary("spacing", np.spacing), Case("heaviside", lambda h: np.heaviside(np.array([-1.0, 0.0, 1.0]), h), [(0.5,), (draw(3),)], torch=None),

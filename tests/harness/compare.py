@@ -29,11 +29,12 @@ def same(found: Any, expected: Any, rtol: float = 1e-11, atol: float | None = No
             assert type(a) is type(b) or {type(a), type(b)} == {float, np.float64}, (type(a), type(b))
         if a is b or not isinstance(numbers(b), (np.ndarray, np.generic, float, int, complex)):
             continue
+        narrowed = hasattr(a, "resolve_neg")  # torch has no longer double
         a, b = numbers(a), numbers(b)
         assert np.shape(a) == np.shape(b), (a, b)
         kind = np.asarray(b).dtype
         if kinds == "type" or (kinds == "dtype" and isinstance(b, (np.ndarray, np.generic))):
-            wanted = np.dtype(float) if kinds == "dtype" and kind == np.longdouble else kind  # torch has no longer double
+            wanted = np.dtype(float) if narrowed and kind == np.longdouble else kind
             assert np.asarray(a).dtype == wanted, (a, b)
         assert_close(a, b, *((max(rtol, narrow),) * 2 if kind in NARROW else (rtol, rtol if atol is None else atol)))
 

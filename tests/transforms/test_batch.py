@@ -35,6 +35,8 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "default_rng",
     "draw",
     "eig",
+    "element",
+    "elements",
     "empty",
     "euclidean_norm",
     "expm",

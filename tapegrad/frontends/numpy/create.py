@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.common import INTEGERS, as_array, as_elements, cast, static
 from tapegrad.frontends.numpy.elementwise import copy
 from tapegrad.frontends.numpy.shape import (
     broadcast_arrays,
@@ -61,13 +61,23 @@ def _described(dtype: DType, order: str) -> dict[str, Any]:
 def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **other: Any) -> Any:
     value = as_array(fill_value)
     if isinstance(value, Traced):
-        value = value if dtype is None else ops.astype(value, dtype=np.dtype(dtype))
-        return ops.copy(ops.broadcast_to(value, integers(shape)), **({"order": "F"} if order == "F" else {}))
+        # of Python's numbers it checks integers alone
+        value = value if dtype is None else cast(value, dtype, checked=INTEGERS)
+        return ops.copy(spread(value, integers(shape)), **({"order": "F"} if order == "F" else {}))
     if not numeric(np.asarray(value).dtype if dtype is None else dtype):
         return fn(shape, value, dtype, order, **other)
     # without one it has the dtype of the value, not float's
     typed = {} if dtype is None else {"dtype": np.dtype(dtype)}
     return tracer.record(ops.full, (integers(shape), value), {**typed, **_described(float, order)})
+
+
+def spread(value: Any, shape: Any) -> Any:
+    """Return a value broadcast to a shape as a write of it is: first axes of length 1 too many are left out."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    have = shape_of(value)
+    extra = max(len(have) - len(shape), 0)
+    np.empty(shape, bool)[...] = np.empty(have, bool)  # ValueError, in NumPy's words
+    return ops.broadcast_to(value if not extra else ops.reshape(value, have[extra:]), shape)
 
 
 _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
@@ -76,7 +86,8 @@ _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
 @constructs(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     a = shown_array(a)
-    value = as_array(a)
+    listed = type(a) in (list, tuple) and dtype is not None and numeric(dtype)
+    value = as_elements(a, dtype) if listed else as_array(a)
     if not isinstance(value, Traced):
         if isinstance(value, str) or getattr(dtype_of(value), "kind", "f") in "UO":
             _refuse_text(a)
@@ -90,7 +101,7 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
         value = value.numpy()  # type: ignore[attr-defined]
     order, fresh = _ORDERS.get(fn.__name__) or kwargs.get("order") or (args[0] if args else None) or "K", value is not a
     if dtype is not None and not has_dtype(value, np.dtype(dtype)):
-        value, fresh = ops.astype(value, dtype=np.dtype(dtype)), True
+        value, fresh = cast(value, dtype), True
     if dtype_of(value) is None or not isinstance(value, np.ndarray):
         value, fresh = ops.array(value), True  # a number becomes an array
     ndmin, copied = kwargs.get("ndmin", 0), kwargs.get("copy", True if fn.__name__ == "array" else None)
@@ -143,8 +154,9 @@ def fromiter(tracer: Any, fn: Any, iter: Any, dtype: Any, count: Any = -1, **oth
         return constant(tracer, fn, values, dtype, count, **other)
     if len(values) < static(count):
         raise ValueError(f"iterator too short: Expected {static(count)} but iterator had only {len(values)} items.")
-    y = ops.stack(*values, axis=0)
-    return y if has_dtype(y, np.dtype(dtype)) else ops.astype(y, dtype=np.dtype(dtype))
+    if any(map(rank, values)):
+        raise ValueError("setting an array element with a sequence.")
+    return as_elements(values, dtype)
 
 
 def _holds(x: Any) -> bool:
@@ -208,9 +220,20 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     dtype = numpy_dtype(a) if dtype is None else np.dtype(dtype)
     if not isinstance(value, Traced):
         return tracer_of((a,)).record(ops.full_like, (a,), {"fill_value": value, "shape": shape, "dtype": dtype})
-    value = value if numpy_dtype(value) == dtype else ops.astype(value, dtype=dtype)
+    value = cast(value, dtype, checked=INTEGERS)
     # what is broadcast cannot be written to
-    return ops.copy(ops.broadcast_to(value, shape), **({"order": "F"} if _order(a, order) == "F" else {}))
+    return ops.copy(spread(value, shape), **({"order": "F"} if _order(a, order) == "F" else {}))
+
+
+@constructs(np.full_like)
+def full_like_made(tracer: Any, fn: Any, a: Any, fill_value: Any, dtype: Any = None, order: str = "K",
+                   subok: bool = True, shape: Any = None, **other: Any) -> Any:
+    like = as_array(a)
+    if isinstance(like, Traced):
+        return full_like(like, fill_value, dtype, order, subok, shape)
+    like = like if isinstance(like, np.ndarray) else np.asarray(like)
+    return full(tracer, np.full, shape_of(like) if shape is None else shape, fill_value,
+                like.dtype if dtype is None else dtype, _order(like, order))
 
 
 @means(np.meshgrid)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, keywords, numpys, static
+from tapegrad.frontends.common import as_array, cast, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
 from tapegrad.numbers.formatting import plain
@@ -108,13 +108,12 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
     if types:  # of one loop: "dd->d"
         given = [*map(np.dtype, map(numpy_dtype, inputs)), *[None] * ufunc.nout]
         ufunc.resolve_dtypes(tuple(given), signature=signature, casting=casting)  # TypeError, in NumPy's words
-        inputs = tuple(ops.astype(x if dtype_of(x) is not None else ops.scalar(x), dtype=np.dtype(kind))
-                       for x, kind in zip(inputs, types))
+        inputs = tuple(cast(x, kind) for x, kind in zip(inputs, types))
     if dtype is not None or casting != "same_kind":
         ones = [np.ones(0, numpy_dtype(x)) if dtype_of(x) is not None else type(plain(x))(1) for x in inputs]
         ufunc(*ones, dtype=dtype, casting=casting)  # TypeError, in NumPy's words
     if dtype is not None:
-        inputs = tuple(ops.astype(x, dtype=np.dtype(dtype)) for x in inputs)
+        inputs = tuple(cast(x, dtype) for x in inputs)
     return meaning(*inputs)
 
 
@@ -129,6 +128,8 @@ def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = Non
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
     y = ops.scalar(y) if isinstance(y, (int, float, complex)) else y  # an array of NumPy's making
+    if numpy_dtype(y).kind in "iu" and dtype_of(y) is not None:
+        low, high = (_bound(x, numpy_dtype(y), is_high) for x, is_high in ((low, False), (high, True)))
     if low is None and high is None:
         return numpys(ops.positive(y))  # a copy
     if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None
@@ -138,6 +139,13 @@ def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = Non
         y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)
     y = y if low is None else ops.maximum(y, low)
     return numpys(y if high is None else ops.minimum(y, high))
+
+
+def _bound(x: Any, dtype: Any, is_high: bool) -> Any:
+    """Return a bound for integers, None for a Python integer beyond all of their dtype, as NumPy has it; guarded."""
+    if type(plain(x)) is not int:
+        return x
+    return None if (x >= np.iinfo(dtype).max if is_high else x <= np.iinfo(dtype).min) else x
 
 
 @means(np.fabs)

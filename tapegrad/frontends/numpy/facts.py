@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, numpys
+from tapegrad.frontends.common import as_array, as_elements, numpys
 from tapegrad.frontends.numpy.reduce import kind_of
 from tapegrad.frontends.numpy.shape import common_dtype, numpy_dtype, rank
 from tapegrad.numbers.cotangents import dtype_of, shape_of
@@ -182,8 +182,7 @@ def to_device(a: Array, device: Any, /, *, stream: Any = None) -> Any:
 
 @means(np.asarray_chkfinite)
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Any:
-    x = as_array(a)
-    x = x if dtype is None else ops.astype(x, dtype=np.dtype(dtype))
+    x = as_array(a) if dtype is None else as_elements(a, dtype)
     if not ops.all(ops.isfinite(x)):
         raise ValueError("array must not contain infs or NaNs")
     return x if isinstance(plain(x), np.ndarray) else ops.array(x)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, kept, laid, static
+from tapegrad.frontends.common import as_array, cast, kept, laid, static
 from tapegrad.frontends.numpy.index import getitem
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.shape import moveaxis, numpy_dtype, rank
@@ -33,9 +33,9 @@ def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None)
     """Return an array of results, one for each place of `shape`; without a dtype the first
     one's decides, as in NumPy.
     """
-    first = as_array(results[0])
-    dtype = numpy_dtype(first) if dtype is None else dtype
-    parts = [_fitted(as_dtype(as_array(result), dtype), shape_of(first)) for result in results]
+    first, listed = as_array(results[0]), dtype is not None
+    dtype = dtype if listed else numpy_dtype(first)
+    parts = [_fitted(cast(as_array(result), dtype, listed), shape_of(first)) for result in results]
     return ops.reshape(ops.stack(*parts, axis=0), shape + shape_of(first))
 
 
@@ -143,7 +143,8 @@ def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array]
             raise ValueError(f"wrong number of outputs from pyfunc: expected {count}, got {len(parts)}")
         if any(rank(part) or numpy_dtype(part).char not in _AS_PYTHON for part in parts):
             raise ValueError("setting an array element with a sequence.")
-        parts = parts if types is None else [as_dtype(part, dtype) for part, dtype in zip(parts, types, strict=True)]
+        if types is not None:
+            parts = [cast(part, dtype, listed=True) for part, dtype in zip(parts, types, strict=True)]
         return tuple(parts) if isinstance(result, tuple) else parts[0]
     found = FOREIGN["each number"](one, fixed, columns)
     if found is None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, columns, laid, static
+from tapegrad.frontends.common import as_array, as_elements, columns, laid, static
 from tapegrad.frontends.numpy.shape import (
     along_axis,
     atleast,
@@ -20,7 +20,7 @@ from tapegrad.frontends.numpy.shape import (
     ravel,
     with_rank,
 )
-from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, Axis, DType
 from tapegrad.ops.shape import along
@@ -123,11 +123,9 @@ def _places(obj: Any) -> Any:
 @laid(columns)
 def insert(arr: Array, obj: Any, values: Array, axis: Axis = None) -> Any:
     x, axis = along_axis(arr, axis)
-    place, new, shape = _places(obj), as_array(values), shape_of(x)
+    place, new, shape = _places(obj), as_elements(values, numpy_dtype(x)), shape_of(x)
     old = np.arange(shape[axis])
     count = len(np.insert(old, place, 0)) - len(old)
-    if numpy_dtype(new) != dtype_of(x):
-        new = ops.astype(new, dtype=dtype_of(x))
     if count == 1:  # one place takes as many values as there are
         new = with_rank(new, len(shape))
         if not isinstance(place, slice) and np.ndim(place) == 0:

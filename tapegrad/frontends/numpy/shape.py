@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.frontends.common import as_array, columns, keywords, laid, static
+from tapegrad.frontends.common import as_array, cast, columns, keywords, laid, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
@@ -314,13 +314,18 @@ def _widths(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
 
 def _pad_constant(x: Any, widths: tuple[tuple[int, int], ...], constant_values: Any = 0) -> Any:
     value = as_array(constant_values)
-    if isinstance(value, Traced) and numpy_dtype(value) != numpy_dtype(x):
-        value = ops.astype(value, dtype=numpy_dtype(x))
     if not shape_of(value):
+        value = _written(value, x)
         return ops.pad(x, widths) if not isinstance(value, Traced) and value == 0 else ops.pad(x, widths, value)
     values = ops.broadcast_to(value, (rank(x), 2))
     for axis, (before, after) in enumerate(widths):  # a later axis gets the corners
         for side, width in enumerate([(before, 0), (0, after)]):
             if any(width):
-                x = ops.pad(x, tuple(width if i == axis else (0, 0) for i in range(rank(x))), values[axis, side])
+                x = ops.pad(x, tuple(width if i == axis else (0, 0) for i in range(rank(x))),
+                            _written(values[axis, side], x))
     return x
+
+
+def _written(value: Array, x: Array) -> Any:
+    """Return a traced number as NumPy, which makes one of its own of it, writes it to an array like x."""
+    return cast(ops.scalar(value), numpy_dtype(x), listed=True) if isinstance(value, Traced) else value

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.errors import MutationError, unknown, user_location
-from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.common import INTEGERS, as_array, as_elements, cast, static
 from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
@@ -30,7 +30,8 @@ def setitem(x: Array, index: Any, value: Array) -> None:
     if (len(parts) == 1 and dtype_of(parts[0]) == np.bool_ and shape_of(parts[0]) == shape_of(x)
         and not views.are_same(x, value)):
         views.check_apart(owned(x), value)
-    writes.write(owned(x), parts, as_array(value))
+    listed = isinstance(value, (list, tuple)) and type(plain(x)) is np.ndarray
+    writes.write(owned(x), parts, as_elements(value, dtype_of(x)) if listed else as_array(value))
 
 
 def owned(x: Array) -> Any:
@@ -136,6 +137,8 @@ def copyto(dst: Any, src: Array, casting: Any = "same_kind", where: Array | bool
     # ValueError and TypeError, in NumPy's words
     np.copyto(np.empty(holder.shape, holder.dtype), plain(source), casting, plain(mask))
     source = fitting(source, holder)
+    if holder.dtype.kind in "iu" and not shape_of(source):
+        source = cast(source, holder.dtype, checked=INTEGERS)
     setitem(dst, Ellipsis, source if where is True else ops.where(mask, source, dst))
 
 
@@ -159,7 +162,7 @@ def _cyclic(values: Array, positions: Any) -> Any:
 
 def _write_flat(a: Array, positions: Any, values: Array) -> None:
     """Write at flat positions, which are plain integers; values repeat."""
-    values = as_array(values)
+    values = as_elements(values, dtype_of(a))
     if not np.size(positions) or not np.size(plain(values)):
         return
     if np.ndim(positions) and not shape_of(a):
@@ -186,9 +189,10 @@ def _lists(x: Array) -> Any:
 
 
 def _as_given(values: Array) -> Any:
-    """Return plain values; those of a list as Python's numbers, which NumPy casts as it does not those of an array."""
-    found = plain(as_array(values))
-    return found.tolist() if isinstance(values, (list, tuple)) else found
+    """Return plain values, a list of them for a list: NumPy casts its numbers as it does not those of an array."""
+    if isinstance(values, (list, tuple)) and not isinstance(values, Traced):
+        return [_as_given(part) for part in values]
+    return plain(as_array(values))
 
 
 def static_array(indices: Array) -> Any:
@@ -198,10 +202,10 @@ def static_array(indices: Array) -> Any:
 
 @means(np.put)
 def put(a: Array, ind: Any, v: Array, mode: str = "raise") -> None:
-    positions, value, holder = _positions(array(a), ind, mode).ravel(), as_array(v), plain(a)
+    positions, holder = _positions(array(a), ind, mode).ravel(), plain(a)
     check_writable(a)
     np.put(np.empty(holder.shape, holder.dtype), positions, _as_given(v))  # ValueError and TypeError, in NumPy's words
-    _write_flat(a, positions, fitting(value, holder))
+    _write_flat(a, positions, fitting(as_elements(v, holder.dtype), holder))
 
 
 def check_writable(x: Array) -> None:
@@ -227,6 +231,7 @@ def putmask(a: Array, mask: Array, values: Array) -> None:
     if shape_of(chosen) != shape:
         chosen = ops.reshape(ops.astype(chosen, dtype=np.dtype(bool)), shape)
     if np.size(plain(as_array(values))):
+        values = as_elements(values, dtype_of(a))
         setitem(a, Ellipsis, ops.where(chosen, ops.reshape(_cyclic(values, np.arange(int(np.prod(shape)))), shape), a))
 
 
@@ -352,7 +357,8 @@ class Flat:
 
     def __setitem__(self, index: Any, value: Array) -> None:
         self.index = 0
-        holder, value = plain(array(self.x)), as_array(value)
+        holder = plain(array(self.x))
+        value = as_elements(value, holder.dtype) if isinstance(value, (list, tuple)) else as_array(value)
         if not isinstance(index, slice) or index != slice(None) or not views.are_same(self.x, value):
             views.check_apart(self.x, value)
         index = (_lists(static(index)) if isinstance(index, list) else index if type(index) is int

@@ -12,19 +12,21 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.frontends.common import static
+from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.torch.call import MAKERS, make
 from tapegrad.frontends.torch.common import brought, result_type
 from tapegrad.frontends.torch.generic import whole
 from tapegrad.frontends.torch.mixed import as_tensor
 from tapegrad.frontends.torch.registry import found, torch_means
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.tensor_dtypes import numpy_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call
+from tapegrad.trace.guards import number_type
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
@@ -53,8 +55,13 @@ def made(tracer: Tracer, func: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 def plain_number(x: Any) -> Any:
-    """Return what a maker is told as plain numbers; a traced float raises, since torch has no gradient by it."""
-    return float(x) if isinstance(plain(x), float) else x if isinstance(x, (torch.Size, str)) else static(x)
+    """Return what a maker is told as plain numbers; a traced number that is no integer raises where a gradient flows
+    through it, since torch has no gradient by it.
+    """
+    if isinstance(x, (torch.Size, str)):
+        return x
+    kind = number_type(x) if isinstance(x, Traced) and not shape_of(plain(x)) else ""
+    return float(x) if kind == "f" else complex(x) if kind == "c" else static(x)
 
 
 for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_window", "hamming_window", "tril_indices",
@@ -167,7 +174,9 @@ def as_tensor_(data: Any, dtype: Any = None, device: Any = None, *, copy: Any = 
     if isinstance(found, (np.ndarray, np.generic)):
         return as_tensor(data, dtype, copy)
     parts = list(_numbers(data))
-    dtype = dtype or result_type(*parts)
+    if all(type(plain(part)) is np.ndarray for part in parts) and any(map(shape_of, parts)):
+        return as_tensor(as_array(data), dtype, True)
+    dtype = dtype or _common(parts)
     tracer = tracer_of(parts)
     shape: list[int] = []
     while isinstance(data, (list, tuple)):
@@ -177,6 +186,16 @@ def as_tensor_(data: Any, dtype: Any = None, device: Any = None, *, copy: Any = 
     for i, part in enumerate(parts):
         flat[i] = ops.stop_gradient(part) if is_tensor(plain(part)) and isinstance(part, Traced) else part
     return ops.reshape(flat, tuple(shape))
+
+
+def _common(parts: list[Any]) -> torch.dtype:
+    """Return the dtype of a tensor of numbers: those of NumPy's have their own there."""
+    kinds = [torch_dtype(dtype_of(plain(x))) if isinstance(plain(x), (np.generic, np.ndarray)) else result_type(x)
+             for x in parts]
+    for x in parts:
+        if isinstance(x, Traced) and not is_tensor(plain(x)):
+            x._tracer.specialise(x)
+    return functools.reduce(torch.promote_types, kinds) if kinds else torch.get_default_dtype()
 
 
 def _numbers(data: Array) -> Any:

@@ -129,7 +129,8 @@ def div(input: Array, other: Array, *, rounding_mode: str | None = None) -> Any:
 
 
 torch_means("Tensor.__rdiv__", "Tensor.__rtruediv__")(
-    lambda self, other: self.reciprocal() * other if isinstance(plain(other), np.ndarray) else div(other, self))
+    lambda self, other: np.multiply(self.reciprocal(), other) if isinstance(plain(other), np.ndarray)
+    else div(other, self))
 
 
 def _whole_numbers(op: Op, name: str, *names: str) -> Callable[..., Any]:

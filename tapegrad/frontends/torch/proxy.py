@@ -25,10 +25,11 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace import views
 from tapegrad.trace.asking import loses
 from tapegrad.trace.meaning import apply, by_ufunc
-from tapegrad.trace.operators import UFUNCS
+from tapegrad.trace.operators import UFUNCS, before_tensor
 from tapegrad.trace.proxy import TENSORS
 
 # what torch makes of `number * tensor`, where the number is NumPy's: what it makes of Python's
+ARITHMETIC = frozenset(UFUNCS.values())
 REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()},
              np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__", np.greater_equal: "__le__",
              np.equal: "__eq__", np.not_equal: "__ne__"}
@@ -89,6 +90,10 @@ class TensorProxy(Traced, WithoutMemory):
         if (isinstance(inputs[0], np.generic) or (type(inputs[0]) is np.ndarray and ufunc is np.divide)) \
                 and ufunc in REFLECTED and is_operator(ufunc, sys._getframe(1)):
             return getattr(self, REFLECTED[ufunc])(inputs[0])
+        # a comparison makes an array of NumPy's number first
+        if type(inputs[0]) is np.ndarray and ufunc in (REFLECTED if inputs[0].ndim else ARITHMETIC) \
+                and ufunc not in (np.equal, np.not_equal) and is_operator(ufunc, sys._getframe(1)):
+            raise before_tensor(ufunc.__name__)
         try:
             with off():  # of arrays
                 return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))

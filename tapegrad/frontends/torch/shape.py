@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import torch
 
 from tapegrad import ops
@@ -42,7 +43,15 @@ def axis_of(x: Any, dim: Any, extra: int = 0) -> int:
 
 @torch_means("Tensor.__getitem__")
 def getitem(x: Array, index: Any) -> Any:
-    return ops.read(x, index_parts(index))
+    return ops.read(x, places(index))
+
+
+def places(index: Any) -> tuple[Any, ...]:
+    """Return the parts of an index; raise IndexError in torch's words for a number that is no integer."""
+    for part in (parts := index_parts(index)):
+        if isinstance(value := plain(part), (float, complex, np.inexact)):
+            torch.empty(1)[value]
+    return parts
 
 
 # -- the same elements in another shape

@@ -11,11 +11,11 @@ import torch
 
 from tapegrad import ops
 from tapegrad.errors import MutationError, UnknownFunction, user_location
-from tapegrad.frontends.numpy.index import index_parts
 from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.generic import generic, untraced
 from tapegrad.frontends.torch.leaves import plainly, rebased, requires_grad_
 from tapegrad.frontends.torch.registry import found, spelled, torch_means, torch_refuses
+from tapegrad.frontends.torch.shape import places
 from tapegrad.frontends.user import hook as hooked
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
@@ -260,7 +260,7 @@ def _is_cast(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pairs: li
 
 @torch_means("Tensor.__setitem__")
 def setitem(x: Array, index: Any, value: Array) -> None:
-    write(owned(x), index_parts(index), value)
+    write(owned(x), places(index), value)
 
 
 @torch_means("Tensor.copy_")

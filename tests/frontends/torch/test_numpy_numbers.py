@@ -99,3 +99,107 @@ def test_numbers_beside_tensors_in_each_mode(name: str, s: Any) -> None:
     for mode, (value, dt) in found.items():
         assert value.dtype == want.dtype and dt.dtype == slope.dtype, mode
         assert torch.allclose(value, want) and torch.allclose(dt, slope), mode
+
+
+HELD = {"0-d": np.array(0.1), "0-d float32": np.array(0.1, np.float32), "0-d int": np.array(3), "1-d": np.array([0.3, 0.4]),
+        "1-d float32": np.array([0.3, 0.4], np.float32), "1-d int": np.array([3, 4])}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["+", "-", "*", "/", "//", "%", "**", "@", "<", ">=", "operator.mul", "np.add", "+=", "*=", "/="])
+def test_an_array_that_a_trace_knows_beside_a_tensor(name: str) -> None:
+    fn = {**BOTH, **FIRST}[name]
+    for kind, t in TENSORS.items():
+        for label, x in HELD.items():
+            for f in [lambda t, x: fn(t, x), lambda t, x: fn(x, t)][:2 if name in BOTH else 1]:
+                try:
+                    want = f(t, x)
+                except TypeError:
+                    want = None
+                except Exception:
+                    continue
+                inside, captured = lambda t, f=f, x=x: f(t, np.array(x)), lambda t, f=f, x=x: f(t, x)
+                # of an array without axes on the left of a comparison NumPy asks as it asks of a number
+                known = [] if name in ("<", ">=") and not x.ndim else [(captured, (t,))]
+                for run, args in [(f, (t, x)), (inside, (t,)), *known]:
+                    if want is None:
+                        with pytest.raises((TypeError, tg.TapeError)):
+                            tg.trace(run, *args)
+                        continue
+                    got = tg.trace(run, *args)[0]
+                    assert torch.is_tensor(got) and got.dtype == want.dtype and torch.allclose(got, want, equal_nan=True), (kind, label)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_array_beside_a_tensor_compiled() -> None:
+    z = np.array(0.1)
+    step = tg.value_and_grad(lambda t, z: (t * np.array(0.1) * z + np.array([1.0, 2.0])).sum(), backend="torch", argnums=0, warmup=1)
+    for scale in (1, 1, 1, 2, 3):
+        t = torch.tensor([1.5, 2.5]) * scale
+        value, dt = step(t, z)
+        want = (t * np.array(0.1) * z + np.array([1.0, 2.0])).sum()
+        assert value.dtype == want.dtype == torch.float64 and torch.allclose(value, want)
+        assert dt.dtype == torch.float32 and torch.allclose(dt, torch.full((2,), 0.01))
+
+
+@pytest.mark.parametrize("index", [1.0, np.float64(1.0), np.float32(1.0), 1j, (0, 1.0)], ids=repr)
+def test_a_number_that_is_no_integer_is_no_index_of_a_tensor(index: Any) -> None:
+    def read(t: Any) -> Any:
+        return t[index]
+
+    def written(t: Any) -> Any:
+        y = t.clone()
+        y[index] = 0.0
+        return y
+    for f in (read, written):
+        for run in (f, lambda t, f=f: tg.trace(f, t)[0]):
+            with pytest.raises(IndexError, match="only integers, slices"):
+                run(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("f", [torch.linspace, torch.logspace])
+def test_a_complex_bound_is_refused_in_words(f: Any) -> None:
+    with pytest.raises(tg.TapeError, match="space asked for a plain number"):
+        if f is torch.linspace:
+            tg.trace(lambda z: torch.linspace(0, z.sum().item(), 3), torch.tensor([1 + 1j, 2.0]))
+        tg.trace(lambda z: torch.logspace(0, z, 3), 1j)
+
+
+TAKES_NONE: dict[str, Callable[[Any, Any], Any]] = {
+    "mul": lambda t, a: torch.mul(t, a), "pow": lambda t, a: torch.pow(a, t), "method": lambda t, a: t.add(a), "in place": lambda t, a: t.clone().mul_(a),
+    "fill_": lambda t, a: t.clone().fill_(a), "clamp": lambda t, a: torch.clamp(t, max=a), "lerp": lambda t, a: torch.lerp(t, t, a),
+    "new_full": lambda t, a: t.new_full((2,), a), "masked_fill": lambda t, a: t.masked_fill(t > 1, a), "alpha": lambda t, a: torch.sub(t, t, alpha=a),
+    "bfloat16": lambda t, a: t.to(torch.bfloat16) + a, "masked write": lambda t, a: (t := t.clone()).__setitem__(t > 1, a),
+}
+
+
+@pytest.mark.parametrize("a", [np.array(0.5), np.array([0.5, 1.5])], ids=["0-d", "1-d"])
+@pytest.mark.parametrize("name", TAKES_NONE)
+def test_what_takes_no_array_raises_as_torch_does(name: str, a: Any) -> None:
+    f, t = TAKES_NONE[name], torch.tensor([1.5, 2.5])
+    for run in (lambda: f(t, a), lambda: tg.trace(f, t, a), lambda: tg.trace(lambda t: f(t, np.array(a)), t)):
+        with pytest.raises(TypeError):
+            run()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_assigned_by_an_operator_is_another_tensor() -> None:
+    def f(t: Any, a: Any) -> Any:
+        y = z = t.clone()
+        y *= a
+        return y, z
+    t, a = torch.tensor([1.5, 2.5]), np.array([0.5, 1.5])
+    for found in (tg.trace(f, t, a)[0], *map(tg.compile(f, backend="torch", warmup=1), (t,) * 3, (a,) * 3)):
+        for got, want in zip(found, f(t, a)):
+            assert got.dtype == want.dtype and got.equal(want)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("x", [np.float64(1.5), np.float32(1.5), np.int32(2), 1.5, 2, np.array([1.5, 2.0]), np.array([1.5, 2.0], np.float32)], ids=repr)
+@pytest.mark.parametrize("f", [lambda x: torch.tensor([x, x]), lambda x: torch.tensor([x * 2, x], dtype=torch.float64), lambda x: torch.as_tensor([[x, x]]),
+                               lambda x: torch.tensor([x, np.float64(2)]), lambda x: torch.tensor([x, 1.5])])
+def test_a_tensor_of_numpys_numbers_has_their_dtype(f: Any, x: Any) -> None:
+    want = outcome(f, x)
+    if want is not None:
+        got = tg.trace(f, x)[0]
+        assert got.dtype == want.dtype and got.equal(want)
