@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, overlap
+from tapegrad.ops.elementwise import stop_gradient
 from tapegrad.ops.structure import pack
 from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import differentiated, sources
@@ -241,9 +242,12 @@ class _Written:
         parts = (*self.tape.structure.parts, *self.tape.structure.kwargs.values())
         kept = {k for part in parts for k in part.kept}
         for k, x in enumerate(self.tracer.inputs):
-            if not is_memory(plain(self.given[k])) or (final := peek(x)) is self.tape.ops[k + 1]:
+            first, final = self.tape.ops[k + 1], peek(x)
+            while type(final) is Call and final.fn is stop_gradient:  # `p.requires_grad_(False)` writes no numbers
+                final = final.args[0]
+            if final is first or not is_memory(plain(self.given[k])):
                 continue
-            label = self.tape.ops[k + 1].label or "an array"  # type: ignore[attr-defined]
+            label = first.label or "an array"  # type: ignore[attr-defined]
             if k in kept and self.is_differentiated(x, set()):
                 if final not in self.result:
                     self.lost.append(Place(f"what is written into {label} is lost: the call is differentiated by the "
