@@ -12,7 +12,7 @@ import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import CallError, TapeError, fold, user_location
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
-from tapegrad.numbers.tensors import ORDINARY, detached, duplicates
+from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
@@ -135,6 +135,9 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         signature.refuse_opaque()
     if copy:
         leaves = duplicates(leaves)
+        for part in (signature.function, *signature.args, *signature.kwargs.values()):
+            for k in part.kept:  # of a trace around this one: what is written to it at the end must not change it here
+                leaves[k] = duplicate(leaves[k]) if isinstance(leaves[k], Traced) else leaves[k]
     tape = Tape(f)
     tape.structure = signature
     tracer = Tracer(tape, ctx, proxy.make, grad, once, replays)

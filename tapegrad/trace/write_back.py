@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, overlap
-from tapegrad.ops.elementwise import stop_gradient
+from tapegrad.ops.elementwise import copy, stop_gradient
 from tapegrad.ops.structure import pack
 from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import differentiated, sources
@@ -243,9 +243,7 @@ class _Written:
         kept = {k for part in parts for k in part.kept}
         for k, x in enumerate(self.tracer.inputs):
             first, final = self.tape.ops[k + 1], peek(x)
-            while type(final) is Call and final.fn is stop_gradient:  # `p.requires_grad_(False)` writes no numbers
-                final = final.args[0]
-            if final is first or not is_memory(plain(self.given[k])):
+            if not is_memory(plain(self.given[k])) or _numbers_in(final) is first:
                 continue
             label = first.label or "an array"  # type: ignore[attr-defined]
             if k in kept and self.is_differentiated(x, set()):
@@ -382,6 +380,13 @@ def _overwritten(op: Operation) -> Operation | None:
     if type(op) is Call and op.fn is setitem and not op.kwargs and all(map(_is_everything, op.args[2:])):
         return op.args[0]  # type: ignore[no-any-return]
     return None
+
+
+def _numbers_in(op: Operation) -> Any:
+    """Return the operation whose numbers an array holds: `p.requires_grad_(False)` writes those that are there."""
+    while type(op) is Call and (op.fn in (stop_gradient, copy) or _overwritten(op) is not None):
+        op = op.args[0 if op.fn in (stop_gradient, copy) else 1]
+    return op
 
 
 def _is_everything(index: Any) -> bool:

@@ -281,6 +281,41 @@ def test_an_array_that_the_call_is_differentiated_by_keeps_its_numbers_and_a_tap
     assert running.mean.tolist() == [1.75, 3.25]
 
 
+def captured_and_written(x_is_written: bool) -> Any:
+    b = np.ones(2)
+
+    def f(x: Any) -> Any:
+        r = (b * x ** 2).sum()
+        b[0] = x if x_is_written else 5.0
+        return r
+    return f
+
+
+def both_written_and_read() -> Any:
+    b = np.ones(2)
+
+    def f(x: Any) -> Any:
+        r = (b * x ** 2).sum()
+        b[0] = x
+        return r + (b * x ** 2).sum()
+    return f
+
+
+SECOND: list[Callable[[Any, float], Any]] = [
+    lambda f, x: tg.hessian(f)(x), lambda f, x: tg.hvp(f)(x, 1.0), lambda f, x: tg.jvp(lambda x: tg.gradient(f, x)[0], (x,), (1.0,))[1],
+    lambda f, x: tg.gradient(lambda x: tg.pullback(f, x, captured=False)[1](1)[1], x)[0],
+    lambda f, x: tg.gradient(lambda x: tg.pullback(f, x, argnums=0)[1](1), x)[0],
+    lambda f, x: tg.jvp(lambda x: tg.linearize(f, x)[1](1.0), (x,), (1.0,))[1],
+    lambda f, x: tg.gradient(lambda x: tg.grad(f, x, argnums=0)[1], x)[0]]
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.EffectWarning")
+@pytest.mark.parametrize("second", range(len(SECOND)))
+def test_second_derivatives_read_what_a_captured_array_held_then(second: int) -> None:
+    for make, expected in ((lambda: captured_and_written(False), 4.0), (lambda: captured_and_written(True), 4.0), (both_written_and_read, 18.0)):
+        assert SECOND[second](make(), 2.0) == expected
+
+
 def test_a_parameter_written_to_without_a_gradient_is_written_unless_the_result_depends_on_it() -> None:
     layer = torch.nn.Linear(2, 2)
     before = layer.weight.detach().clone()
