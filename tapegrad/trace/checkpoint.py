@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import CellType
 from typing import Any
 
-from tapegrad.errors import ArgumentError, MutationError, user_location
+from tapegrad.errors import ArgumentError, Location, MutationError, user_location
 from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.ops.checkpoint import Checkpoint, put_tuple
@@ -18,6 +18,7 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import are_apart
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.meaning import plain as within
+from tapegrad.trace.put_off import RefillWrite
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
@@ -96,11 +97,12 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     """
     tracer: Tracer = running.tracers[-1]
     tape, leaves, done, _ = traced(f, args, kwargs)
-    why = done.why or unfit(tape, leaves, done)
+    why, where = _written_elsewhere(tape)
+    why = why or done.why or unfit(tape, leaves, done)
     if why and not refuses:
         return f(*args, **kwargs)
     if why:
-        raise refused(f, why, noun)
+        raise refused(f, why, noun, where)
     into, parts = taken_apart(tape)
     made = [part for part in dict.fromkeys(parts) if isinstance(part, Operation) and not isinstance(part, Input)]
     finals = [op for op in done.finals.values() if op not in made]
@@ -118,6 +120,15 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         at[final] = leaves[k]
     built = [at[part] if isinstance(part, Operation) else part for part in parts]
     return built[0] if into is None else into.build(built)
+
+
+def _written_elsewhere(tape: Tape) -> tuple[str, Location | None]:
+    """Return what the program of a tape writes but to arrays, and where: "" where that is nothing."""
+    effects = tape.structure.effects
+    for write, place in () if effects is None else effects.writes:
+        if type(write) is not RefillWrite:
+            return place.what.removeprefix("it "), effects.line(place)
+    return "", None
 
 
 def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> Any:
@@ -174,10 +185,11 @@ def guard_raised(tracer: Tracer, call: Callable[..., Any], leaves: Sequence[Any]
         guard_raised(outer, call, inner, err)
 
 
-def refused(f: Callable[..., Any], why: str, noun: str = "checkpoint") -> MutationError:
+def refused(f: Callable[..., Any], why: str, noun: str = "checkpoint",
+            where: Location | None = None) -> MutationError:
     """Return the error of a function that is no subtape."""
     return MutationError(f"{noun} of {name_of(f)}: it {why}, and a second run would do so again, or not know of it",
-                         user_location(), "pass what it reads as an argument, and return what is new")
+                         where or user_location(), "pass what it reads as an argument, and return what is new")
 
 
 def place(tracer: Tracer, body: Op, args: list[Any], value: tuple[Any, ...]) -> Any:

@@ -79,6 +79,9 @@ def to_hasattr(x: Any, name: str, /) -> bool:
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         return hasattr(_seen(x), name)
+    if isinstance(x, Traced) and type(name) is str and hasattr(type(plain(x)), name):  # it is only asked for
+        to_type(x)
+        return True
     return hasattr(x, name)
 
 

@@ -119,7 +119,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         return NotImplemented
     if (y := record_beside(op, fn, a, b)) is not None:
         return y
-    if is_tensor(other):
+    # `W @ x` of NumPy's programs is computed for tensors too, though torch itself would not
+    if is_tensor(other) and not (op is ops.matmul and other is b and shape_of(a)):
         known = plain_value(a if other is b else b)
         frame: Any = _getframe(2)
         is_array = type(known) is np.ndarray

@@ -161,8 +161,8 @@ class Outside:
     def _of_class(self, cls: type) -> list[Any]:
         if is_foreign(package_of(cls.__module__)):
             return []
-        own = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__", "__doc__")}
-        self.spaces.append((cls, {**dict.fromkeys(self.attributes, _GONE), **own}))
+        own = {name: value for name, value in vars(cls).items() if name not in _OF_CLASSES}
+        self.spaces.append((cls, {**dict.fromkeys(self.attributes - _OF_CLASSES, _GONE), **own}))
         return [*cls.__bases__, *own.values()]
 
     def _of_object(self, x: Any) -> list[Any]:
@@ -199,6 +199,7 @@ class Outside:
 
 
 _WATCHED = frozenset(["queue", "types"])  # of the standard library: their objects hold what the program puts there
+_OF_CLASSES = frozenset(["__dict__", "__weakref__", "__doc__"])  # which each class has of its own
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.float64, np.float32, np.int64, np.bool_,
                     np.dtype, slice, range, type(Ellipsis)])
 

@@ -13,6 +13,7 @@ from tapegrad.errors import CallError, TapeError, fold, user_location
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
+from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
@@ -231,8 +232,8 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     structure = flatten(out, "", leaves, [], shared=False, walks=walks, original=original)
     if structure.is_leaf or not leaves:
         lifted = tracer.lift(out)
-        tape.result = lifted if isinstance(lifted, Operation) else \
-            tape.push(Constant(structure.build(leaves) if walks[0].restored else out, "result"))
+        whole = structure.build(leaves) if walks[0].restored or type(out) is Text else out
+        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(whole, "result"))
         return
     nest_result(tape, list(map(tracer.lift, leaves)), structure)
 

@@ -337,7 +337,7 @@ def test_what_happens_to_a_set_or_a_bytearray_in_a_checkpoint_is_refused() -> No
         def g(x: Any) -> Any:
             write(state)  # noqa: B023 - called before the next
             return x * x
-        with pytest.raises(tg.TapeError, match=f"changes a {type(state).__name__}"):
+        with pytest.raises(tg.TapeError, match="it writes to state"):
             tg.grad(tg.checkpoint(g), 2.0)
     shared: set[int] = set()
     with pytest.raises(tg.TapeError, match="a set that two arguments share"):

@@ -209,7 +209,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(tg.ArgumentError, match="a hook changes cotangents"):
         tg.gradient(lambda x: tg.forwarddiff(lambda x: tg.hook(lambda d: d, x) * 2)(x).sum(), X)
     kept: list[Any] = []
-    with pytest.raises(tg.MutationError, match="forwarddiff of <lambda>: it changes a list"):
+    with pytest.raises(tg.MutationError, match="forwarddiff of <lambda>: it writes to kept"):
         tg.gradient(lambda x: tg.forwarddiff(lambda x: (kept.append(x), x)[1])(x).sum(), X)
 
 

@@ -74,6 +74,8 @@ class WithoutMemory(torch.Tensor):  # type: ignore[misc]
         which = f"{names[0]}, which torch.jit compiled and" if names else "a function that"
         raise UnknownFunction(f"{which} torch does not let others see called {func} with a {cls._kind}",
                               user_location(), cls._cure)
+# of arrays with axes; `W @ x` of NumPy's programs is computed for tensors too, though torch itself would not
+ARRAYS_FIRST = REFLECTED.keys() - {np.matmul}
 
 
 class TensorProxy(Traced, WithoutMemory):
@@ -91,7 +93,7 @@ class TensorProxy(Traced, WithoutMemory):
                 and ufunc in REFLECTED and is_operator(ufunc, sys._getframe(1)):
             return getattr(self, REFLECTED[ufunc])(inputs[0])
         # a comparison makes an array of NumPy's number first
-        if type(inputs[0]) is np.ndarray and ufunc in (REFLECTED if inputs[0].ndim else ARITHMETIC) \
+        if type(inputs[0]) is np.ndarray and ufunc in (ARRAYS_FIRST if inputs[0].ndim else ARITHMETIC) \
                 and ufunc not in (np.equal, np.not_equal) and is_operator(ufunc, sys._getframe(1)):
             raise before_tensor(ufunc.__name__)
         try:

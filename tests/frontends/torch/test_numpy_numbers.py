@@ -123,6 +123,8 @@ def test_an_array_that_a_trace_knows_beside_a_tensor(name: str) -> None:
                 known = [] if name in ("<", ">=") and not x.ndim else [(captured, (t,))]
                 for run, args in [(f, (t, x)), (inside, (t,)), *known]:
                     if want is None:
+                        if name == "@" and x.ndim:  # of NumPy's programs, which are computed for tensors too
+                            continue
                         with pytest.raises((TypeError, tg.TapeError)):
                             tg.trace(run, *args)
                         continue
