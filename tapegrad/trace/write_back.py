@@ -243,8 +243,8 @@ class _Written:
         kept = {k for part in parts for k in part.kept}
         for k, x in enumerate(self.tracer.inputs):
             first, final = self.tape.ops[k + 1], peek(x)
-            if not is_memory(plain(self.given[k])) or _numbers_in(final) is first:
-                continue
+            if not is_memory(plain(self.given[k])) or 0 in final.val.shape or _numbers_in(final) is first:
+                continue  # nothing is written into what holds no numbers
             label = first.label or "an array"  # type: ignore[attr-defined]
             if k in kept and self.is_differentiated(x, set()):
                 if final not in self.result:

@@ -94,8 +94,9 @@ class Reads:
     What the arguments are made of, and what the function captured, are inputs, and looked at otherwise.
     """
 
-    def __init__(self, budget: float = math.inf, samples: bool = False) -> None:
+    def __init__(self, budget: float = math.inf, samples: bool = False, most: int = MOST) -> None:
         self.budget = budget  # bytes that may be compared at each call
+        self.most = most  # places
         self.samples = samples  # of arrays, a few of their numbers will do
         self.inputs: set[int] = set()
         self.names: set[str] = set()
@@ -236,8 +237,8 @@ class Reads:
         key = (id(namespace), name)
         if key in self.places or self.refused:
             return
-        if len(self.places) >= MOST:
-            self.refused = f"it reads more than {MOST} places besides its arguments"
+        if len(self.places) >= self.most:
+            self.refused = f"it reads more than {self.most} places besides its arguments"
             return
         value = original(namespace.get(name, Missing))
         check: Check = Plain(value)
