@@ -264,6 +264,18 @@ def test_nobody_warns_of_what_is_returned_or_of_arrays_that_reach_the_result() -
     assert buffer.tolist() == [2.0, 2.0] and other.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("empty", [np.zeros((0, 3)), torch.zeros(0, 3, dtype=torch.float64)], ids=["array", "tensor"])
+def test_nobody_warns_of_what_is_written_where_there_are_no_numbers(empty: Any) -> None:
+    def f(x: Any) -> Any:
+        x *= 2.0
+        total = (x * 3.0).sum()
+        x[:] = 0.0  # of a row, this would be lost
+        return total
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tg.grad(f, empty)[0] == 0.0
+
+
 def test_an_array_that_the_call_is_differentiated_by_keeps_its_numbers_and_a_tape_those_it_was_recorded_with() -> None:
     running = types.SimpleNamespace(mean=np.ones(2))
 
