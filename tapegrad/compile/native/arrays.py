@@ -9,6 +9,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.values import (
+    DTYPES,
     Array,
     Elements,
     Number,
@@ -17,17 +18,18 @@ from tapegrad.compile.native.values import (
     dense,
     element_kind,
     is_small,
+    memory_kind,
     number_kind,
 )
 from tapegrad.tape.spec import spec_of
-from tapegrad.tape.tape import Call, Constant
+from tapegrad.tape.tape import Call, Constant, Operation
 
 VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, ops.squeeze, ops.flip, ops.diagonal])
 
 
 def lower_view(f: Function, op: Call) -> Value:
     """Write a view of a long array that lies as NumPy finds on one that lies so, or the elements of a short one."""
-    if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) != "f":
+    if op.fn not in VIEWS or "through" in op.kwargs or memory_kind(spec_of(op.args[0])) is None or f.lanes.width > 1 or any(isinstance(arg, Operation) and not isinstance(arg, Constant) for arg in op.args[1:]):
         raise Unlowered("no view")
     x = f.array(op.args[0])
     like = lying(x)
@@ -35,15 +37,16 @@ def lower_view(f: Function, op: Call) -> Value:
     if not isinstance(view, np.ndarray):  # an element
         places = np.arange(like.size).reshape(like.shape)
         index = np.unravel_index(int(op.fn.impl(places, *op.args[1:], **op.kwargs)), x.shape)
-        if number_kind(op.spec) != "f":
+        if number_kind(op.spec) != "f" or x.kind != "f":
             raise Unlowered("no float64")
         offset = sum(int(i) * step for i, step in zip(index, x.strides))
         return Number(f.op(f"load double, ptr {f.at(x.data, offset)}, align 8"), "f")
     if not np.may_share_memory(view, like) or view.shape != op.spec.shape:
         raise Unlowered("a copy")
     offset = view.__array_interface__["data"][0] - like.__array_interface__["data"][0]
-    found = Array(f.at(x.data, offset) if view.size else x.data, view.shape, view.strides, x.owner)
-    return f.loaded(found) if is_small(op.spec) else found
+    found = Array(f.at(x.data, offset) if view.size else x.data, view.shape, view.strides, x.owner, x.kind)
+    f.views.add(op)
+    return f.loaded(found) if is_small(op.spec) and x.kind == "f" else found
 
 
 def lower_row(f: Function, op: Call) -> Value:
@@ -51,11 +54,14 @@ def lower_row(f: Function, op: Call) -> Value:
     if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or spec_of(op.args[1]).type is not int:
         raise Unlowered("a place that is computed")
     x = stored(f, op.args[0])
+    if x.kind != "f":
+        raise Unlowered("of other numbers")
     row = place_in(f, x, op.args[1])
     if number_kind(op.spec) == "f":
         return Number(f.op(f"load double, ptr {row.data}, align 8"), "f")
     if element_kind(op.spec) != "f" or op.spec.shape != row.shape:
         raise Unlowered("of another type")
+    f.views.add(op)
     return f.loaded(row) if is_small(op.spec) else row
 
 
@@ -64,13 +70,13 @@ def stored(f: Function, x: Any) -> Array:
     found = f.value(x)
     if not isinstance(found, Elements):
         return f.array(x)
-    if found.kind != "f":
-        raise Unlowered("of other numbers")
     return in_memory(f, found)
 
 
 def in_memory(f: Function, x: Elements) -> Array:
     """Put a small array on the stack."""
+    if f.lanes.width > 1 or x.kind != "f":
+        raise Unlowered("of other numbers")
     place = f.stack(8 * len(x.parts))
     for number, part in enumerate(x.parts):
         f.put(f"store double {part}, ptr {f.at(place, 8 * number)}, align 8")
@@ -79,7 +85,7 @@ def in_memory(f: Function, x: Elements) -> Array:
 
 def place_in(f: Function, x: Array, index: Any) -> Array:
     """Return the row at an integer that is computed; leave where there is none."""
-    if not x.shape or spec_of(index).type is not int:
+    if not x.shape or spec_of(index).type is not int or f.lanes.width > 1:
         raise Unlowered("no integer of an axis")
     number = f.number(index).ir
     last, below = f.op(f"add i64 {number}, {x.shape[0]}"), f.op(f"icmp slt i64 {number}, 0")
@@ -92,4 +98,5 @@ def lying(x: Array) -> Any:
     """Return an array that nobody may read, of the strides of another."""
     below = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step < 0 and n)
     above = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step > 0 and n)
-    return np.ndarray(x.shape, np.float64, np.empty(above - below + 8, np.uint8), -below, x.strides)
+    size = DTYPES[x.kind].itemsize
+    return np.ndarray(x.shape, DTYPES[x.kind], np.empty(above - below + size, np.uint8), -below, x.strides)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapegrad import ops
 from tapegrad.compile.argument_source import Unpacked, nested, nested_gradients
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
+from tapegrad.compile.native.batches import grouped
 from tapegrad.compile.native.entry import compile_leaves
-from tapegrad.compile.native.function import Function, Refused
+from tapegrad.compile.native.function import Function, Plan, Refused
 from tapegrad.compile.native.machine import Code, machine
 from tapegrad.compile.native.values import Object
 from tapegrad.compile.numpy.blocked_executor import Blocks
@@ -18,7 +20,6 @@ from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.compile.numpy.memory_plan import is_known
 from tapegrad.compile.source_names import Names
 from tapegrad.errors import ArgumentError
-from tapegrad.ops.fused import Fused
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.tape import Call, Operation, Tape
@@ -35,14 +36,28 @@ class Native(Backend):
     def decide(self, tape: Tape) -> bool:
         """Return whether a tape is to become native code, and keep that in mind."""
         if self.decided[0] is not tape:
-            self.decided = tape, pays(tape)
+            try:
+                self.decided = tape, pays(grouped(tape))
+            except Exception as err:
+                failed(tape, err)
+                self.decided = tape, False
         return self.decided[1]
 
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
         """Return a finished tape as a function."""
         if not self.decide(tape):
             return compile_tape(tape, fresh=fresh)
-        return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
+        try:
+            return NativeFunction.made(tape, grouped(tape), fresh)  # type: ignore[no-any-return]
+        except Exception as err:  # an error of tapegrad's or LLVM's is no reason for the program to fail
+            failed(tape, err)
+            return compile_tape(tape, fresh=fresh)
+
+
+def failed(tape: Tape, err: Exception) -> None:
+    """Warn that a tape runs as NumPy's code, because making machine code of it failed."""
+    warnings.warn(f"no machine code could be made of {tape.name}, which runs as NumPy's instead: "
+                  f"{type(err).__name__}: {str(err)[:200]} (please report it)", RuntimeWarning, stacklevel=2)
 
 
 def pays(tape: Tape) -> bool:
@@ -52,11 +67,11 @@ def pays(tape: Tape) -> bool:
     """
     tape.check()
     if sources_of(tape) or any(isinstance(op, Call) and op is not tape.result and not is_known(op.fn)
-                               for op in tape.ops) or any(type(getattr(op, "fn", None)) is Fused for op in tape.ops):
+                               for op in tape.ops):
         return False
-    refused: set[Operation] = set()
+    plan = Plan()
     while True:
-        written = Function(tape, refused)
+        written = Function(tape, plan)
         written.env |= {x: Object("null", None) for x in tape.inputs}
         try:
             for op in tape.ops:
@@ -64,7 +79,7 @@ def pays(tape: Tape) -> bool:
                     written.operation(op)
             return written.gained > written.left
         except Refused as err:
-            refused.add(err.args[0])
+            plan.refused.add(err.args[0])
 
 
 class Part:
@@ -84,14 +99,16 @@ class NativeFunction:
     _straight: Straight
 
     @staticmethod
-    def made(tape: Tape, fresh: Callable[[], bool] | None) -> Any:
-        """Compile a tape. Each has a class of its own, whose `__call__` is the machine code."""
+    def made(tape: Tape, grouped: Tape, fresh: Callable[[], bool] | None) -> Any:
+        """Compile a tape, of which `grouped` is what native code is written of. Each has a class of its own, whose
+        `__call__` is the machine code.
+        """
         straight = Straight(tape, fresh)
         nest = nest_of(tape)
         if is_flat(tape) and nest is not None:
-            call, code = compile_leaves(tape, straight, fresh, nest)
+            call, code = compile_leaves(grouped, straight, fresh, nest)
         else:
-            call, code = around(tape, straight, fresh)
+            call, code = around(grouped, straight, fresh)
         new: NativeFunction = object.__new__(type("NativeFunction", (NativeFunction,), {"__call__": call}))
         new.tape, new._code, new._straight, new.__name__ = tape, code, straight, tape.name  # type: ignore[attr-defined]
         return new

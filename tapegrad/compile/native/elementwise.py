@@ -10,13 +10,12 @@ from tapegrad import ops
 from tapegrad.compile.native.emit import literal
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
-from tapegrad.compile.native.table import BARE, ORDERS, ROWS, SAME, VECTORS, Lanes, Lowering
-from tapegrad.compile.native.values import LLVM, Elements, Number, Unlowered, Value, element_kind, is_small, number_kind
+from tapegrad.compile.native.table import BARE, ORDERS, ROWS, SAME, VECTORS, Lowering
+from tapegrad.compile.native.values import Elements, Number, Unlowered, Value, element_kind, is_small, number_kind
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call
 
-ONE = Lanes()
 MANY = 4  # numbers, from which on a function of vectors is faster than as many calls
 
 
@@ -69,8 +68,7 @@ def converted(f: Function, ir: str, kind: str, wanted: str) -> str:
         return f.to_float(ir, kind)
     if kind == "b":
         return ir
-    return f.op(f"{'fcmp une' if kind == 'f' else 'icmp ne'} {LLVM[kind]} {ir}, "
-                f"{literal(0.0, 'f') if kind == 'f' else '0'}")
+    return f.op(f"{'fcmp une' if kind == 'f' else 'icmp ne'} {f.lanes.type(kind)} {ir}, {f.lanes.constant(0, kind)}")
 
 
 def computed(f: Function, op: Call, kinds: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -91,9 +89,9 @@ def computed(f: Function, op: Call, kinds: Sequence[str], rows: Sequence[Sequenc
         for texts in columns:  # Python divides nothing by 0, not even inf
             if not texts[1].startswith("0x") or texts[1] == literal(0.0, "f"):
                 f.require(f.op(f"fcmp une double {texts[1]}, {literal(0.0, 'f')}"))
-    if op.fn.__name__ in VECTORS and len(columns) >= MANY and machine().lanes.prefix:
+    if op.fn.__name__ in VECTORS and len(columns) >= MANY and f.lanes.width == 1 and machine().lanes.prefix:
         return in_vectors(f, row, columns)
-    return [row.write(f, ONE, texts) for texts in columns]
+    return [row.write(f, f.lanes, texts) for texts in columns]
 
 
 def power(f: Function, op: Call, x: str, y: str) -> str:
@@ -101,14 +99,14 @@ def power(f: Function, op: Call, x: str, y: str) -> str:
     exponent = op.args[1]
     if type(exponent) in (int, float):
         if exponent == 2:
-            return ROWS[ops.square].write(f, ONE, [x])
+            return ROWS[ops.square].write(f, f.lanes, [x])
         if op.spec.is_memory and exponent in (1, 0.5):
-            return x if exponent == 1 else ROWS[ops.sqrt].write(f, ONE, [x])
+            return x if exponent == 1 else ROWS[ops.sqrt].write(f, f.lanes, [x])
     if op.spec.is_python and not (type(exponent) in (int, float) and exponent >= 0):
         zero = literal(0.0, "f")
         some, up = f.op(f"fcmp une double {x}, {zero}"), f.op(f"fcmp oge double {y}, {zero}")
         f.require(f.op(f"or i1 {some}, {up}"))
-    return ROWS[ops.pow].write(f, ONE, [x, y])
+    return ROWS[ops.pow].write(f, f.lanes, [x, y])
 
 
 def in_vectors(f: Function, row: Lowering, columns: Sequence[Sequence[str]]) -> list[str]:

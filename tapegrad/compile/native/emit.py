@@ -7,11 +7,34 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tapegrad.compile.native.values import LLVM
 
 Mark = tuple[int, str, int]
+
+
+class Lanes(NamedTuple):
+    """How many numbers are computed at once: 1, or a vector of them; and how the functions of vectors are named."""
+
+    width: int = 1
+    prefix: str = ""
+
+    def type(self, kind: str) -> str:
+        """LLVM's type of so many numbers of a kind."""
+        return LLVM[kind] if self.width == 1 else f"<{self.width} x {LLVM[kind]}>"
+
+    @property
+    def suffix(self) -> str:
+        """What names of LLVM's intrinsics end in."""
+        return "f64" if self.width == 1 else f"v{self.width}f64"
+
+    def constant(self, x: Any, kind: str = "f") -> str:
+        """Write a constant."""
+        return literal(x, kind) if self.width == 1 else f"splat ({LLVM[kind]} {literal(x, kind)})"
+
+
+ONE = Lanes()
 
 
 def literal(x: Any, kind: str) -> str:
@@ -32,7 +55,8 @@ class Emitter:
         self.lines: list[str] = []
         self.declared: dict[str, None] = {}  # declarations and constants beside the function, in order
         self.stacked: list[str] = []  # memory of its own, taken where it begins
-        self.block = "entry"
+        self.block = "%start"
+        self.lanes = ONE  # how many numbers each instruction that is written computes
         self.slots = 0  # objects that the function holds references to
         self._count = 0
 

@@ -14,15 +14,19 @@ from typing import Any
 import numpy as np
 
 import tapegrad.compile.native.arrays
+import tapegrad.compile.native.batches
 import tapegrad.compile.native.loops
+import tapegrad.compile.native.memory
+import tapegrad.compile.native.products
 import tapegrad.compile.native.small  # noqa: F401  (what each puts into the table of lowerings)
 from tapegrad import ops
-from tapegrad.compile.native.function import Function, Refused
+from tapegrad.compile.native.function import ALIGN, Function, Plan, Refused
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import Code
 from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
 from tapegrad.compile.numpy.function import compile_tape
+from tapegrad.compile.numpy.fusion import unfuse
 from tapegrad.numbers.cotangents import conform
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape
@@ -47,11 +51,12 @@ class Entry:
     read is the same; `nest` is how the parts of the result are nested in tuples: of numbers of parts, and None.
     """
 
-    def __init__(self, tape: Tape, refused: set[Operation], fallback: Any, fresh: Any, nest: Any) -> None:
+    def __init__(self, tape: Tape, plan: Plan, fallback: Any, fresh: Any, nest: Any) -> None:
         self.tape, self.nest = tape, nest
-        self.f = f = Function(tape, refused)
+        self.f = f = Function(tape, plan)
         f.objects.place(fallback)
         self.fresh = fresh
+        self.returned: set[Operation] = set()  # arrays of the function's own, which need no copy
         self.write()
 
     def write(self) -> None:
@@ -82,6 +87,7 @@ class Entry:
         f.require(f.op(f"icmp eq i32 0, {f.op(f'and i32 {told}, {TROUBLE}')}"))
         self.underflow(told)
         answer = self.nested(self.nest, made)
+        f.put("call void @free(ptr %arena)")
         f.put(f"call void @tapegrad_release(ptr %slots, i64 {f.slots})")
         f.put(f"ret ptr {answer}")
 
@@ -127,7 +133,12 @@ class Entry:
             return f.box(value, kind).ir
         if isinstance(value, Elements) and kind is np.ndarray:
             return f.box(value, kind).ir
-        if isinstance(value, Array):  # a view, which Python makes again
+        if isinstance(value, Array) and part in f.own:
+            made = f.boxed(part).ir
+            if part not in self.returned and (x is None or kind is np.ndarray):
+                self.returned.add(part)
+                return made
+        elif isinstance(value, Array) and part in f.views:  # which, which Python makes again
             del f.env[part]
             f.pending[part] = None
         return self.passed(f.boxed(part).ir, x)
@@ -156,14 +167,18 @@ class Entry:
     def text(self) -> str:
         """Return the module."""
         f = self.f
+        size, places = f.arena()
+        arena = [f"  %arena = call ptr @aligned_alloc(i64 {ALIGN}, i64 {size})",
+                 "  %nothing = icmp eq ptr %arena, null",
+                 "  br i1 %nothing, label %no, label %begun", "begun:"] if size else ["  %arena = bitcast ptr null to ptr"]
         return "\n".join([
             PYTHON, OWN, *f.declared, "",
             "define ptr @native(ptr %self, ptr %args, i64 %count, ptr %names) {", "entry:",
             f"  %slots = alloca [{max(f.slots, 1)} x ptr], align 16",
             f"  %scratch = alloca [{f.most} x i64], align 16",
             f"  call void @llvm.memset.p0.i64(ptr %slots, i8 0, i64 {8 * max(f.slots, 1)}, i1 false)",
-            *f.stacked, *f.lines,
-            "no:", f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
+            *f.stacked, *arena, "  br label %start", "start:", *places, *f.lines,
+            "no:", "  call void @free(ptr %arena)", f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
             "  %error = call ptr @PyErr_Occurred()", "  %raised = icmp ne ptr %error, null",
             "  br i1 %raised, label %failed, label %again",
             "failed:",
@@ -208,15 +223,18 @@ def ignores_underflow() -> bool:
 
 def compile_leaves(tape: Tape, fallback: Callable[..., Any], fresh: Any, nest: Any) -> tuple[Any, Code]:
     """Return the native function of a tape's leaves, and its code."""
-    refused: set[Operation] = set()
+    result = tape.result
+    plan = Plan(result.args if isinstance(result, Call) and result.fn is ops.pack else [result])
     while True:
+        plan.settled = True
         try:
-            entry = Entry(tape, refused, fallback, fresh, nest)
-            break
+            entry = Entry(tape, plan, fallback, fresh, nest)
+            if plan.settled:
+                break
         except Refused as err:
-            refused.add(err.args[0])
+            plan.refused.add(err.args[0])
     text = entry.text()
-    items: Sequence[Any] = [compile_tape(x, checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
+    items: Sequence[Any] = [compile_tape(unfuse(x), checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
     code = Code(text)
     definition = _Definition(tape.name.encode() or b"tape", code.address("native"), FASTCALL_KEYWORDS, None)
     return _new_function(ctypes.addressof(definition), (*items, code, definition), None), code

@@ -7,7 +7,7 @@ error in such a function, a number that overflows: the block `%no`, from where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from tapegrad.compile.native.emit import Emitter, Mark, literal
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.values import (
+    DTYPES,
     LLVM,
-    SMALL,
     Array,
     Elements,
     Number,
@@ -28,20 +28,49 @@ from tapegrad.compile.native.values import (
     constant_kind,
     dense,
     element_kind,
+    is_few,
     is_small,
+    memory_kind,
+    natural,
     number_kind,
 )
+from tapegrad.ops.fused import Fused
 from tapegrad.ops.loop import is_loop, put, put_results
 from tapegrad.tape.spec import absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
 
-TYPES = {"f": 12, "b": 0}  # NumPy's numbers of dtypes
+TYPES = {"f": 12, "s": 11, "i": 7, "b": 0}  # NumPy's numbers of dtypes
 LONGEST = 30_000  # lines of a function, which LLVM compiles in a second; what comes then stays in Python
+ALIGN = 64  # bytes, to which the function's own memory is aligned
 
 
 class Refused(Exception):
     """A loop must stay in Python: what it keeps is used there."""
+
+
+class Plan:
+    """What an attempt to write a function has found out for the next one.
+
+    `refused` stay in Python; `objects` are the operations whose arrays are objects from the start, because Python uses
+    them: results of the tape, and arguments of calls that stay there.
+    """
+
+    def __init__(self, objects: Iterable[Any] = ()) -> None:
+        self.refused: set[Operation] = set()
+        self.objects: set[Any] = set(objects)
+        self.settled = True  # false once an array had to be copied into an object
+
+
+class Block:
+    """A part of the function's own memory: used from one line to another, so that others may have it before and
+    afterwards.
+    """
+
+    __slots__ = ("end", "name", "offset", "size", "start")
+
+    def __init__(self, name: str, size: int, start: int) -> None:
+        self.name, self.size, self.start, self.end, self.offset = name, size, start, start, 0
 
 
 class Objects:
@@ -62,9 +91,14 @@ class Objects:
 class Function(Emitter):
     """Writes the operations of one tape."""
 
-    def __init__(self, tape: Tape, refused: set[Operation]) -> None:
+    def __init__(self, tape: Tape, plan: Plan) -> None:
         super().__init__()
-        self.tape, self.refused, self.objects = tape, refused, Objects()
+        self.tape, self.plan, self.objects = tape, plan, Objects()
+        self.blocks: list[Block] = []
+        self.own: set[Operation] = set()  # whose values lie in memory that was made for them
+        self.views: set[Operation] = set()  # whose values are addresses in others' memory
+        self.now: Any = None  # the call that is being written
+        self._touched: set[Block] = set()  # by the operation that is being written
         self.env: dict[Operation, Value] = {}
         self.pending: dict[Operation, None] = {}  # calls and guards that are put off
         self.cache: dict[tuple[str, Any], Any] = {}
@@ -74,6 +108,10 @@ class Function(Emitter):
         self.most = 1  # arguments of a call of Python's
         self._undo: list[Callable[[], Any]] = []
         self.users: dict[Operation, list[Operation]] = {}
+        self.note_users(tape)
+
+    def note_users(self, tape: Tape) -> None:
+        """Note which operations use which: of a loop's body when the loop is written."""
         for op in tape.ops:
             for arg in operands(op):
                 self.users.setdefault(arg, []).append(op)
@@ -88,16 +126,21 @@ class Function(Emitter):
                 self.guard(op)
             else:
                 self.lower(op)
-                self.gained += 0 if getattr(op.fn, "moves", True) else self.runs  # type: ignore[attr-defined]
+                self.gained += self.runs * calls_of(op)
         except Unlowered:
             self.take_back(mark, undo)
             self.gained = gained
             self.put_off(op)
+        if not self.depth:
+            for block in self._touched:
+                block.end = len(self.lines)
+            self._touched.clear()
 
     def lower(self, op: Operation) -> None:
         """Write native code for a call. Raises Unlowered where there is none."""
         assert isinstance(op, Call)
-        if op in self.refused or len(self.lines) > LONGEST:
+        self.now = op
+        if op in self.plan.refused or len(self.lines) > LONGEST:
             raise Unlowered("used in Python, or too long")
         if type(op.fn) in CARRIERS:
             self.env[op] = CARRIERS[type(op.fn)](self, op)
@@ -116,6 +159,10 @@ class Function(Emitter):
         if is_loop(op):
             self.pending.update(dict.fromkeys(self.users.get(op, ())))
 
+    def undone(self) -> int:
+        """Return how much there is to undo, for `take_back`."""
+        return len(self._undo)
+
     def take_back(self, mark: Mark, undo: int) -> None:
         """Drop what was written since a mark."""
         self.back_to(mark)
@@ -129,9 +176,10 @@ class Function(Emitter):
         if not isinstance(x, Operation):
             kind = constant_kind(x)
             if kind is not None:
-                return Number(literal(x, kind), kind)
-            if isinstance(x, np.ndarray) and (kind := element_kind(spec_of(x))) and x.size <= SMALL:
-                return Elements(tuple([literal(y, kind) for y in x.ravel().tolist()]), x.shape, kind)
+                kind = "f" if kind == "i" and self.lanes.width > 1 else kind
+                return Number(self.lanes.constant(x, kind), kind)
+            if isinstance(x, np.ndarray) and (kind := element_kind(spec_of(x))) and is_few(x.size):
+                return Elements(tuple([self.lanes.constant(y, kind) for y in x.ravel().tolist()]), x.shape, kind)
             raise Unlowered("a constant")
         if x in self.pending:
             self.flush()
@@ -141,7 +189,11 @@ class Function(Emitter):
             if is_small(x.spec) or constant_kind(x.val) is not None:
                 return self.value(x.val)
             self.env[x] = Object(self.object(x.val), None)
-        return self.env[x]
+            self._undo.append(lambda: self.env.pop(x))
+        found = self.env[x]
+        if isinstance(found, Array) and isinstance(found.owner, Block):
+            self._touched.add(found.owner)
+        return found
 
     def number(self, x: Any) -> Number:
         """Return a number. Raises Unlowered for an argument that is none."""
@@ -161,20 +213,23 @@ class Function(Emitter):
         if number_kind(spec) is not None:
             number = self.number(x)
             return Elements((number.ir,), (), number.kind)
-        if not is_small(spec):
-            raise Unlowered("no small array")
         found = self.value(x)
         if isinstance(found, Elements):
             return found
+        if isinstance(found, Number):
+            return Elements((found.ir,), (), found.kind)
+        if not is_small(spec):
+            raise Unlowered("no small array")
         return self.cached("elements", x, lambda: self.loaded(self.array(x)))  # type: ignore[no-any-return]
 
     def array(self, x: Any) -> Array:
-        """Return a float64 array in memory."""
-        if element_kind(spec_of(x)) != "f":
-            raise Unlowered("no float64 array")
+        """Return an array in memory, of a kind that native code reads."""
+        kind = memory_kind(spec_of(x))
+        if kind is None:
+            raise Unlowered("no array of such numbers")
         found = self.value(x)
         if isinstance(found, Object):
-            return self.cached("array", x, lambda: self.opened(found, spec_of(x).shape))  # type: ignore[no-any-return]
+            return self.cached("array", x, lambda: self.opened(found, spec_of(x).shape, kind))  # type: ignore[no-any-return]
         if not isinstance(found, Array):
             raise Unlowered("not in memory")
         return found
@@ -196,11 +251,14 @@ class Function(Emitter):
         if kind == "f":
             return ir
         if not ir.startswith("%"):
-            return literal(ir == "true" if kind == "b" else int(ir), "f")
-        return self.op(f"{'uitofp' if kind == 'b' else 'sitofp'} {LLVM[kind]} {ir} to double")
+            return self.lanes.constant("true" in ir if kind == "b" else int(ir))
+        types = self.lanes.type(kind), self.lanes.type("f")
+        return self.op(f"{'uitofp' if kind == 'b' else 'sitofp'} {types[0]} {ir} to {types[1]}")
 
     def loaded(self, x: Array) -> Elements:
         """Read the elements of an array."""
+        if x.kind != "f" or self.lanes.width > 1:
+            raise Unlowered("of other numbers")
         places = [sum(i * step for i, step in zip(index, x.strides)) for index in np.ndindex(*x.shape)]
         return Elements(tuple([self.op(f"load double, ptr {self.at(x.data, place)}, align 8") for place in places]),
                         x.shape, "f")
@@ -245,13 +303,13 @@ class Function(Emitter):
         self.require(self.op(f"icmp eq i32 0, {self.op('load i32, ptr %scratch')}"))
         return Number(number, "i")
 
-    def opened(self, x: Object, shape: tuple[int, ...]) -> Array:
+    def opened(self, x: Object, shape: tuple[int, ...], kind: str = "f") -> Array:
         """Return the elements of an object that is an array of a shape."""
-        self.check_array(x.ir, np.dtype(np.float64), shape)
+        self.check_array(x.ir, DTYPES[kind], shape)
         number, address = self.slot()
         data = self.op(f"call ptr @tapegrad_elements(ptr {x.ir}, ptr {address})")
         self.require(self.op(f"icmp ne ptr {data}, null"))
-        return Array(data, shape, dense(shape), number)
+        return Array(data, shape, dense(shape, DTYPES[kind].itemsize), number, kind)
 
     def check_array(self, pointer: str, dtype: Any, shape: tuple[int, ...]) -> None:
         """Leave unless an object is an array of a dtype and a shape."""
@@ -259,19 +317,79 @@ class Function(Emitter):
         self.require(self.op(f"call i1 @tapegrad_is_array(ptr {pointer}, ptr {self.object(np.ndarray)}, "
                              f"ptr {self.object(dtype)}, i32 {len(shape)}, ptr {table})"))
 
-    def new_array(self, shape: tuple[int, ...], kind: str = "f") -> tuple[Object, str]:
-        """Return a new array, row by row, and the address of its elements."""
+    def new_array(self, shape: tuple[int, ...], kind: str = "f",
+                  strides: tuple[int, ...] | None = None) -> tuple[Object, str]:
+        """Return a new array, row by row unless strides are given, and the address of its elements."""
         table = self.constants("i", shape or (0,))
+        steps = "null" if strides is None or not shape else self.constants("i", strides)
         made = self.held(self.op(
             f"call ptr @PyArray_New(ptr {self.object(np.ndarray)}, i32 {len(shape)}, ptr {table}, "
-            f"i32 {TYPES[kind]}, ptr null, ptr null, i32 0, i32 0, ptr null)"))
+            f"i32 {TYPES[kind]}, ptr {steps}, ptr null, i32 0, i32 0, ptr null)"))
         return made, self.op(f"load ptr, ptr {self.at(made.ir, LAYOUT.data)}")
+
+    # -- memory of the function's own
+
+    def memory(self, size: int) -> Block:
+        """Return memory for so many bytes."""
+        block = Block(self.fresh("m"), max(size, 1), len(self.lines))
+        self.blocks.append(block)
+        self._touched.add(block)
+        self._undo.append(lambda: (self.blocks.remove(block), self._touched.discard(block)))
+        return block
+
+    def place(self, op: Operation) -> Array:
+        """Return memory for the array that an operation gives."""
+        spec, kind = op.spec, memory_kind(op.spec)
+        if kind is None:
+            raise Unlowered("an array of other numbers")
+        strides = natural(spec)
+        self.own.add(op)
+        self._undo.append(lambda: self.own.discard(op))
+        if op in self.plan.objects and not self.depth:
+            given = None if strides == dense(spec.shape, spec.itemsize) else strides
+            made, data = self.new_array(spec.shape, kind, given)
+            self.cached("object", op, lambda: made)
+            return Array(data, spec.shape, strides, made.owner, kind)
+        block = self.memory(spec.nbytes)
+        return Array(block.name, spec.shape, strides, block, kind)
+
+    def adopt(self, op: Operation) -> None:
+        """Note that an operation's value took over the memory of its first argument."""
+        self.own.add(op)
+        self._undo.append(lambda: self.own.discard(op))
+
+    def is_last(self, op: Operation, x: Operation, memory: Array) -> bool:
+        """Return whether a call may write into the memory of its first argument: nothing else reads it afterwards."""
+        if x not in self.own or not isinstance(memory.owner, Block) or (op in self.plan.objects and not self.depth):
+            return False
+        alike = [y for y, found in self.env.items() if isinstance(found, Array) and found.owner is memory.owner]
+        return all(user is op or (user in self.env and user.id < op.id) for y in alike for user in self.users.get(y, ()))
+
+    def arena(self) -> tuple[int, list[str]]:
+        """Return how much memory the function needs, and the lines that say where in it each block lies."""
+        end, placed = 0, list[Block]()
+        for block in self.blocks:  # in the order in which they are made
+            size = -(-block.size // ALIGN) * ALIGN
+            taken = sorted((other.offset, other.offset + -(-other.size // ALIGN) * ALIGN) for other in placed
+                           if other.end >= block.start)
+            placed.append(block)
+            at = 0
+            for first, last in taken:
+                if first - at >= size:
+                    break
+                at = max(at, last)
+            block.offset, end = at, max(end, at + size)
+        return end, [f"  {block.name} = getelementptr i8, ptr %arena, i64 {block.offset}" for block in self.blocks]
 
     def boxed(self, x: Operation) -> Object:
         """Return an operation's value as an object, of the type that was recorded."""
         found = self.value(x)
         if isinstance(found, Object):
             return found
+        if isinstance(found, Array) and x in self.own and ("object", x) not in self.cache:
+            self.plan.objects.add(x)  # in the next attempt
+            self.plan.settled = False
+            return Object("null", None)
         return self.cached("object", x, lambda: self.box(found, x.spec.type))  # type: ignore[no-any-return]
 
     def box(self, x: Value, kind: Any) -> Object:
@@ -285,6 +403,11 @@ class Function(Emitter):
                     self.put(f"store i8 {self.op(f'zext i1 {part} to i8')}, ptr {self.at(data, number)}")
                 else:
                     self.put(f"store double {part}, ptr {self.at(data, 8 * number)}, align 8")
+            return made
+        if isinstance(x, Array) and x.strides == dense(x.shape, DTYPES[x.kind].itemsize):
+            made, data = self.new_array(x.shape, x.kind)
+            nbytes = x.size * DTYPES[x.kind].itemsize
+            self.put(f"call void @llvm.memcpy.p0.p0.i64(ptr {data}, ptr {x.data}, i64 {nbytes}, i1 false)")
             return made
         raise Unlowered("no object")
 
@@ -343,6 +466,13 @@ class Function(Emitter):
             self.env[x] = Object(pointer, found.owner)
             self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
 
+
+def calls_of(op: Operation) -> int:
+    """Return of how many calls that compute native code of an operation spares the interpreter."""
+    fn: Any = getattr(op, "fn", None)
+    return sum(map(calls_of, fn.calls)) if isinstance(fn, Fused) else int(not getattr(fn, "moves", True))
+
+
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}
 """How calls of an op become native code: filled by the modules beside this one."""
 CARRIERS: dict[type, Callable[[Function, Call], Value]] = {}
@@ -360,9 +490,9 @@ def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
     while todo:
         for arg in operands(todo.pop()):
             if arg not in inside and isinstance(function.env.get(arg), (Rows, Results)):
-                raise Refused(arg if is_loop(arg) else arg.args[0])
+                raise Refused(arg if not isinstance(function.env[arg], Rows) else arg.args[0])
             if arg not in inside and type(arg) is Call and isinstance(function.env.get(arg), Array) \
-                    and ("object", arg) not in function.cache:
+                    and ("object", arg) not in function.cache and arg in function.views:
                 inside.add(arg)
                 todo.append(arg)
     ordered = sorted(inside, key=lambda op: op.id)

@@ -5,22 +5,29 @@ What runs hand on is in registers. What they keep for the sweep back is one row 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from tapegrad import ops
+from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
+from tapegrad.compile.native.memory import copy
 from tapegrad.compile.native.values import (
     LLVM,
+    Array,
     Elements,
     Number,
     Results,
     Rows,
     Unlowered,
     Value,
+    dense,
     element_kind,
+    is_few,
     is_small,
+    memory_kind,
     number_kind,
 )
 from tapegrad.ops.loop import Loop, range_of
@@ -37,7 +44,10 @@ def lower_loop(f: Function, op: Call) -> Results:
     for x, arg in zip(given, outer):
         f.env[x] = bound(f, x, arg)
     rows = [kept(f, arg) for arg in sequences]
-    start = [registers(f, arg, x.spec) for x, arg in zip(carried, firsts)]
+    f.note_users(loop.body)
+    long = {x: buffer(f, x, arg) for x, arg in zip(carried, firsts) if is_long(x.spec)}
+    short = [x for x in carried if x not in long]
+    start = [registers(f, arg, x.spec) for x, arg in zip(carried, firsts) if x not in long]
     offsets, size = offsets_of(loop.results[len(carried):])
     block = f.new_array((max(loop.count * size // 8, 1),))[1] if size else "null"
 
@@ -48,7 +58,10 @@ def lower_loop(f: Function, op: Call) -> Results:
         for x, row in zip(listed, rows):
             f.env[x] = read_row(f, row, run)
         texts = iter(now)
-        for x in carried:
+        for x, memory in long.items():
+            f.env[x] = memory
+            f.adopt(x)
+        for x in short:
             f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(max(x.spec.size, 1) if x.spec.is_array else 1)])
         for each in loop.body.ops[1:]:
             if each is not loop.body.result and not isinstance(each, Input):
@@ -56,18 +69,23 @@ def lower_loop(f: Function, op: Call) -> Results:
         if size:
             place = f.at(block, f.times(run, size))
             for part, offset in zip(loop.results[len(carried):], offsets):
-                keep(f, registers(f, part, spec_of(part)), f.at(place, offset))
-        return [text for x, new in zip(carried, loop.results) for text in texts_of(registers(f, new, x.spec))]
-    first = [(LLVM[kind_of(x.spec)], text) for x, value in zip(carried, start) for text in texts_of(value)]
+                keep(f, part, f.at(place, offset))
+        found = [text for x, new in zip(carried, loop.results) if x not in long
+                 for text in texts_of(registers(f, new, x.spec))]
+        hand_on(f, [(long[x], f.array(new)) for x, new in zip(carried, loop.results) if x in long])
+        return found
+    first = [(LLVM[kind_of(x.spec)], text) for x, value in zip(short, start) for text in texts_of(value)]
     depth, runs = f.depth, f.runs
     f.depth, f.runs = depth + 1, runs * loop.count
     try:
         last = iter(f.loop(loop.count, first, body))
     finally:
         f.depth, f.runs = depth, runs
-    ends = [rebuilt(x.spec, [next(last) for _ in texts_of(value)]) for x, value in zip(carried, start)]
+    ended: dict[Any, Value] = {x: rebuilt(x.spec, [next(last) for _ in texts_of(value)])
+                               for x, value in zip(short, start)}
+    ends = [(long | ended)[x] for x in carried]
     kept_rows = [Rows(block, size, offset, spec_of(part).shape if spec_of(part).is_array else None,
-                      kind_of(spec_of(part))) for part, offset in zip(loop.results[len(carried):], offsets)]
+                      "f" if is_long(spec_of(part)) else kind_of(spec_of(part))) for part, offset in zip(loop.results[len(carried):], offsets)]
     return Results((*ends, *kept_rows))
 
 
@@ -134,13 +152,45 @@ def offsets_of(parts: Sequence[Any]) -> tuple[list[int], int]:
     offsets, size = [], 0
     for part in parts:
         offsets.append(size)
-        kind_of(spec_of(part))
+        if not is_long(spec_of(part)):
+            kind_of(spec_of(part))
         size += 8 * (spec_of(part).size if spec_of(part).is_array else 1)
     return offsets, size
 
 
-def keep(f: Function, x: Number | Elements, place: str) -> None:
+def is_long(x: Spec) -> bool:
+    """True for an array that is carried, or kept, in memory."""
+    return memory_kind(x) == "f" and not is_small(x)
+
+
+def buffer(f: Function, x: Input, arg: Any) -> Array:
+    """Return memory for an array that is carried, with its first value."""
+    found = Array((block := f.memory(x.spec.nbytes)).name, x.spec.shape, dense(x.spec.shape), block)
+    copy(f, found, stored(f, arg))
+    return found
+
+
+def hand_on(f: Function, pairs: Sequence[tuple[Array, Array]]) -> None:
+    """Write what the next run is given: by way of other memory, where a new value lies in what another one replaces."""
+    moved = [(to, new) for to, new in pairs if new.data != to.data or new.strides != to.strides]
+    taken = [to.owner for to, _ in moved]
+    for number, (to, new) in enumerate(moved):
+        if any(new.owner is owner for owner in taken):
+            block = f.memory(8 * new.size)
+            apart = Array(block.name, new.shape, dense(new.shape), block)
+            copy(f, apart, new)
+            moved[number] = to, apart
+    for to, new in moved:
+        copy(f, to, new)
+
+
+def keep(f: Function, part: Any, place: str) -> None:
     """Write a value into a row."""
+    spec = spec_of(part)
+    if is_long(spec):
+        copy(f, Array(place, spec.shape, dense(spec.shape), None), f.array(part))
+        return
+    x = registers(f, part, spec)
     for number, text in enumerate(texts_of(x)):
         ir, kind = (f.op(f"zext i1 {text} to i8"), "i8") if x.kind == "b" else (text, LLVM[x.kind])
         f.put(f"store {kind} {ir}, ptr {f.at(place, 8 * number)}, align 8")
@@ -149,6 +199,8 @@ def keep(f: Function, x: Number | Elements, place: str) -> None:
 def read_row(f: Function, row: Rows, run: str) -> Value:
     """Read a run's value."""
     place = f.at(f.at(row.base, f.times(run, row.step)), row.offset)
+    if row.shape is not None and not is_few(math.prod(row.shape)):
+        return Array(place, row.shape, dense(row.shape), row.base)
     count, texts = 1, []
     for length in row.shape or ():
         count *= length

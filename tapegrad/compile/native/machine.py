@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.layouts import fault
 from tapegrad.compile.native.prelude import NAMES, PRELUDE, PYTHON
-from tapegrad.compile.native.table import Lanes
 from tapegrad.errors import ArgumentError
 
 CALLED = ("PyObject_Vectorcall", "PyObject_CallNoArgs", "PyFloat_FromDouble", "PyLong_FromLongLong",
@@ -30,6 +30,7 @@ class Machine(NamedTuple):
     llvm: Any
     features: str
     lanes: Lanes  # a vector's
+    blas: bool  # whether NumPy's products of matrices can be called
 
 
 @lru_cache(1)
@@ -53,7 +54,10 @@ def machine() -> Machine:
     for name, number in NUMPY.items():
         llvm.add_symbol(name, ctypes.c_void_p.from_address(table + 8 * number).value)
     ctypes.CDLL(ctypes.util.find_library("m"), ctypes.RTLD_GLOBAL)
-    found = Machine(llvm, features.flatten(), _lanes(features))
+    product = _product()
+    if product is not None:
+        llvm.add_symbol("tapegrad_gemm", _address(product))
+    found = Machine(llvm, features.flatten(), _lanes(features), product is not None)
     _prelude.append(Code(PYTHON + PRELUDE, found))
     for name in NAMES:
         llvm.add_symbol(name, _prelude[0].address(name))
@@ -62,6 +66,15 @@ def machine() -> Machine:
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _product() -> Any:
+    """Return CBLAS's dgemm of 64-bit sizes that NumPy calls, None where its BLAS is another."""
+    try:
+        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+        return library.scipy_cblas_dgemm64_
+    except (OSError, AttributeError):
+        return None
 
 
 def _lanes(features: Any) -> Lanes:
@@ -78,7 +91,7 @@ class Code:
     """Machine code, for as long as this object lives."""
 
     def __init__(self, text: str, on: Machine | None = None) -> None:
-        llvm, features, _ = on or machine()
+        llvm, features = (on or machine())[:2]
         target = llvm.Target.from_default_triple().create_target_machine(  # each engine takes one over
             cpu=llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="jitdefault", jit=True)
         module = llvm.parse_assembly(text)

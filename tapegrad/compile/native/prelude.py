@@ -27,6 +27,9 @@ declare ptr @PyArray_New(ptr, i32, ptr, i32, ptr, ptr, i32, i32, ptr)
 declare ptr @PyArray_NewCopy(ptr, i32)
 declare ptr @PyArray_Scalar(ptr, ptr, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
 """
 """What native code calls of CPython, NumPy and LLVM."""
 PRELUDE = f"""

@@ -13,11 +13,10 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, place_in
-from tapegrad.compile.native.elementwise import ONE, stretched
-from tapegrad.compile.native.emit import literal
+from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.table import ROWS
-from tapegrad.compile.native.values import Elements, Number, Unlowered, Value, element_kind, is_small, number_kind
+from tapegrad.compile.native.values import Elements, Number, Unlowered, Value, element_kind, is_few, is_small, number_kind
 from tapegrad.rules.op import OPS
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation, operands
@@ -60,7 +59,7 @@ def lower_move(f: Function, op: Call) -> Value:
     moved = op.args[:len(op.args) - len(index)]
     given = [f.elements(x) for x in moved]
     kinds = {x.kind for x in given}
-    texts, numbered = [literal(0.0, "f")], []
+    texts, numbered = [f.lanes.constant(0.0)], []
     for x in given:
         parts = [f.to_float(part, x.kind) for part in x.parts] if kinds != {"b"} else list(x.parts)
         numbered.append(np.arange(len(texts), len(texts) + len(parts), dtype=np.int64).reshape(x.shape))
@@ -112,7 +111,7 @@ def lower_scatter(f: Function, op: Call) -> Value:
         if not all(map(is_static, index)):
             if len(ranks) > 1 or rank != 1 or path or len(shape) != 1 or not number_kind(spec_of(piece)):
                 raise Unlowered("a place that is computed")
-            memory = in_memory(f, Elements((literal(0.0, "f"),) * places.size, shape, "f"))
+            memory = in_memory(f, Elements((f.lanes.constant(0.0),) * places.size, shape, "f"))
             f.put(f"store double {f.real(f.number(piece))}, ptr {place_in(f, memory, index[0]).data}, align 8")
             return result(op, f.loaded(memory).parts)
         chosen = places
@@ -122,8 +121,8 @@ def lower_scatter(f: Function, op: Call) -> Value:
         x = f.elements(piece)
         for place, text in zip(chosen.ravel().tolist(), stretched(x, chosen.shape)):
             part, now = f.to_float(text, x.kind), total[place]
-            total[place] = part if now is None else f.op(f"fadd double {now}, {part}")
-    return result(op, [literal(0.0, "f") if text is None else text for text in total])
+            total[place] = part if now is None else f.op(f"fadd {f.lanes.type('f')} {now}, {part}")
+    return result(op, [f.lanes.constant(0.0) if text is None else text for text in total])
 
 
 def lower_constant(f: Function, op: Call) -> Value:
@@ -132,7 +131,7 @@ def lower_constant(f: Function, op: Call) -> Value:
         raise Unlowered("not known yet")
     value = op.fn.impl(*op.args, **op.kwargs)
     kind = element_kind(op.spec) or ""
-    return result(op, [literal(x, kind) for x in value.ravel().tolist()], kind)
+    return result(op, [f.lanes.constant(x, kind) for x in value.ravel().tolist()], kind)
 
 
 def reduced(op: Call, x: Spec) -> tuple[tuple[int, ...], bool]:
@@ -146,13 +145,15 @@ def reduced(op: Call, x: Spec) -> tuple[tuple[int, ...], bool]:
 
 def lower_reduction(f: Function, op: Call) -> Value:
     """Write a sum, a mean, a maximum or a minimum of a small array."""
-    if len(op.args) != 1 or not is_value(spec_of(op.args[0])) or not is_value(op.spec):
+    if len(op.args) != 1 or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
         raise Unlowered("a reduction in memory")
     given = f.elements(op.args[0])
+    if given.kind == "b" and op.fn is ops.sum and given.parts:
+        return counted(f, op, given)
     if given.kind != "f" or not (given.parts or op.fn is ops.sum):
         raise Unlowered("of other numbers")
     if not given.parts:
-        return result(op, [literal(0.0, "f")] * (op.spec.size if op.spec.is_array else 1))
+        return result(op, [f.lanes.constant(0.0)] * (op.spec.size if op.spec.is_array else 1))
     axes, _ = reduced(op, Spec(np.ndarray, np.dtype(float), given.shape))
     places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
     rows = places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist()
@@ -161,22 +162,37 @@ def lower_reduction(f: Function, op: Call) -> Value:
         texts = [given.parts[place] for place in row]
         if op.fn in (ops.sum, ops.mean):
             text = total(f, texts)
-            found.append(f.op(f"fdiv double {text}, {literal(len(texts), 'f')}") if op.fn is ops.mean else text)
+            found.append(f.op(f"fdiv {f.lanes.type('f')} {text}, {f.lanes.constant(len(texts))}") if op.fn is ops.mean else text)
         else:
             row_of = ROWS[ops.maximum if op.fn is ops.max else ops.minimum]
             text = texts[0]
             for each in texts[1:]:
-                text = row_of.write(f, ONE, [text, each])
+                text = row_of.write(f, f.lanes, [text, each])
             found.append(text)
     return result(op, found)
+
+
+def counted(f: Function, op: Call, given: Elements) -> Value:
+    """Write how many of some bools are true."""
+    axes, _ = reduced(op, Spec(np.ndarray, np.dtype(bool), given.shape))
+    places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
+    if op.spec.dtype != np.int64 or (f.lanes.width == 1 and not op.spec.is_array):
+        raise Unlowered("a number of NumPy's integers")
+    found, t, b = [], f.lanes.type("i"), f.lanes.type("b")
+    for row in places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist():
+        text = f.lanes.constant(0, "i")
+        for place in row:
+            text = f.op(f"add {t} {text}, {f.op(f'zext {b} {given.parts[place]} to {t}')}")
+        found.append(text)
+    return Elements(tuple(found), op.spec.shape, "i") if op.spec.is_array else Number(found[0], "i")
 
 
 def total(f: Function, texts: Sequence[str]) -> str:
     """Add numbers as NumPy does: one after the other up to seven of them, of more eight sums."""
     def add(a: str, b: str) -> str:
-        return f.op(f"fadd double {a}, {b}")
+        return f.op(f"fadd {f.lanes.type('f')} {a}, {b}")
     if not texts:
-        return literal(0.0, "f")
+        return f.lanes.constant(0.0)
     if len(texts) < 8:
         sums = texts[0]
         for text in texts[1:]:
@@ -222,7 +238,7 @@ def lower_product(f: Function, op: Call) -> Value:
         raise Unlowered("a long product")
     table = math.prod(left.shape[:-1]), left.shape[-1]
     rows = zip(left.reshape(table).tolist(), right.reshape(table).tolist())
-    return result(op, [total(f, [f.op(f"fmul double {x.parts[i]}, {y.parts[j]}") for i, j in zip(*row)])
+    return result(op, [total(f, [f.op(f"fmul {f.lanes.type('f')} {x.parts[i]}, {y.parts[j]}") for i, j in zip(*row)])
                        for row in rows])
 
 

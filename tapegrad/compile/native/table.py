@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tapegrad import ops
-from tapegrad.compile.native.emit import Emitter, literal
-from tapegrad.compile.native.values import LLVM, Unlowered
+from tapegrad.compile.native.emit import Emitter, Lanes
+from tapegrad.compile.native.values import Unlowered
 from tapegrad.rules.op import Op
-
-
-class Lanes(NamedTuple):
-    """How many numbers are computed at once: 1, or a vector of them; and how the functions of vectors are named."""
-
-    width: int = 1
-    prefix: str = ""
-
-    def type(self, kind: str) -> str:
-        """LLVM's type of so many numbers of a kind."""
-        return LLVM[kind] if self.width == 1 else f"<{self.width} x {LLVM[kind]}>"
-
-    @property
-    def suffix(self) -> str:
-        """What names of LLVM's intrinsics end in."""
-        return "f64" if self.width == 1 else f"v{self.width}f64"
-
-    def constant(self, x: Any, kind: str = "f") -> str:
-        """Write a constant."""
-        return literal(x, kind) if self.width == 1 else f"splat ({LLVM[kind]} {literal(x, kind)})"
 
 
 Row = Callable[[Emitter, Lanes, "list[str]"], str]

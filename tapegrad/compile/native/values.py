@@ -10,8 +10,12 @@ import numpy as np
 from tapegrad.tape.spec import Spec, spec_of
 
 SMALL = 64  # elements of an array that lie in registers, at most
-LLVM = {"f": "double", "i": "i64", "b": "i1"}
-"""LLVM's types of the kinds of numbers: float64, Python's int while it fits 64 bits, bool."""
+LLVM = {"f": "double", "s": "float", "i": "i64", "b": "i1"}
+"""LLVM's types of the kinds of numbers: float64, float32, int64 or Python's int while it fits 64 bits, bool."""
+STORED = {**LLVM, "b": "i8"}
+"""LLVM's types of these numbers in memory."""
+DTYPES = {"f": np.dtype(np.float64), "s": np.dtype(np.float32), "i": np.dtype(np.int64), "b": np.dtype(np.bool_)}
+KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
 _KINDS: dict[Any, str] = {float: "f", np.float64: "f", int: "i", bool: "b", np.bool_: "b"}
 
 
@@ -35,14 +39,15 @@ class Elements(NamedTuple):
 
 
 class Array(NamedTuple):
-    """A float64 array in memory: the address of its first element and its strides in bytes; `owner` is the slot of the
-    object that it lies in, None where the caller keeps that.
+    """An array in memory: the address of its first element and its strides in bytes; `owner` is the slot of the object
+    that it lies in, or a block of the function's own memory, None where the caller keeps it.
     """
 
     data: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    owner: int | None
+    owner: Any
+    kind: str = "f"
 
     @property
     def size(self) -> int:
@@ -88,9 +93,32 @@ def element_kind(x: Spec) -> str | None:
     return "f" if x.dtype == np.float64 else "b"
 
 
+def memory_kind(x: Spec) -> str | None:
+    """Return the kind of the elements of an array that native code reads and writes in memory, None for another."""
+    return KINDS.get(x.dtype) if x.is_array and x.dtype is not None and x.dtype.isnative else None
+
+
+def natural(x: Spec) -> tuple[int, ...]:
+    """Return the strides of a new array that lies as an operation's value was recorded to lie, if that had no gaps."""
+    assert x.dtype is not None
+    given = x.strides
+    if given is None or not x.size or x.ndim < 2:
+        return dense(x.shape, x.itemsize)
+    order, step, strides = sorted(range(x.ndim), key=lambda axis: (-abs(given[axis]), axis)), x.itemsize, [0] * x.ndim
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= x.shape[axis]
+    return tuple(strides)
+
+
 def is_small(x: Spec) -> bool:
     """True for an array whose elements are held in registers."""
-    return element_kind(x) is not None and x.size <= SMALL
+    return element_kind(x) is not None and is_few(x.size)
+
+
+def is_few(n: int) -> bool:
+    """True for so many numbers as are held in registers."""
+    return n <= SMALL
 
 
 def constant_kind(x: Any) -> str | None:

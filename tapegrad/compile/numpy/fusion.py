@@ -5,6 +5,7 @@ without whole temporaries.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,12 +31,28 @@ class Group(NamedTuple):
     """What may be computed together: calls on one shape that no other call stands between."""
 
     level: int
-    shape: Shape
+    shape: Any
 
 
-def fuse(tape: Tape, executor: Made = Blocks) -> Tape:
-    """Return a tape on which elementwise calls of large arrays, with their full reductions, are grouped
-    into calls of executors.
+class Members(NamedTuple):
+    """Which calls may be in groups: `shapes` says over what each of them runs, `together` whether a call may use
+    another's value inside a group; a group has so many calls at `least`.
+    """
+
+    shapes: dict[Operation, Any]
+    together: Callable[[Operation, Operation], bool]
+    least: int = 2
+
+
+def large(tape: Tape) -> Members:
+    """Return the elementwise calls of large arrays, and their full reductions."""
+    shapes = {op: shape for op in tape.ops if (shape := shape_of(op)) is not None}
+    return Members(shapes, lambda arg, op: arg.spec.has_axes and shapes.get(op) == shapes[arg])
+
+
+def fuse(tape: Tape, executor: Made = Blocks, choose: Callable[[Tape], Members] = large) -> Tape:
+    """Return a tape on which calls that one loop can compute, those that `choose` says, are grouped into calls of
+    executors.
 
     What belongs together is found by levels: a call is one level above the groups whose results it needs, and what
     stands behind a guard, a draw or a call of a user's function is at least on its level. Level by level, first what is
@@ -47,16 +64,17 @@ def fuse(tape: Tape, executor: Made = Blocks) -> Tape:
     >>> [op.body for op in fuse(tape) if op.kind == "call"]
     ['fused(exp, multiply, sum)(%2)']
     """
-    shapes = {op: shape for op in tape.ops if (shape := shape_of(op)) is not None}
-    if len(shapes) < 2:
+    members = choose(tape)
+    shapes = members.shapes
+    if len(shapes) < members.least:
         return tape
-    levels = _levels(tape, shapes)
-    _sink(tape, shapes, levels)
+    levels = _levels(tape, members)
+    _sink(tape, members, levels)
     groups: dict[Group, list[Operation]] = defaultdict(list)
     for op in tape.ops:
         if op in shapes:
             groups[Group(levels[op], shapes[op])].append(op)
-    return _regroup(tape, levels, {key: calls for key, calls in groups.items() if len(calls) > 1}, executor)
+    return _regroup(tape, levels, {key: calls for key, calls in groups.items() if len(calls) >= members.least}, executor)
 
 
 def unfuse(tape: Tape) -> Tape:
@@ -110,25 +128,20 @@ def _fits(arg: Any, shape: Shape) -> bool:
     return x.is_python or (x.is_numpy and x.kind in "biufc")
 
 
-def _levels(tape: Tape, shapes: dict[Operation, Shape]) -> dict[Operation, int]:
+def _levels(tape: Tape, members: Members) -> dict[Operation, int]:
     levels: dict[Operation, int] = {}
     floor = 0  # that of the last call or guard that must stay before what follows it
     for op in tape.ops:
         at = floor
         for arg in operands(op):
-            at = max(at, levels[arg] + (arg in shapes and not _together(arg, op, shapes)))
+            at = max(at, levels[arg] + (arg in members.shapes and not members.together(arg, op)))
         levels[op] = at
         if isinstance(op, Guard) or (isinstance(op, Call) and not pure(op.fn) and op.fn is not ops.pack):
             floor = at
     return levels
 
 
-def _together(arg: Operation, op: Operation, shapes: dict[Operation, Shape]) -> bool:
-    """True if a call may use a value within a group."""
-    return arg.spec.has_axes and shapes.get(op) == shapes[arg]
-
-
-def _sink(tape: Tape, shapes: dict[Operation, Shape], levels: dict[Operation, int]) -> None:
+def _sink(tape: Tape, members: Members, levels: dict[Operation, int]) -> None:
     """Move calls down to the group that uses them, where that keeps no more arrays between the groups:
     their values stay in blocks.
     """
@@ -137,9 +150,9 @@ def _sink(tape: Tape, shapes: dict[Operation, Shape], levels: dict[Operation, in
         for arg in operands(op):
             users[arg].append(op)
     for op in reversed(tape.ops):
-        if op not in shapes or not op.spec.has_axes or not users[op] or op is tape.result:
+        if op not in members.shapes or not op.spec.has_axes or not users[op] or op is tape.result:
             continue
-        latest = min(levels[user] - (not _together(op, user, shapes)) for user in users[op])
+        latest = min(levels[user] - (not members.together(op, user)) for user in users[op])
         if latest <= levels[op]:
             continue
         held = {arg for arg in operands(op) if arg.spec.has_axes and not isinstance(arg, (Input, Constant))

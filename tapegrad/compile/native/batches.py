@@ -1,0 +1,419 @@
+"""batches: a group of calls on long arrays as one loop over their rows, several rows at a time.
+
+Each register of what is written for one row is a vector of as many rows as the processor computes at once. The rows
+that are left at the end are computed by the same code once more, with the last row repeated: what is written of them,
+or summed, is masked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tapegrad import ops
+from tapegrad.compile.native.arrays import in_memory
+from tapegrad.compile.native.emit import Lanes
+from tapegrad.compile.native.function import CARRIERS, Function
+from tapegrad.compile.native.machine import machine
+from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
+from tapegrad.compile.native.table import ROWS
+from tapegrad.compile.native.values import Array, Elements, Number, Results, Unlowered, Value, number_kind
+from tapegrad.compile.native.vectors import Operand, Vectors, collapsed
+from tapegrad.compile.numpy.fusion import Members, fuse
+from tapegrad.ops.fused import Fused
+from tapegrad.ops.loop import is_loop
+from tapegrad.tape.spec import absent, spec_of
+from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
+from tapegrad.transforms.walk import copy_tape
+
+CHUNK = 1024  # numbers that are added before their sum is: what is added one after the other loses digits
+IDENTITY = {"sum": 0.0, "max": -math.inf, "min": math.inf}
+
+
+class Batch(Fused):
+    """A group of calls that native code computes row by row; anything else plays its tape."""
+
+    def __call__(self, *values: Any, out: Any = None) -> Any:
+        """Play the subtape."""
+        return self._play(values, out)
+
+
+def grouped(tape: Tape) -> Tape:
+    """Return a tape on which calls on long arrays, in loops too, are grouped into calls of batches."""
+    new = fuse(tape, Batch, members)
+    if any(is_loop(op) for op in new.ops):
+        new = copy_tape(new) if new is tape else new
+        for op in new.ops:
+            if is_loop(op):
+                body = grouped(op.fn.body)
+                op.fn = op.fn if body is op.fn.body else op.fn.with_body(body)
+    return new
+
+
+def members(tape: Tape) -> Members:
+    """Return the calls that run in loops over batches: not views of what lies in memory, which are addresses."""
+    forms: dict[Operation, Form] = {}
+    shapes: dict[Operation, Shape] = {}
+    for op in tape.ops:
+        found = form(op)
+        if found is not None and not (is_view(op) and not any(x in forms for x in found[1].along)):
+            shapes[op], forms[op] = found
+    return Members(shapes, lambda arg, op: op in forms and not forms[arg].sink and shapes[op] == shapes[arg]
+                   and arg in forms[op].along, 1)
+
+
+# -- one loop
+
+
+class Sink(NamedTuple):
+    """A reduction over the batch: what it comes from, and how its rows come together."""
+
+    op: Call
+    form: Form
+
+
+def lower_batch(f: Function, op: Call) -> Value:
+    """Write the loop of a group."""
+    if f.lanes.width > 1:
+        raise Unlowered("a batch of batches")
+    return Loop(f, op).write()
+
+
+class Loop:
+    """Writes one loop."""
+
+    def __init__(self, f: Function, op: Call) -> None:
+        self.f, self.op, self.group = f, op, op.fn
+        self.calls: list[Any] = self.group.calls
+        found = [form(call) for call in self.calls]
+        if any(each is None for each in found):
+            raise Unlowered("not by rows")
+        self.batch: Shape = found[0][0]  # type: ignore[index]
+        self.forms: dict[Operation, Form] = {call: each[1] for call, each in zip(self.calls, found) if each}
+        self.lanes = machine().lanes
+        self.v = Vectors(f, self.lanes)
+        self.rows: dict[Operation, Operation] = {}  # what stands for each operation in code for one row
+        self.users = f.users.get(op, [])
+
+    def write(self) -> Value:
+        """Write it, and return what the group gives."""
+        f = self.f
+        self.read_arguments()
+        outs: list[tuple[Operation, Operand]] = []
+        given: list[Any] = []
+        self.sinks: list[Sink] = []
+        for number, result in enumerate(self.group.results):
+            shape = self.forms[result].spec.shape
+            if self.forms[result].sink:
+                self.sinks.append(Sink(result, self.forms[result]))
+                given.append(None)
+            else:
+                made = f.place(self.target(number))
+                outs.append((result, Operand.of(made, self.batch, len(shape))))
+                given.append(made)
+        self.outs = outs
+        self.scattered = self.prepare_scatters()
+        totals = self.nest()
+        for sink in self.sinks:
+            number = self.group.results.index(sink.op)
+            given[number] = self.scattered[sink.op][0] if sink.form.sink == "scatter" else self.total(sink, totals)
+        return given[0] if self.group.single else Results(tuple(given))
+
+    def target(self, number: int) -> Operation:
+        """Return the operation whose value a result is."""
+        if self.group.single:
+            return self.op
+        for user in self.users:
+            if type(user) is Call and user.fn is ops.getfield and user.args[1] == number:
+                return user
+        raise Unlowered("a result that nobody takes")
+
+    def read_arguments(self) -> None:
+        """Find where the rows of arguments are, and put those that are alike in all rows into registers."""
+        f = self.f
+        self.loads: list[tuple[Operation, Operand, Shape]] = []
+        self.uniform: list[tuple[Operation, Value]] = []
+        self.tables: dict[Operation, Array] = {}  # of which rows are taken by their numbers
+        ranks: dict[Operation, set[int]] = {}
+        for call in self.calls:
+            each = self.forms[call]
+            for x in operands(call):
+                if isinstance(x, Input):
+                    picks = each.fn is ops.getitem and x is call.args[0] and x not in each.along
+                    ranks.setdefault(x, set()).add(-1 if picks else self.rank_of(x, call, each))
+        for x, arg in zip(self.group.inputs, self.op.args):
+            kinds = ranks.get(x, set())
+            if len(kinds) != 1:
+                raise Unlowered("an argument that is used in two ways")
+            self.read_argument(f, x, arg, kinds.pop())
+
+    def rank_of(self, x: Operation, call: Call, each: Form) -> int:
+        """Return how many axes of an argument belong to a row."""
+        ndim = x.spec.ndim
+        if x in each.along:
+            return ndim - len(self.batch)
+        return min(ndim, len(each.spec.shape)) if call.fn in ROWS or call.fn is ops.astype else ndim
+
+    def read_argument(self, f: Function, x: Operation, arg: Any, rank: int) -> None:
+        row = Input(absent(x.spec if rank < 0 else row_spec(x.spec, lead_of(x, rank)[1])), "")
+        self.rows[x] = row
+        if number_kind(spec_of(arg)) is not None:
+            number = f.number(arg)
+            kind = "b" if number.kind == "b" else "f"
+            self.uniform.append((row, Number(f.real(number) if kind == "f" else number.ir, kind)))
+            return
+        if rank == -1:
+            self.tables[row] = f.array(arg)
+            return
+        found = f.value(arg)
+        if isinstance(found, Elements):
+            lead, _ = lead_of(x, rank)
+            if math.prod(lead) == 1:
+                inner = found.shape[len(lead):]
+                self.uniform.append((row, Elements(found.parts, inner, found.kind) if inner
+                                     else Number(found.parts[0], found.kind)))
+                return
+            if found.kind != "f":
+                raise Unlowered("of other numbers")
+            array = in_memory(f, found)
+        else:
+            array = f.array(arg)
+        self.loads.append((row, Operand.of(array, self.batch, rank), array.shape[len(array.shape) - rank:]))
+
+    def prepare_scatters(self) -> dict[Operation, tuple[Array, Operand]]:
+        """Fill with zeros what rows are added to."""
+        f, found = self.f, {}
+        for number, result in enumerate(self.group.results):
+            if self.forms[result].sink == "scatter":
+                made = f.place(self.target(number))
+                f.put(f"call void @llvm.memset.p0.i64(ptr {made.data}, i8 0, i64 {made.size * 8}, i1 false)")
+                cut = len(result.args) - 1
+                found[result] = made, Operand.of(made, made.shape[:cut], len(made.shape) - cut)
+        return found
+
+    # -- the nest of loops
+
+    def nest(self) -> list[str]:
+        """Write loops over the axes of the batch; return what sinks have summed up."""
+        operands_ = [load for _, load, _ in self.loads] + [out for _, out in self.outs]
+        shape, strides = collapsed(self.batch, [x.strides for x in operands_])
+        self.steps = [steps[-1] for steps in strides]
+        first = [(self.lanes.type("f"), text) for sink in self.sinks for text in self.begin(sink)]
+        pointers = [x.data for x in operands_]
+        for row, value in self.uniform:
+            self.f.env[row] = self.spread(value)
+        return self.axis(0, shape, strides, pointers, first)
+
+    def begin(self, sink: Sink) -> list[str]:
+        """Return the registers in which a sink's rows come together at first: of a sum two for each, the sum and what
+        it has lost.
+        """
+        if sink.form.sink == "scatter":
+            return []
+        start = self.lanes.constant(IDENTITY[sink.form.sink])
+        return [start] * (size_of(sink.form) * (2 if sink.form.sink == "sum" else 1))
+
+    def axis(self, level: int, shape: Sequence[int], strides: Sequence[Sequence[int]], pointers: list[str],
+             carried: list[tuple[str, str]]) -> list[str]:
+        f, n = self.f, shape[level]
+        if level + 1 < len(shape):
+            return f.loop(n, carried, lambda k, now: self.axis(
+                level + 1, shape, strides, [f.at(p, f.times(k, step[level])) if step[level] else p
+                                            for p, step in zip(pointers, strides)],
+                [(kind, text) for (kind, _), text in zip(carried, now)]))
+        if not carried or n <= 2 * CHUNK:
+            return self.chunk(pointers, n, carried)
+        whole, rest = divmod(n, CHUNK)
+        now = f.loop(whole, carried, lambda k, now: self.chunk(
+            [f.at(p, f.times(k, CHUNK * step)) if step else p for p, step in zip(pointers, self.steps)], CHUNK,
+            [(kind, text) for (kind, _), text in zip(carried, now)]))
+        if rest:
+            now = self.chunk([f.at(p, whole * CHUNK * step) for p, step in zip(pointers, self.steps)], rest,
+                             [(kind, text) for (kind, _), text in zip(carried, now)])
+        return now
+
+    def chunk(self, pointers: list[str], n: int, carried: list[tuple[str, str]]) -> list[str]:
+        """Write the innermost loop, and add what it has summed to what there was."""
+        f, width = self.f, self.lanes.width
+        start = [(self.lanes.type("f"), self.lanes.constant(IDENTITY[sink.form.sink])) for sink in self.sinks
+                 for _ in range(size_of(sink.form)) if sink.form.sink != "scatter"]
+        still = {at: [self.v.load_one(x.kind, f.at(p, place)) for place in x.places] for at, ((_, x, _), p) in enumerate(zip(self.loads, pointers))
+                 if not self.steps[at]}
+        whole = n // width * width
+        now = [text for _, text in start]
+        if whole:
+            now = f.loop(whole, start, lambda k, now: self.row(pointers, still, k, now, width), width)
+        if n % width:
+            now = self.row(pointers, still, str(whole), now, n % width)
+        return self.merged(now, [text for _, text in carried])
+
+    def merged(self, made: Sequence[str], before: Sequence[str]) -> list[str]:
+        """Bring together what sinks have of a chunk, and of those before."""
+        f, t, found, at, place = self.f, self.lanes.type("f"), list[str](), 0, 0
+        for sink in self.sinks:
+            if sink.form.sink == "scatter":
+                continue
+            for _ in range(size_of(sink.form)):
+                if sink.form.sink == "sum":  # Knuth's sum of two, and what it loses
+                    a, b, lost = before[at], made[place], before[at + 1]
+                    whole = f.op(f"fadd {t} {a}, {b}")
+                    of_b = f.op(f"fsub {t} {whole}, {a}")
+                    of_a = f.op(f"fsub {t} {whole}, {of_b}")
+                    left = f.op(f"fadd {t} {f.op(f'fsub {t} {a}, {of_a}')}, {f.op(f'fsub {t} {b}, {of_b}')}")
+                    found += [whole, f.op(f"fadd {t} {lost}, {left}")]
+                    at += 2
+                else:
+                    found.append(self.joined(sink, before[at], made[place]))
+                    at += 1
+                place += 1
+        return found
+
+    def joined(self, sink: Sink, a: str, b: str) -> str:
+        if sink.form.sink == "sum":
+            return self.f.op(f"fadd {self.lanes.type('f')} {a}, {b}")
+        fn = ops.maximum if sink.form.sink == "max" else ops.minimum
+        return ROWS[fn].write(self.f, self.lanes, [a, b])
+
+    # -- one vector of rows
+
+    def row(self, pointers: list[str], still: dict[int, list[str]], k: str, now: Sequence[str], count: int) -> list[str]:
+        """Write the calls for some rows, from number k on; return what the sinks have then."""
+        f = self.f
+        f.lanes = self.lanes
+        try:
+            for at, (row, x, shape) in enumerate(self.loads):
+                texts = still.get(at) or [self.v.load(x.kind, self.element(pointers[at], place, k, self.steps[at]),
+                                                      self.steps[at], count) for place in x.places]
+                f.env[row] = Elements(tuple(texts), shape, x.kind) if shape else Number(texts[0], x.kind)
+            for call in self.calls:
+                self.call(call, self.forms[call], count)
+            for (result, out), pointer, step in zip(self.outs, pointers[len(self.loads):],
+                                                    self.steps[len(self.loads):]):
+                for place, text in zip(out.places, self.texts(result)):
+                    self.v.store(out.kind, self.element(pointer, place, k, step), step, text, count)
+            return self.summed(now, count)
+        finally:
+            f.lanes = Lanes()
+
+    def element(self, pointer: str, place: int, k: str, step: int) -> str:
+        """Return the address of an element of row number k."""
+        return self.f.at(self.f.at(pointer, place), self.f.times(k, step))
+
+    def call(self, call: Call, each: Form, count: int) -> None:
+        args = tuple([self.rows[x] if isinstance(x, Operation) else x for x in each.args])
+        row = Call(each.fn, args, each.kwargs, absent(each.spec))
+        self.rows[call] = row
+        if each.fn is ops.getitem and args[0] in self.tables:
+            self.f.env[row] = self.picked(args[0], args[1:])
+        else:
+            self.f.lower(row)
+
+    def texts(self, result: Operation) -> Sequence[str]:
+        value = self.f.env[self.rows[result]]
+        return value.parts if isinstance(value, Elements) else [value.ir]  # type: ignore[union-attr]
+
+    def summed(self, now: Sequence[str], count: int) -> list[str]:
+        f, t, found, at = self.f, self.lanes.type("f"), list[str](), 0
+        for sink in self.sinks:
+            if sink.form.sink == "scatter":
+                self.scatter(sink, count)
+                continue
+            value = f.env[self.rows[sink.op]]
+            for text in self.texts(sink.op):
+                text = f.to_float(text, value.kind)  # type: ignore[union-attr]
+                if count < self.lanes.width:
+                    text = f.op(f"select {self.lanes.type('b')} {self.v.mask(count)}, {t} {text}, "
+                                f"{t} {self.lanes.constant(IDENTITY[sink.form.sink])}")
+                found.append(self.joined(sink, now[at], text))
+                at += 1
+        return found
+
+    def spread(self, value: Value) -> Value:
+        """Return a value that is the same in all rows."""
+        if isinstance(value, Elements):
+            return Elements(tuple([self.v.splat(text, value.kind) for text in value.parts]), value.shape, value.kind)
+        assert isinstance(value, Number)
+        return Number(self.v.splat(value.ir, value.kind), value.kind)
+
+    # -- rows by their numbers
+
+    def places(self, number: str, n: int) -> str:
+        """Return numbers of rows that count from the front; leave where there is no such row."""
+        f, t = self.f, self.lanes.type("i")
+        from_end = f.op(f"add {t} {number}, {self.lanes.constant(n, 'i')}")
+        below = f.op(f"icmp slt {t} {number}, zeroinitializer")
+        place = f.op(f"select {self.lanes.type('b')} {below}, {t} {from_end}, {t} {number}")
+        fits = f.op(f"icmp ult {t} {place}, {self.lanes.constant(n, 'i')}")
+        f.declare(f"declare i1 @llvm.vector.reduce.and.v{self.lanes.width}i1({self.lanes.type('b')})")
+        f.require(f.op(f"call i1 @llvm.vector.reduce.and.v{self.lanes.width}i1({self.lanes.type('b')} {fits})"))
+        return place
+
+    def offset(self, index: Sequence[Operation], x: Array) -> str:
+        """Return how far from the first row of a table rows are that have some numbers along each of its first axes."""
+        f, t, found = self.f, self.lanes.type("i"), ""
+        for part, n, step in zip(index, x.shape, x.strides):
+            number: Any = f.env[part]
+            along = f.op(f"mul {t} {self.places(number.ir, n)}, {self.lanes.constant(step, 'i')}")
+            found = f.op(f"add {t} {found}, {along}") if found else along
+        return found
+
+    def picked(self, table: Operation, index: Sequence[Operation]) -> Value:
+        """Read rows of a table by their numbers."""
+        f, x, width = self.f, self.tables[table], self.lanes.width
+        rows = f.op(f"getelementptr i8, ptr {x.data}, <{width} x i64> {self.offset(index, x)}")
+        cut = len(index)
+        inner = Operand.of(x, x.shape[:cut], len(x.shape) - cut)
+        texts = []
+        for at in inner.places:
+            pointers = f.op(f"getelementptr i8, <{width} x ptr> {rows}, i64 {at}") if at else rows
+            texts.append(self.v.gather(pointers, x.kind))
+        return Elements(tuple(texts), x.shape[cut:], x.kind) if x.shape[cut:] else Number(texts[0], x.kind)
+
+    def scatter(self, sink: Sink, count: int) -> None:
+        """Add rows where their numbers say, one after the other: two may have the same number."""
+        f, width = self.f, self.lanes.width
+        made, out = self.scattered[sink.op]
+        offset = self.offset([self.rows[x] for x in sink.op.args[1:]], made)
+        t = self.lanes.type("f")
+        for lane in range(count):
+            at = f.at(made.data, f.op(f"extractelement <{width} x i64> {offset}, i32 {lane}"))
+            for place, text in zip(out.places, self.texts(sink.op)):
+                pointer = f.at(at, place)
+                piece = f.op(f"extractelement {t} {text}, i32 {lane}")
+                now = f.op(f"fadd double {f.op(f'load double, ptr {pointer}, align 8')}, {piece}")
+                f.put(f"store double {now}, ptr {pointer}, align 8")
+
+    def total(self, sink: Sink, totals: Sequence[str]) -> Value:
+        """Bring together the lanes of a sink."""
+        f, at, t = self.f, 0, self.lanes.type("f")
+        for other in self.sinks:
+            if other is sink:
+                break
+            at += len(self.begin(other))
+        found = []
+        for number in range(size_of(sink.form)):
+            if sink.form.sink == "sum":
+                text = f.op(f"fadd {t} {totals[at + 2 * number]}, {totals[at + 2 * number + 1]}")
+            else:
+                text = totals[at + number]
+            text = self.v.total(text, lambda a, b: self.pair(sink, a, b))
+            if sink.op.fn is ops.mean:
+                count = math.prod(spec_of(sink.op.args[0]).shape) // max(size_of(sink.form), 1)
+                text = f.op(f"fdiv double {text}, {Lanes().constant(count)}")
+            found.append(text)
+        y = sink.op.spec
+        return Elements(tuple(found), y.shape, "f") if y.is_array else Number(found[0], "f")
+
+    def pair(self, sink: Sink, a: str, b: str) -> str:
+        if sink.form.sink == "sum":
+            return self.f.op(f"fadd double {a}, {b}")
+        return ROWS[ops.maximum if sink.form.sink == "max" else ops.minimum].write(self.f, Lanes(), [a, b])
+
+
+def size_of(each: Form) -> int:
+    """Return the number of elements of a row."""
+    return math.prod(each.spec.shape)
+
+
+CARRIERS[Batch] = lower_batch

@@ -1,0 +1,471 @@
+"""memory: calls that move or add whole arrays in memory: copies, writes, pieces in their places, reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tapegrad.compile.native.small  # noqa: F401  (whose lowerings come first)
+from tapegrad import ops
+from tapegrad.compile.native.arrays import in_memory, lying, lower_row, lower_view, place_in, stored
+from tapegrad.compile.native.emit import Lanes
+from tapegrad.compile.native.function import LOWERINGS, Function
+from tapegrad.compile.native.layouts import LAYOUT
+from tapegrad.compile.native.machine import machine
+from tapegrad.compile.native.table import ROWS
+from tapegrad.compile.native.values import (
+    Array,
+    Elements,
+    Number,
+    Unlowered,
+    Value,
+    dense,
+    is_small,
+    memory_kind,
+    number_kind,
+)
+from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, size
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call, Constant, Operation
+
+LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's way of adding loses fewer digits
+AT_ONCE = 4  # vectors of columns that are summed at once
+
+
+def known(x: Any) -> Any:
+    """Return a constant's value. Raises Unlowered for what is computed."""
+    if isinstance(x, Operation):
+        if not isinstance(x, Constant):
+            raise Unlowered("a place that is computed")
+        return x.val
+    return x
+
+
+def vectors(f: Function) -> Vectors:
+    """Return what writes vectors of this processor. Raises Unlowered within a batch."""
+    if f.lanes.width > 1:
+        raise Unlowered("memory within a batch")
+    return Vectors(f, machine().lanes)
+
+
+# -- copies
+
+
+def copy(f: Function, to: Array, x: Value, add: bool = False) -> None:
+    """Write a value into an array, or add it; numbers and shorter arrays are broadcast."""
+    v = vectors(f)
+    if isinstance(x, Elements) and to.shape == x.shape and len(x.parts) <= 2 * v.width and not add:
+        for index, part in zip(np.ndindex(*x.shape), x.parts):
+            put_number(f, f.at(to.data, sum(i * step for i, step in zip(index, to.strides))), part, x.kind, to.kind)
+        return
+    if isinstance(x, Elements) and len(x.parts) == 1:
+        x = Number(x.parts[0], x.kind)
+    elif isinstance(x, Elements):
+        x = in_memory(f, x)
+    if math.prod(to.shape) == 1:
+        number = x if isinstance(x, Number) else Number(read(f, x), x.kind)
+        text = f.to_float(number.ir, number.kind) if to.kind == "f" else number.ir
+        if add:
+            text = f.op(f"fadd double {f.op(f'load double, ptr {to.data}, align 8')}, {text}")
+        put_number(f, to.data, text, to.kind, to.kind)
+        return
+    if isinstance(x, Array) and x.kind == to.kind and not add and x.shape == to.shape and x.strides == to.strides \
+            and to.strides == dense(to.shape, size(to.kind)):
+        f.put(f"call void @llvm.memcpy.p0.p0.i64(ptr {to.data}, ptr {x.data}, i64 {to.size * size(to.kind)}, i1 false)")
+        return
+    if not (isinstance(x, Number) or x.kind == to.kind or to.kind == "f"):
+        raise Unlowered("of another kind")
+    sources = [] if isinstance(x, Number) else [Operand.of(x, to.shape, 0)]
+    shape, strides = collapsed(to.shape, [to.strides, *(each.strides for each in sources)])
+    same = None
+    if isinstance(x, Number):
+        same = v.splat(f.to_float(x.ir, x.kind) if to.kind == "f" else x.ir, to.kind)
+
+    def line(pointers: list[str]) -> None:
+        def some(k: str, count: int) -> None:
+            at = f.at(pointers[0], f.times(k, strides[0][-1]))
+            text = same
+            if text is None:
+                kind, step = sources[0].kind, strides[1][-1]
+                text = v.load(kind, f.at(pointers[1], f.times(k, step)), step, count)
+                f.lanes = v.lanes
+                text = f.to_float(text, kind) if to.kind == "f" else text
+                f.lanes = Lanes()
+            if add:
+                text = f.op(f"fadd {v.lanes.type('f')} {v.load('f', at, strides[0][-1], count)}, {text}")
+            v.store(to.kind, at, strides[0][-1], text, count)
+        v.each(shape[-1], some)
+    nest(f, shape[:-1], [steps[:-1] for steps in strides], [to.data, *(each.data for each in sources)], line)
+
+
+def put_number(f: Function, at: str, text: str, kind: str, to: str) -> None:
+    """Write one number."""
+    if to == "f":
+        f.put(f"store double {f.to_float(text, kind)}, ptr {at}, align 8")
+    elif to == kind == "b":
+        f.put(f"store i8 {f.op(f'zext i1 {text} to i8')}, ptr {at}")
+    elif to == kind == "i":
+        f.put(f"store i64 {text}, ptr {at}, align 8")
+    else:
+        raise Unlowered("of another kind")
+
+
+def read(f: Function, x: Array) -> str:
+    """Read one number."""
+    text = f.op(f"load {'i8' if x.kind == 'b' else 'i64' if x.kind == 'i' else 'double'}, ptr {x.data}")
+    return f.op(f"trunc i8 {text} to i1") if x.kind == "b" else text
+
+
+def operand(f: Function, x: Any) -> Value:
+    """Return an argument as something that can be copied into an array."""
+    if number_kind(spec_of(x)) is not None:
+        return f.number(x)
+    found = f.value(x)
+    return found if isinstance(found, Elements) else f.array(x)
+
+
+def fill(f: Function, to: Array, text: str) -> None:
+    """Write one float64 everywhere into new memory."""
+    if text == Lanes().constant(0.0) and to.size:
+        f.put(f"call void @llvm.memset.p0.i64(ptr {to.data}, i8 0, i64 {to.size * size(to.kind)}, i1 false)")
+    elif to.size:
+        copy(f, to, Number(text, "f"))
+
+
+def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
+    """Return the part of an array that a known index takes. Raises Unlowered where it is no view."""
+    like = lying(x)
+    found = like[tuple(index)]
+    if not isinstance(found, np.ndarray):  # one element
+        places = np.arange(like.size).reshape(like.shape)
+        at = np.unravel_index(int(places[tuple(index)]), x.shape)
+        return Array(f.at(x.data, sum(int(i) * step for i, step in zip(at, x.strides))), (), (), x.owner, x.kind)
+    if not np.may_share_memory(found, like):
+        raise Unlowered("no view")
+    offset = found.__array_interface__["data"][0] - like.__array_interface__["data"][0]
+    return Array(f.at(x.data, offset if found.size else 0), found.shape, found.strides, x.owner, x.kind)
+
+
+# -- calls
+
+
+def lower_new(f: Function, op: Call) -> Value:
+    """Write zeros, ones, or one number everywhere."""
+    value = {ops.zeros: 0.0, ops.ones: 1.0}.get(op.fn)
+    made = f.place(op)
+    if made.kind != "f":
+        raise Unlowered("of other numbers")
+    if value is None:
+        copy(f, made, operand(f, op.args[1]))
+    else:
+        fill(f, made, Lanes().constant(value))
+    return made
+
+
+def lower_joined(f: Function, op: Call) -> Value:
+    """Write arrays one behind the other, or as the rows of a new axis."""
+    vectors(f)
+    axis, made, at = op.kwargs.get("axis", 0) % op.spec.ndim, f.place(op), 0
+    if op.kwargs.keys() - {"axis"}:
+        raise Unlowered("joined in its own way")
+    for x in op.args:
+        shape = spec_of(x).shape
+        n = 1 if op.fn is ops.stack else shape[axis]
+        index = (slice(None),) * axis + ((at,) if op.fn is ops.stack else (slice(at, at + n),))
+        if n and math.prod(shape):
+            copy(f, part_of(f, made, index), operand(f, x))
+        at += n
+    return made
+
+
+def lower_pieces(f: Function, op: Call) -> Value:
+    """Write a sum of pieces in known places among zeros."""
+    vectors(f)
+    if op.kwargs.keys() - {"shape", "ranks", "order"}:
+        raise Unlowered("pieces of views")
+    pieces, at = [], 0
+    for rank in op.kwargs["ranks"]:
+        pieces.append((op.args[at], [known(part) for part in op.args[at + 1:at + 1 + rank]]))
+        at += 1 + rank
+    made = f.place(op)
+    if made.kind != "f":
+        raise Unlowered("of other numbers")
+    covered = np.zeros(made.shape, bool)
+    parts = [(x, None if any(isinstance(i, (np.ndarray, list)) for i in index) else part_of(f, made, index), index)
+             for x, index in pieces]
+    whole = next((k for k, (_, part, index) in enumerate(parts)
+                  if part is not None and part.size == made.size), None)
+    if whole is None:
+        fill(f, made, Lanes().constant(0.0))
+        covered[...] = True
+    else:
+        parts.insert(0, parts.pop(whole))
+    for x, part, index in parts:
+        value = operand(f, x)
+        if part is None:
+            add_at(f, made, value, index)
+        else:
+            copy(f, part, value, add=bool(covered.any()))
+        covered[...] = True
+    return f.loaded(made) if is_small(op.spec) else made
+
+
+def add_at(f: Function, to: Array, x: Value, index: Sequence[Any]) -> None:
+    """Add numbers where a list of known places says, one after the other."""
+    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(index)]
+    table = offsets(to)[places.ravel()]
+    if isinstance(x, Elements):
+        x = in_memory(f, x)
+    if not isinstance(x, Array) or x.shape != places.shape or x.strides != dense(x.shape):
+        raise Unlowered("no array of these numbers")
+    data, of = constant(f, table), x.data
+
+    def one(k: str, _: list[str]) -> list[str]:
+        at = f.at(to.data, f.op(f"load i64, ptr {f.at(data, f.times(k, 8))}, align 8"))
+        piece = f.op(f"load double, ptr {f.at(of, f.times(k, 8))}, align 8")
+        f.put(f"store double {f.op(f'fadd double {piece}, ' + f.op(f'load double, ptr {at}, align 8'))}, "
+              f"ptr {at}, align 8")
+        return []
+    if table.size:
+        f.loop(table.size, [], one)
+
+
+def offsets(x: Array) -> Any:
+    """Return where each element of an array lies, in bytes, row by row."""
+    found = np.zeros(x.shape, np.int64)
+    for axis, (n, step) in enumerate(zip(x.shape, x.strides)):
+        found += (np.arange(n) * step).reshape(-1, *(1,) * (len(x.shape) - axis - 1))
+    return found.ravel()
+
+
+def constant(f: Function, table: Any) -> str:
+    """Return the address of a table of integers."""
+    from_ = f.object(np.ascontiguousarray(table, np.int64))
+    return f.op(f"load ptr, ptr {f.at(from_, LAYOUT.data)}")
+
+
+def lower_gather(f: Function, op: Call) -> Value:
+    """Write a read of a long array in known places, which are no view."""
+    v = vectors(f)
+    x = f.array(op.args[0])
+    index = tuple(map(known, op.args[1:]))
+    places = np.asarray(op.fn.impl(np.arange(x.size).reshape(x.shape), *index, **op.kwargs))
+    if x.kind != "f" or memory_kind(op.spec) != "f" or places.shape != op.spec.shape:
+        raise Unlowered("no float64 array")
+    table = offsets(x)[places.ravel()]
+    small = is_small(op.spec)
+    if small:
+        return Elements(tuple([f.op(f"load double, ptr {f.at(x.data, int(at))}, align 8") for at in table]),
+                        op.spec.shape, "f")
+    made = f.place(op)
+    if made.strides != dense(made.shape):
+        raise Unlowered("not row by row")
+    data = constant(f, table)
+
+    def some(k: str, count: int) -> None:
+        at = v.load("i", f.at(data, f.times(k, 8)), 8, count)
+        rows = f.op(f"getelementptr i8, ptr {x.data}, <{v.width} x i64> {at}")
+        v.store("f", f.at(made.data, f.times(k, 8)), 8, v.gather(rows, "f"), count)
+    v.each(table.size, some)
+    return made
+
+
+def lower_assignment(f: Function, op: Call) -> Value:
+    """Write an array with a part replaced: in its memory where nothing else needs that, or in a copy."""
+    vectors(f)
+    x, value, *index = op.args
+    if op.kwargs or memory_kind(op.spec) != "f" or not isinstance(x, Operation):
+        raise Unlowered("a write through views")
+    new, old = operand(f, value), stored(f, x)
+    computed = [part for part in index if isinstance(part, Operation) and not isinstance(part, Constant)]
+    if old.kind != "f" or old.shape != op.spec.shape:
+        raise Unlowered("of other numbers")
+    row = len(index) == 1 and len(computed) == 1 and spec_of(index[0]).type is int
+    if computed and not row:
+        raise Unlowered("a place that is computed")
+    made = old
+    if not f.is_last(op, x, old):
+        made = f.place(op)
+        copy(f, made, old)
+    else:
+        f.adopt(op)
+    to = place_in(f, made, index[0]) if row else part_of(f, made, list(map(known, index)))
+    if isinstance(new, Array) and new.owner is not None and new.owner is made.owner:
+        apart = Array(f.memory(8 * new.size).name, new.shape, dense(new.shape), f.blocks[-1], "f")
+        copy(f, apart, new)
+        new = apart
+    copy(f, to, new)
+    return made
+
+
+# -- reductions
+
+
+def lower_along(f: Function, op: Call) -> Value:
+    """Write a reduction of a long array along some of its axes."""
+    v, x = vectors(f), f.array(op.args[0])
+    n = len(x.shape)
+    if op.kwargs.keys() - {"axis", "keepdims"} or x.kind not in ("f", "b") or not x.size or (
+            x.kind == "b" and op.fn is not ops.sum):
+        raise Unlowered("a reduction of its own kind")
+    axis = op.kwargs.get("axis")
+    axes = {a % n for a in (range(n) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
+    kept, gone = [a for a in range(n) if a not in axes], [a for a in range(n) if a in axes]
+    small = is_small(op.spec) or not op.spec.is_array
+    wanted = "i" if x.kind == "b" else "f"
+    if (memory_kind(op.spec) if op.spec.is_array else number_kind(op.spec)) != wanted or not gone or (
+            small and x.kind == "b"):
+        raise Unlowered("of other numbers")
+    shape = tuple([x.shape[a] for a in kept])
+    if small:
+        made = Array(f.stack(8 * max(math.prod(shape), 1)), shape, dense(shape), None)
+        to = made.strides
+    else:
+        made = f.place(op)
+        to = made.strides if len(made.shape) == len(kept) else tuple([made.strides[a] for a in kept])
+    count = math.prod(x.shape[a] for a in gone)
+    inner = min(range(n), key=lambda a: (abs(x.strides[a]) if x.shape[a] > 1 else 1 << 60))
+    fold = folded(f, op)
+    if inner in axes:
+        along_rows(f, v, x, [inner, *(a for a in gone if a != inner)], kept, made, to, fold, count)
+    else:
+        along_columns(f, v, x, gone, [*(a for a in kept if a != inner), inner], kept, made, to, fold, count)
+    if not small:
+        return made
+    found = f.loaded(made._replace(shape=op.spec.shape, strides=dense(op.spec.shape)))
+    return found if op.spec.is_array else Number(found.parts[0], "f")
+
+
+Fold = Callable[[Lanes, str, str], str]
+
+
+def folded(f: Function, op: Call) -> Fold:
+    """Return what joins two numbers, or two vectors."""
+    fn = {ops.max: ops.maximum, ops.min: ops.minimum}.get(op.fn, ops.add)
+    return lambda lanes, a, b: ROWS[fn].write(f, lanes, [a, b])
+
+
+def real(v: Vectors, kind: str, at: str, step: int, count: int) -> str:
+    """Read numbers as float64."""
+    text = v.load(kind, at, step, count)
+    return text if kind == "f" else v.f.op(f"uitofp {v.lanes.type(kind)} {text} to {v.lanes.type('f')}")
+
+
+def identity(op: Call) -> float:
+    return {ops.max: -math.inf, ops.min: math.inf}.get(op.fn, 0.0)
+
+
+def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[int], made: Array, to: Sequence[int],
+               fold: Fold, count: int) -> None:
+    """Reduce what lies together: a vector of sums for each number of the result."""
+    op = f.now
+    n, step = x.shape[gone[0]], x.strides[gone[0]]
+    if n > LONG and op.fn in (ops.sum, ops.mean):
+        raise Unlowered("a long sum")
+    t, start = v.lanes.type("f"), v.lanes.constant(identity(op))
+
+    def line(pointer: str, now: list[str]) -> list[str]:
+        whole = n // v.width * v.width
+        if whole:
+            now = f.loop(whole, [(t, text) for text in now], lambda k, now: [
+                fold(v.lanes, now[0], real(v, x.kind, f.at(pointer, f.times(k, step)), step, v.width))], v.width)
+        if n % v.width:
+            text = real(v, x.kind, f.at(pointer, whole * step), step, n % v.width)
+            text = f.op(f"select {v.lanes.type('b')} {v.mask(n % v.width)}, {t} {text}, {t} {start}")
+            now = [fold(v.lanes, now[0], text)]
+        return now
+
+    def outer(axes: list[int], pointer: str, now: list[str]) -> list[str]:
+        if not axes:
+            return line(pointer, now)
+        return f.loop(x.shape[axes[0]], [(t, text) for text in now], lambda k, now: outer(
+            axes[1:], f.at(pointer, f.times(k, x.strides[axes[0]])), now))
+
+    def one(pointers: list[str]) -> None:
+        text = v.total(outer(gone[1:], pointers[0], [start])[0], lambda a, b: fold(Lanes(), a, b))
+        if op.fn is ops.mean:
+            text = f.op(f"fdiv double {text}, {Lanes().constant(count)}")
+        if made.kind == "i":
+            f.put(f"store i64 {f.op(f'fptosi double {text} to i64')}, ptr {pointers[1]}, align 8")
+        else:
+            f.put(f"store double {text}, ptr {pointers[1]}, align 8")
+    nest(f, [x.shape[a] for a in kept], [[x.strides[a] for a in kept], list(to)], [x.data, made.data], one)
+
+
+def along_columns(f: Function, v: Vectors, x: Array, gone: list[int], order: list[int], kept: list[int], made: Array,
+                  to: Sequence[int], fold: Fold, count: int) -> None:
+    """Reduce along axes beside which numbers lie together: a vector of the result at once, or several."""
+    op, t = f.now, v.lanes.type("f")
+    steps = {a: step for a, step in zip(kept, to)}
+    n, step, out = x.shape[order[-1]], x.strides[order[-1]], steps[order[-1]]
+    start = v.lanes.constant(identity(op))
+
+    def columns(pointers: list[str]) -> None:
+        def some(k: str, count_here: int, many: int) -> None:
+            def inner(axes: list[int], pointer: str, now: list[str]) -> list[str]:
+                if not axes:
+                    return [fold(v.lanes, text, real(v, x.kind, f.at(pointer, v.width * step * each), step, count_here))
+                            for each, text in enumerate(now)]
+                return f.loop(x.shape[axes[0]], [(t, text) for text in now], lambda j, now: inner(
+                    axes[1:], f.at(pointer, f.times(j, x.strides[axes[0]])), now))
+            found = inner(gone, f.at(pointers[0], f.times(k, step)), [start] * many)
+            for each, text in enumerate(found):
+                if op.fn is ops.mean:
+                    text = f.op(f"fdiv {t} {text}, {v.lanes.constant(count)}")
+                at = f.at(f.at(pointers[1], f.times(k, out)), v.width * out * each)
+                if made.kind == "i":
+                    text = f.op(f"fptosi {t} {text} to {v.lanes.type('i')}")
+                v.store(made.kind, at, out, text, count_here)
+        block = v.width * AT_ONCE
+        whole, one = n // block * block, n // v.width * v.width
+
+        def step_of(many: int, first: int) -> Callable[[str, list[str]], list[str]]:
+            def body(k: str, _: list[str]) -> list[str]:
+                some(f.plus(k, str(first)), v.width, many)
+                return []
+            return body
+        if whole:
+            f.loop(whole, [], step_of(AT_ONCE, 0), block)
+        if one > whole:
+            f.loop(one - whole, [], step_of(1, whole), v.width)
+        if n % v.width:
+            some(str(one), n % v.width, 1)
+    axes = order[:-1]
+    nest(f, [x.shape[a] for a in axes], [[x.strides[a] for a in axes], [steps[a] for a in axes]], [x.data, made.data],
+         columns)
+
+
+# -- which calls these are
+
+
+def short_first(short: Callable[[Function, Call], Value], long: Callable[[Function, Call], Value]) -> Any:
+    """Return what writes a call as one of short arrays, and where it is none as one of arrays in memory."""
+    def write(f: Function, op: Call) -> Value:
+        mark = f.mark(), f.undone()
+        try:
+            return short(f, op)
+        except Unlowered:
+            f.take_back(*mark)
+            return long(f, op)
+    return write
+
+
+def lower_read(f: Function, op: Call) -> Value:
+    """Write a read of a long array: a view, a row at a place that is computed, or copies of known elements."""
+    mark = f.mark(), f.undone()
+    for write in (lower_view, lower_row):
+        try:
+            return write(f, op)
+        except Unlowered:
+            f.take_back(*mark)
+    return lower_gather(f, op)
+
+
+_LONG = {**dict.fromkeys((ops.zeros, ops.ones, ops.full), lower_new), **dict.fromkeys((ops.concat, ops.stack), lower_joined),
+         ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: lower_read,
+         **dict.fromkeys((ops.sum, ops.mean, ops.max, ops.min), lower_along)}
+for _op, _write in _LONG.items():
+    LOWERINGS[_op] = short_first(LOWERINGS[_op], _write)

@@ -1,0 +1,106 @@
+"""products: products of matrices in memory, by the BLAS that NumPy itself calls."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tapegrad import ops
+from tapegrad.compile.native.arrays import stored
+from tapegrad.compile.native.emit import Lanes
+from tapegrad.compile.native.function import LOWERINGS, Function
+from tapegrad.compile.native.machine import machine
+from tapegrad.compile.native.memory import copy, short_first
+from tapegrad.compile.native.values import Array, Number, Unlowered, Value, dense, is_small
+from tapegrad.compile.native.vectors import nest
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call
+
+ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them
+GEMM = "declare void @tapegrad_gemm(i32, i32, i32, i64, i64, i64, double, ptr, i64, ptr, i64, double, ptr, i64)"
+
+
+def lower_product(f: Function, op: Call) -> Value:
+    """Write products of matrices: one for each place of the axes before the last two."""
+    if not machine().blas or f.lanes.width > 1 or op.kwargs or len(op.args) != 2:
+        raise Unlowered("a product of its own kind")
+    a, b = (stored(f, x) for x in op.args)
+    if a.kind != "f" or b.kind != "f" or not a.shape or not b.shape:
+        raise Unlowered("of other numbers")
+    if op.fn is ops.dot and max(len(a.shape), len(b.shape)) > 2:
+        raise Unlowered("dot of more axes")
+    if op.fn in (ops.matmul, ops.dot):
+        row, column = len(a.shape) == 1, len(b.shape) == 1
+    else:
+        row, column = op.fn is ops.vecmat, op.fn is ops.matvec
+        if op.fn not in (ops.vecmat, ops.matvec):
+            raise Unlowered("a product of rows")
+    if row:
+        a = a._replace(shape=(*a.shape[:-1], 1, a.shape[-1]), strides=(*a.strides[:-1], 8 * a.shape[-1], a.strides[-1]))
+    if column:
+        b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, 8))
+    a, b = matrix(f, a), matrix(f, b)
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    made = target(f, op)
+    batch = made.shape[:len(made.shape) - 2 + row + column]
+    whole = made.strides[len(batch):]
+    c = (whole[0] if not row else 8 * n, whole[-1] if not column else 8) if whole else (8, 8)
+    if not (m and n and math.prod(batch)):
+        return made
+    if not k or c[1] != 8 or (m > 1 and c[0] < 8 * n):
+        raise Unlowered("a product that lies in its own way")
+    f.declare(GEMM)
+    steps = [lead(a, batch), lead(b, batch), list(made.strides[:len(batch)])]
+    (ta, la), (tb, lb) = turned(a), turned(b)
+    one, none = Lanes().constant(1.0), Lanes().constant(0.0)
+    nest(f, batch, steps, [a.data, b.data, made.data], lambda at: f.put(
+        f"call void @tapegrad_gemm(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, double {one}, "
+        f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, double {none}, ptr {at[2]}, i64 {max(c[0] // 8, n)})"))
+    if not op.spec.is_array:
+        return Number(f.op(f"load double, ptr {made.data}, align 8"), "f")
+    return f.loaded(made) if is_small(op.spec) else made
+
+
+def target(f: Function, op: Call) -> Array:
+    """Return memory for a product; a short one's is on the stack."""
+    y = op.spec
+    if not y.is_array or is_small(y):
+        return Array(f.stack(8 * max(y.size, 1)), y.shape, dense(y.shape), None)
+    return f.place(op)
+
+
+def lead(x: Array, batch: tuple[int, ...]) -> list[int]:
+    """Return an array's steps along the axes before the last two."""
+    shape, strides = x.shape[:-2], x.strides[:-2]
+    steps = [0 if n == 1 and of != 1 else step for n, of, step in zip(shape, batch[len(batch) - len(shape):], strides)]
+    return [0] * (len(batch) - len(shape)) + steps
+
+
+def turned(x: Array) -> tuple[int, int]:
+    """Return how CBLAS is to take matrices, and how far apart their rows, or columns, are."""
+    m, n = x.shape[-2:]
+    down, right = x.strides[-2:]
+    if right == 8 or n == 1:
+        return AS_IT_IS, max(down // 8 if m > 1 else n, n)
+    return TURNED, max(right // 8, m)
+
+
+def matrix(f: Function, x: Array) -> Array:
+    """Return matrices that lie as CBLAS takes them: rows or columns whose numbers lie together."""
+    m, n = x.shape[-2:]
+    down, right = x.strides[-2:]
+    by_rows = (right == 8 or n == 1) and (m == 1 or (down % 8 == 0 and down >= 8 * n))
+    by_columns = (down == 8 or m == 1) and (n == 1 or (right % 8 == 0 and right >= 8 * m))
+    if by_rows or by_columns:
+        return x
+    block = f.memory(8 * math.prod(x.shape))
+    found = Array(block.name, x.shape, dense(x.shape), block)
+    copy(f, found, x)
+    return found
+
+
+def _lowering(op: Any) -> Any:
+    return short_first(LOWERINGS[op], lower_product)
+
+
+LOWERINGS |= {op: _lowering(op) for op in (ops.matmul, ops.dot, ops.matvec, ops.vecmat)}
