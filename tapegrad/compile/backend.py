@@ -6,6 +6,7 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from time import thread_time
 from typing import Any, NamedTuple
 
@@ -50,12 +51,14 @@ Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
 
 MODES: dict[str, Made | None] = {
-    "auto": Blocks,
+    "numpy": Blocks,
     "threads": partial(Blocks, torch=False),
     "blocks": partial(Blocks, torch=False, threads=False),
     "plain": None,
 }
-"""How long arrays are computed: what executes groups of elementwise calls, None where there are no groups."""
+"""The ways of NumPy's code: what executes groups of elementwise calls of long arrays, None where there are no groups.
+The mode "auto" is "native", machine code, where llvmlite is installed, and "numpy" elsewhere.
+"""
 
 
 class Backend:
@@ -218,12 +221,12 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend that runs tapes as Python that calls NumPy."""
     if device is not None:
         raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
-    if mode in LATER:
-        return choose(mode, device, mode, passes)
-    if mode not in MODES:
+    if mode == "native" or (mode == "auto" and find_spec("llvmlite") is not None):
+        return choose("native", device, mode, passes)
+    if mode not in (*MODES, "auto"):
         raise ArgumentError(f"there is no mode {mode!r}", None,
-                            " or ".join(f'mode="{name}"' for name in (*MODES, "native")))
-    executor = MODES[mode]
+                            " or ".join(f'mode="{name}"' for name in ("auto", "native", *MODES)))
+    executor = MODES["numpy" if mode == "auto" else mode]
 
     def finish(tape: Tape) -> Tape:
         best = last_uses_told(unfolded(tape, passes))

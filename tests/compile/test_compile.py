@@ -44,12 +44,12 @@ def test_paths_and_stats() -> None:
 
 def test_the_text_of_a_function_that_is_gone_goes_with_the_next() -> None:
     tape = tg.trace(lambda x: x * 2.0, 1.0)[1]
-    fast: Any = tg.compile(tape)
+    fast: Any = tg.compile(tape, mode="numpy")
     file = next(name for name, entry in linecache.cache.items() if len(entry) == 4 and entry[2] == fast.source.splitlines(True))
     del fast
     gc.collect()
     linecache.checkcache()  # as a debugger does: nothing may vanish from under it
-    tg.compile(tape)
+    tg.compile(tape, mode="numpy")
     assert file not in linecache.cache
 
 

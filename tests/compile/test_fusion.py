@@ -64,6 +64,7 @@ class Used:
 
 def used(make: Any, f: Any, **options: Any) -> Any:
     """Return a compiled function; of a tape, the function that it becomes."""
+    options = {"mode": "numpy", **options}
     return Used(make(f, **options)) if not isinstance(f, tg.Tape) else make(f, **options)
 
 
@@ -314,7 +315,7 @@ def test_torch_keeps_its_threads() -> None:
 
 
 def test_without_torch() -> None:
-    code = ("import sys, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.sin(x) * x, warmup=1); x = np.linspace(0, 9, 300_000)\n"
+    code = ("import sys, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.sin(x) * x, warmup=1, mode='numpy'); x = np.linspace(0, 9, 300_000)\n"
             "for _ in range(2): assert np.array_equal(f(x), np.sin(x) * x)\nprint('torch' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
@@ -322,7 +323,7 @@ def test_without_torch() -> None:
 def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
     code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile.numpy import blocked_executor as blocks; blocks.LONG = 300_000\n"
             "x = np.linspace(0, 9, 300_000)\n"
-            "for f, mode, there in [(np.exp, 'auto', False), (np.sin, 'threads', False), (np.sin, 'auto', True)]:\n"
+            "for f, mode, there in [(np.exp, 'numpy', False), (np.sin, 'threads', False), (np.sin, 'numpy', True)]:\n"
             "    fast = tg.compile(lambda x: f(x) * x, mode=mode, warmup=1); fast(x); assert 'torch' not in sys.modules\n"
             "    assert np.allclose(fast(x), f(x) * x, 1e-14); assert ('torch' in sys.modules) is there\n")
     subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -330,13 +331,13 @@ def test_torch_is_imported_for_long_arrays_at_compile_time() -> None:
 
 def test_long_arrays_need_no_torch() -> None:
     code = ("import sys, numpy as np, tapegrad as tg; from tapegrad.compile.numpy import blocked_executor as blocks; blocks.LONG = 300_000\n"
-            "sys.modules['torch'] = None; f = tg.compile(lambda x: np.sin(x) * x); x = np.linspace(0, 9, 300_000)\n"
+            "sys.modules['torch'] = None; f = tg.compile(lambda x: np.sin(x) * x, mode='numpy'); x = np.linspace(0, 9, 300_000)\n"
             "for _ in range(3): assert np.array_equal(f(x), np.sin(x) * x)")
     subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    code = ("import os, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.exp(x) * x, warmup=1); x = np.linspace(0, 9, 300_000); a = f(x)\n"
+    code = ("import os, numpy as np, tapegrad as tg; f = tg.compile(lambda x: np.exp(x) * x, warmup=1, mode='numpy'); x = np.linspace(0, 9, 300_000); a = f(x)\n"
             "pid = os.fork()\nif pid == 0: os._exit(int(not np.array_equal(f(x), a)))\nprint(os.waitpid(pid, 0)[1])")
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout == "0\n"
@@ -376,7 +377,7 @@ def test_an_error_of_one_thread_ends_all() -> None:
 
 
 def test_modes() -> None:
-    assert list(MODES) == ["auto", "threads", "blocks", "plain"]
+    assert list(MODES) == ["numpy", "threads", "blocks", "plain"]
     x = np.linspace(0, 1, 100)
     for mode in MODES:
         fast = used(tg.compile, chain, mode=mode)

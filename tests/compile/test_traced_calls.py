@@ -63,7 +63,7 @@ X = np.linspace(0.1, 1.0, 40)
 @pytest.mark.usefixtures("patient")
 def test_a_first_call_is_grads(name: str, made: dict[str, int]) -> None:
     problem = PROBLEMS[name].made(**SMALL.get(name, {}))
-    step, expected = tg.value_and_grad(problem.objective), tg.grad(problem.objective, *problem.args, **problem.given)
+    step, expected = tg.value_and_grad(problem.objective, mode="numpy"), tg.grad(problem.objective, *problem.args, **problem.given)
     exactly(step(*problem.args, **problem.given), expected)
     assert not step.tapes
     exactly(step(*problem.args, **problem.given), expected)

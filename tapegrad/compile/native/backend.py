@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tapegrad import ops
@@ -37,7 +38,7 @@ class Native(Backend):
         """Return whether a tape is to become native code, and keep that in mind."""
         if self.decided[0] is not tape:
             try:
-                self.decided = tape, pays(grouped(tape))
+                self.decided = tape, there_is() and pays(grouped(tape))
             except Exception as err:
                 failed(tape, err)
                 self.decided = tape, False
@@ -52,6 +53,16 @@ class Native(Backend):
         except Exception as err:  # an error of tapegrad's or LLVM's is no reason for the program to fail
             failed(tape, err)
             return compile_tape(tape, fresh=fresh)
+
+
+@lru_cache(1)
+def there_is() -> bool:
+    """True where this Python on this processor can have native code."""
+    try:
+        machine()
+    except ArgumentError:
+        return False
+    return True
 
 
 def failed(tape: Tape, err: Exception) -> None:
@@ -108,7 +119,7 @@ class NativeFunction:
         if is_flat(tape) and nest is not None:
             call, code = compile_leaves(grouped, straight, fresh, nest)
         else:
-            call, code = around(grouped, straight, fresh)
+            call, code = around(tape, grouped, straight, fresh)
         new: NativeFunction = object.__new__(type("NativeFunction", (NativeFunction,), {"__call__": call}))
         new.tape, new._code, new._straight, new.__name__ = tape, code, straight, tape.name  # type: ignore[attr-defined]
         return new
@@ -178,12 +189,12 @@ def is_flat(tape: Tape) -> bool:
                                  and all(isinstance(part.spec, Leaf) for part in structure.args))
 
 
-def around(tape: Tape, straight: Straight, fresh: Any) -> tuple[Any, Code]:
+def around(tape: Tape, grouped: Tape, straight: Straight, fresh: Any) -> tuple[Any, Code]:
     """Return native code with a function of Python's around it, which takes arguments apart and nests results."""
     names, count = Names(lambda value: None), parts_of(tape)
     leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
     unpacked = Unpacked(tape, leaves, names.bind, "raise miss()")
-    call, code = compile_leaves(tape, lambda *leaves: NotImplemented, None, tuple(range(count)))
+    call, code = compile_leaves(grouped, lambda *leaves: NotImplemented, None, tuple(range(count)))
     result, parts = tape.result, [f"_found_[{number}]" for number in range(count)]
     text = parts[0]
     if isinstance(result, Call) and result.fn is ops.pack:
@@ -202,8 +213,9 @@ def around(tape: Tape, straight: Straight, fresh: Any) -> tuple[Any, Code]:
 def native(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend of machine code. Raises ArgumentError where there can be none."""
     if device is not None:
-        raise ArgumentError(f"machine code has no device {device!r}", None, 'backend="torch"')
-    machine()
+        raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
+    if mode == "native":
+        machine()
 
     def finish(tape: Tape) -> Tape:
         best = last_uses_told(unfolded(tape, passes))

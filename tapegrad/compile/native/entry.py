@@ -132,7 +132,7 @@ class Entry:
         if isinstance(value, Number) and kind is not None:
             return f.box(value, kind).ir
         if isinstance(value, Elements) and kind is np.ndarray:
-            return f.box(value, kind).ir
+            return f.box(value, kind, spec_of(part)).ir
         if isinstance(value, Array) and part in f.own:
             made = f.boxed(part).ir
             if part not in self.returned and (x is None or kind is np.ndarray):

@@ -17,6 +17,7 @@ from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.values import (
     DTYPES,
     LLVM,
+    STORED,
     Array,
     Elements,
     Number,
@@ -36,7 +37,7 @@ from tapegrad.compile.native.values import (
 )
 from tapegrad.ops.fused import Fused
 from tapegrad.ops.loop import is_loop, put, put_results
-from tapegrad.tape.spec import absent, spec_of
+from tapegrad.tape.spec import Spec, absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
 
@@ -390,19 +391,22 @@ class Function(Emitter):
             self.plan.objects.add(x)  # in the next attempt
             self.plan.settled = False
             return Object("null", None)
-        return self.cached("object", x, lambda: self.box(found, x.spec.type))  # type: ignore[no-any-return]
+        return self.cached("object", x, lambda: self.box(found, x.spec.type, x.spec))  # type: ignore[no-any-return]
 
-    def box(self, x: Value, kind: Any) -> Object:
-        """Make an object of a value."""
+    def box(self, x: Value, kind: Any, like: Spec | None = None) -> Object:
+        """Make an object of a value; an array lies as one of a spec."""
         if isinstance(x, Number):
             return self.held(self._number_object(x, kind))
         if isinstance(x, Elements):
-            made, data = self.new_array(x.shape, x.kind)
-            for number, part in enumerate(x.parts):
-                if x.kind == "b":
-                    self.put(f"store i8 {self.op(f'zext i1 {part} to i8')}, ptr {self.at(data, number)}")
-                else:
-                    self.put(f"store double {part}, ptr {self.at(data, 8 * number)}, align 8")
+            steps = dense(x.shape, DTYPES[x.kind].itemsize)
+            if like is not None and like.shape == x.shape and like.dtype == DTYPES[x.kind]:
+                steps = natural(like)
+            made, data = self.new_array(x.shape, x.kind, None if steps == dense(x.shape, DTYPES[x.kind].itemsize)
+                                        else steps)
+            for index, part in zip(np.ndindex(*x.shape), x.parts):
+                text = self.op(f"zext i1 {part} to i8") if x.kind == "b" else part
+                place = self.at(data, sum(i * step for i, step in zip(index, steps)))
+                self.put(f"store {STORED[x.kind]} {text}, ptr {place}")
             return made
         if isinstance(x, Array) and x.strides == dense(x.shape, DTYPES[x.kind].itemsize):
             made, data = self.new_array(x.shape, x.kind)
