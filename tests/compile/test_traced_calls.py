@@ -99,7 +99,7 @@ def test_nothing_is_compiled_for_what_does_not_fit(made: dict[str, int]) -> None
     def g(p: Any, mode: str = "a", k: Any = 1.0) -> Any:
         y = p["x"] * (2.0 if mode == "a" else 3.0) * k * FACTOR["now"]
         return np.sum(y) if np.sum(y) > 0 else np.sum(y * y)
-    step: Any = tg.value_and_grad(g)
+    step: Any = tg.value_and_grad(g, mode="numpy")
     calls: list[tuple[Any, ...]] = [({"x": X},), ({"x": X[1:]},), ({"x": X.astype(np.float32)},), ({"x": 1.0},), ({"x": 1},), ({"x": -X},),
                                     ({"x": X}, "a"), ({"x": X}, "b"), ({"x": X}, "a", 2), ({"x": X}, "a", 2.0), ({"x": X, "y": 1.0},)]
     for args in [*calls, calls[0], *calls]:  # after new ways alone, one that is known says that calls may be observed
@@ -207,7 +207,7 @@ def test_a_loop_that_fills_an_array() -> None:
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_failure_while_compiling_leaves_the_entry_as_it_was(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
-    step: Any = tg.value_and_grad(f)
+    step: Any = tg.value_and_grad(f, mode="numpy")
     step(X)
     step(X)
     entry, = step._entries[1]

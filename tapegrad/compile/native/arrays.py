@@ -29,7 +29,9 @@ VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, 
 
 def lower_view(f: Function, op: Call) -> Value:
     """Write a view of a long array that lies as NumPy finds on one that lies so, or the elements of a short one."""
-    if op.fn not in VIEWS or "through" in op.kwargs or memory_kind(spec_of(op.args[0])) is None or f.lanes.width > 1 or any(isinstance(arg, Operation) and not isinstance(arg, Constant) for arg in op.args[1:]):
+    computed = any(isinstance(arg, Operation) and not isinstance(arg, Constant) for arg in op.args[1:])
+    if op.fn not in VIEWS or "through" in op.kwargs or memory_kind(spec_of(op.args[0])) is None or computed \
+            or f.lanes.width > 1:
         raise Unlowered("no view")
     x = f.array(op.args[0])
     like = lying(x)

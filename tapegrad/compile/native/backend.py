@@ -11,10 +11,8 @@ from tapegrad import ops
 from tapegrad.compile.argument_source import Unpacked, nested, nested_gradients
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
 from tapegrad.compile.native.batches import grouped
-from tapegrad.compile.native.entry import compile_leaves
-from tapegrad.compile.native.function import Function, Plan, Refused
+from tapegrad.compile.native.entry import Unpaid, compile_leaves
 from tapegrad.compile.native.machine import Code, machine
-from tapegrad.compile.native.values import Object
 from tapegrad.compile.numpy.blocked_executor import Blocks
 from tapegrad.compile.numpy.function import Miss, compile_tape, passed
 from tapegrad.compile.numpy.fusion import fuse
@@ -23,7 +21,7 @@ from tapegrad.compile.source_names import Names
 from tapegrad.errors import ArgumentError
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.replay.random_state import sources_of
-from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.tape.tape import Call, Tape
 from tapegrad.tree.nodes import Leaf, Static
 from tapegrad.tree.signature import ValueAndGradients
 
@@ -32,27 +30,17 @@ class Native(Backend):
     """The backend that runs tapes as machine code."""
 
     price = (3e-3, 3e-4)
-    decided: tuple[Tape | None, bool] = None, False
-
-    def decide(self, tape: Tape) -> bool:
-        """Return whether a tape is to become native code, and keep that in mind."""
-        if self.decided[0] is not tape:
-            try:
-                self.decided = tape, there_is() and pays(grouped(tape))
-            except Exception as err:
-                failed(tape, err)
-                self.decided = tape, False
-        return self.decided[1]
 
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
-        """Return a finished tape as a function."""
-        if not self.decide(tape):
-            return compile_tape(tape, fresh=fresh)
-        try:
-            return NativeFunction.made(tape, grouped(tape), fresh)  # type: ignore[no-any-return]
-        except Exception as err:  # an error of tapegrad's or LLVM's is no reason for the program to fail
-            failed(tape, err)
-            return compile_tape(tape, fresh=fresh)
+        """Return a finished tape as a function: NumPy's code of one that has no machine code, or hardly any."""
+        if there_is() and suits(tape):
+            try:
+                return NativeFunction.made(tape, grouped(tape), fresh)  # type: ignore[no-any-return]
+            except Unpaid:
+                pass
+            except Exception as err:  # an error of tapegrad's or LLVM's is no reason for the program to fail
+                failed(tape, err)
+        return compile_tape(fuse(tape, Blocks), fresh=fresh)
 
 
 @lru_cache(1)
@@ -71,26 +59,11 @@ def failed(tape: Tape, err: Exception) -> None:
                   f"{type(err).__name__}: {str(err)[:200]} (please report it)", RuntimeWarning, stacklevel=2)
 
 
-def pays(tape: Tape) -> bool:
-    """True for a tape of which more calls become native code than stay in Python.
-
-    One that draws random numbers, or runs the user's code, stays there: no call of these is made twice.
-    """
+def suits(tape: Tape) -> bool:
+    """True for a tape without random numbers and without the user's code: a call of these is never made twice."""
     tape.check()
-    if sources_of(tape) or any(isinstance(op, Call) and op is not tape.result and not is_known(op.fn)
-                               for op in tape.ops):
-        return False
-    plan = Plan()
-    while True:
-        written = Function(tape, plan)
-        written.env |= {x: Object("null", None) for x in tape.inputs}
-        try:
-            for op in tape.ops:
-                if not (op is tape.result and isinstance(op, Call) and op.fn is ops.pack):
-                    written.operation(op)
-            return written.gained > written.left
-        except Refused as err:
-            plan.refused.add(err.args[0])
+    return not sources_of(tape) and all(not isinstance(op, Call) or op is tape.result or is_known(op.fn)
+                                        for op in tape.ops)
 
 
 class Part:
@@ -217,11 +190,7 @@ def native(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     if mode == "native":
         machine()
 
-    def finish(tape: Tape) -> Tape:
-        best = last_uses_told(unfolded(tape, passes))
-        return best if backend.decide(best) else fuse(best, Blocks)
-    backend = Native(finish, mode)
-    return backend
+    return Native(lambda tape: last_uses_told(unfolded(tape, passes)), mode)
 
 
 BACKENDS["native"] = native

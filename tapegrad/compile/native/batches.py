@@ -42,12 +42,12 @@ class Batch(Fused):
 def grouped(tape: Tape) -> Tape:
     """Return a tape on which calls on long arrays, in loops too, are grouped into calls of batches."""
     new = fuse(tape, Batch, members)
-    if any(is_loop(op) for op in new.ops):
+    if any(map(is_loop, new.ops)):
         new = copy_tape(new) if new is tape else new
-        for op in new.ops:
-            if is_loop(op):
-                body = grouped(op.fn.body)
-                op.fn = op.fn if body is op.fn.body else op.fn.with_body(body)
+        loops: list[Any] = list(filter(is_loop, new.ops))
+        for op in loops:
+            body = grouped(op.fn.body)
+            op.fn = op.fn if body is op.fn.body else op.fn.with_body(body)
     return new
 
 
@@ -238,8 +238,8 @@ class Loop:
         f, width = self.f, self.lanes.width
         start = [(self.lanes.type("f"), self.lanes.constant(IDENTITY[sink.form.sink])) for sink in self.sinks
                  for _ in range(size_of(sink.form)) if sink.form.sink != "scatter"]
-        still = {at: [self.v.load_one(x.kind, f.at(p, place)) for place in x.places] for at, ((_, x, _), p) in enumerate(zip(self.loads, pointers))
-                 if not self.steps[at]}
+        still = {at: [self.v.load_one(x.kind, f.at(p, place)) for place in x.places]
+                 for at, ((_, x, _), p) in enumerate(zip(self.loads, pointers)) if not self.steps[at]}
         whole = n // width * width
         now = [text for _, text in start]
         if whole:
@@ -277,7 +277,8 @@ class Loop:
 
     # -- one vector of rows
 
-    def row(self, pointers: list[str], still: dict[int, list[str]], k: str, now: Sequence[str], count: int) -> list[str]:
+    def row(self, pointers: list[str], still: dict[int, list[str]], k: str, now: Sequence[str],
+            count: int) -> list[str]:
         """Write the calls for some rows, from number k on; return what the sinks have then."""
         f = self.f
         f.lanes = self.lanes

@@ -46,6 +46,10 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
     ("PyCFunction_NewEx", ctypes.pythonapi))
 
 
+class Unpaid(Exception):
+    """More calls of a tape would stay in Python than become machine code."""
+
+
 class Entry:
     """Writes the function of one tape of leaves: `fresh` is asked first, where there is one, whether what the program
     read is the same; `nest` is how the parts of the result are nested in tuples: of numbers of parts, and None.
@@ -170,7 +174,9 @@ class Entry:
         size, places = f.arena()
         arena = [f"  %arena = call ptr @aligned_alloc(i64 {ALIGN}, i64 {size})",
                  "  %nothing = icmp eq ptr %arena, null",
-                 "  br i1 %nothing, label %no, label %begun", "begun:"] if size else ["  %arena = bitcast ptr null to ptr"]
+                 "  br i1 %nothing, label %no, label %begun", "begun:"]
+        if not size:
+            arena = ["  %arena = bitcast ptr null to ptr"]
         return "\n".join([
             PYTHON, OWN, *f.declared, "",
             "define ptr @native(ptr %self, ptr %args, i64 %count, ptr %names) {", "entry:",
@@ -233,8 +239,11 @@ def compile_leaves(tape: Tape, fallback: Callable[..., Any], fresh: Any, nest: A
                 break
         except Refused as err:
             plan.refused.add(err.args[0])
+    if entry.f.gained <= entry.f.left:
+        raise Unpaid
     text = entry.text()
-    items: Sequence[Any] = [compile_tape(unfuse(x), checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
+    items: Sequence[Any] = [compile_tape(unfuse(x), checks=False) if isinstance(x, Tape) else x
+                            for x in entry.f.objects.items]
     code = Code(text)
     definition = _Definition(tape.name.encode() or b"tape", code.address("native"), FASTCALL_KEYWORDS, None)
     return _new_function(ctypes.addressof(definition), (*items, code, definition), None), code

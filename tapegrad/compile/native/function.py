@@ -335,7 +335,7 @@ class Function(Emitter):
         block = Block(self.fresh("m"), max(size, 1), len(self.lines))
         self.blocks.append(block)
         self._touched.add(block)
-        self._undo.append(lambda: (self.blocks.remove(block), self._touched.discard(block)))
+        self._undo += [lambda: self.blocks.remove(block), lambda: self._touched.discard(block)]
         return block
 
     def place(self, op: Operation) -> Array:
@@ -364,7 +364,8 @@ class Function(Emitter):
         if x not in self.own or not isinstance(memory.owner, Block) or (op in self.plan.objects and not self.depth):
             return False
         alike = [y for y, found in self.env.items() if isinstance(found, Array) and found.owner is memory.owner]
-        return all(user is op or (user in self.env and user.id < op.id) for y in alike for user in self.users.get(y, ()))
+        return all(user is op or (user in self.env and user.id < op.id)
+                   for y in alike for user in self.users.get(y, ()))
 
     def arena(self) -> tuple[int, list[str]]:
         """Return how much memory the function needs, and the lines that say where in it each block lies."""

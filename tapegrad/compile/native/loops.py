@@ -84,8 +84,11 @@ def lower_loop(f: Function, op: Call) -> Results:
     ended: dict[Any, Value] = {x: rebuilt(x.spec, [next(last) for _ in texts_of(value)])
                                for x, value in zip(short, start)}
     ends = [(long | ended)[x] for x in carried]
-    kept_rows = [Rows(block, size, offset, spec_of(part).shape if spec_of(part).is_array else None,
-                      "f" if is_long(spec_of(part)) else kind_of(spec_of(part))) for part, offset in zip(loop.results[len(carried):], offsets)]
+    kept_rows = []
+    for part, offset in zip(loop.results[len(carried):], offsets):
+        spec = spec_of(part)
+        kind = "f" if is_long(spec) else kind_of(spec)
+        kept_rows.append(Rows(block, size, offset, spec.shape if spec.is_array else None, kind))
     return Results((*ends, *kept_rows))
 
 

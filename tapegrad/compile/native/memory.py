@@ -10,7 +10,7 @@ import numpy as np
 
 import tapegrad.compile.native.small  # noqa: F401  (whose lowerings come first)
 from tapegrad import ops
-from tapegrad.compile.native.arrays import in_memory, lying, lower_row, lower_view, place_in, stored
+from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, lying, place_in, stored
 from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.layouts import LAYOUT
@@ -54,7 +54,7 @@ def vectors(f: Function) -> Vectors:
 # -- copies
 
 
-def copy(f: Function, to: Array, x: Value, add: bool = False) -> None:
+def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False) -> None:
     """Write a value into an array, or add it; numbers and shorter arrays are broadcast."""
     v = vectors(f)
     if isinstance(x, Elements) and to.shape == x.shape and len(x.parts) <= 2 * v.width and not add:
@@ -119,7 +119,7 @@ def read(f: Function, x: Array) -> str:
     return f.op(f"trunc i8 {text} to i1") if x.kind == "b" else text
 
 
-def operand(f: Function, x: Any) -> Value:
+def operand(f: Function, x: Any) -> Number | Elements | Array:
     """Return an argument as something that can be copied into an array."""
     if number_kind(spec_of(x)) is not None:
         return f.number(x)
@@ -213,7 +213,7 @@ def lower_pieces(f: Function, op: Call) -> Value:
     return f.loaded(made) if is_small(op.spec) else made
 
 
-def add_at(f: Function, to: Array, x: Value, index: Sequence[Any]) -> None:
+def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence[Any]) -> None:
     """Add numbers where a list of known places says, one after the other."""
     places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(index)]
     table = offsets(to)[places.ravel()]
@@ -399,7 +399,7 @@ def along_columns(f: Function, v: Vectors, x: Array, gone: list[int], order: lis
                   to: Sequence[int], fold: Fold, count: int) -> None:
     """Reduce along axes beside which numbers lie together: a vector of the result at once, or several."""
     op, t = f.now, v.lanes.type("f")
-    steps = {a: step for a, step in zip(kept, to)}
+    steps = dict(zip(kept, to))
     n, step, out = x.shape[order[-1]], x.strides[order[-1]], steps[order[-1]]
     start = v.lanes.constant(identity(op))
 
@@ -464,7 +464,8 @@ def lower_read(f: Function, op: Call) -> Value:
     return lower_gather(f, op)
 
 
-_LONG = {**dict.fromkeys((ops.zeros, ops.ones, ops.full), lower_new), **dict.fromkeys((ops.concat, ops.stack), lower_joined),
+_LONG = {**dict.fromkeys((ops.zeros, ops.ones, ops.full), lower_new),
+         **dict.fromkeys((ops.concat, ops.stack), lower_joined),
          ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: lower_read,
          **dict.fromkeys((ops.sum, ops.mean, ops.max, ops.min), lower_along)}
 for _op, _write in _LONG.items():

@@ -13,7 +13,6 @@ from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import copy, short_first
 from tapegrad.compile.native.values import Array, Number, Unlowered, Value, dense, is_small
 from tapegrad.compile.native.vectors import nest
-from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call
 
 ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them

@@ -301,14 +301,15 @@ def _moved(op: Call) -> tuple[Any, ...]:
 
 
 def is_view(op: Operation) -> bool:
-    """True for a call that gives an address in memory what it gives by rows: of an array in memory it is for nothing."""
-    return type(op) is Call and op.fn in _VIEWS and not any(isinstance(x, (Operation, np.ndarray)) and not isinstance(
-        x, Constant) for x in op.args[1:])
+    """True for a call that costs nothing on an array in memory, where it only gives an address."""
+    return type(op) is Call and op.fn in _VIEWS and not any(
+        isinstance(x, (Operation, np.ndarray)) and not isinstance(x, Constant) for x in op.args[1:])
 
 
 _VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, ops.squeeze, ops.broadcast_to])
 _FORMS: dict[Any, Any] = {
-    **dict.fromkeys((*ROWS, ops.astype), _elementwise), **dict.fromkeys((ops.sum, ops.mean, ops.max, ops.min), _reduction),
+    **dict.fromkeys((*ROWS, ops.astype), _elementwise),
+    **dict.fromkeys((ops.sum, ops.mean, ops.max, ops.min), _reduction),
     **dict.fromkeys((ops.vdot, ops.vecdot, ops.dot, ops.matmul), _product), ops.getitem: _reads,
     **dict.fromkeys((ops.setitem, ops.scatter), _writes),
     **dict.fromkeys((ops.stack, ops.concat, ops.expand_dims, ops.squeeze, ops.permute_dims, ops.reshape,

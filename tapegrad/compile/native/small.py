@@ -16,7 +16,16 @@ from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, pla
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.table import ROWS
-from tapegrad.compile.native.values import Elements, Number, Unlowered, Value, element_kind, is_few, is_small, number_kind
+from tapegrad.compile.native.values import (
+    Elements,
+    Number,
+    Unlowered,
+    Value,
+    element_kind,
+    is_few,
+    is_small,
+    number_kind,
+)
 from tapegrad.rules.op import OPS
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation, operands
@@ -162,7 +171,9 @@ def lower_reduction(f: Function, op: Call) -> Value:
         texts = [given.parts[place] for place in row]
         if op.fn in (ops.sum, ops.mean):
             text = total(f, texts)
-            found.append(f.op(f"fdiv {f.lanes.type('f')} {text}, {f.lanes.constant(len(texts))}") if op.fn is ops.mean else text)
+            if op.fn is ops.mean:
+                text = f.op(f"fdiv {f.lanes.type('f')} {text}, {f.lanes.constant(len(texts))}")
+            found.append(text)
         else:
             row_of = ROWS[ops.maximum if op.fn is ops.max else ops.minimum]
             text = texts[0]

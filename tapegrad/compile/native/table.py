@@ -10,7 +10,6 @@ from tapegrad.compile.native.emit import Emitter, Lanes
 from tapegrad.compile.native.values import Unlowered
 from tapegrad.rules.op import Op
 
-
 Row = Callable[[Emitter, Lanes, "list[str]"], str]
 
 

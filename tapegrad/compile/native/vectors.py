@@ -163,7 +163,7 @@ def nest(f: Emitter, shape: Sequence[int], strides: Sequence[Sequence[int]], poi
 
 def size(kind: str) -> int:
     """Return how many bytes a number takes in memory."""
-    return DTYPES[kind].itemsize
+    return int(DTYPES[kind].itemsize)
 
 
 def short(kind: str) -> str:
