@@ -30,9 +30,12 @@ from tapegrad.compile.native.values import (
     memory_kind,
     number_kind,
 )
-from tapegrad.ops.loop import Loop, range_of
+from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Input, Operation
+
+
+OFTEN = 1 << 25  # operations on numbers, after which a loop asks for signals: a tenth of a second, or less
 
 
 def lower_loop(f: Function, op: Call) -> Results:
@@ -52,6 +55,8 @@ def lower_loop(f: Function, op: Call) -> Results:
     block = f.new_array((max(loop.count * size // 8, 1),))[1] if size else "null"
 
     def body(counter: str, now: list[str]) -> list[str]:
+        if not f.depth - 1:
+            listen(f, counter, loop)
         run = f.op(f"sub i64 {loop.count - 1}, {counter}") if loop.reverse else counter
         for x, table in zip(steps, tables):
             f.env[x] = table(run)
@@ -90,6 +95,22 @@ def lower_loop(f: Function, op: Call) -> Results:
         kind = "f" if is_long(spec) else kind_of(spec)
         kept_rows.append(Rows(block, size, offset, spec.shape if spec.is_array else None, kind))
     return Results((*ends, *kept_rows))
+
+
+def listen(f: Function, counter: str, loop: Loop) -> None:
+    """Leave a long loop where a signal has come, Ctrl-C say: it is asked about ten times a second."""
+    work = sum(max(op.spec.size, 1) * (op.fn.count if is_loop(op) else 1)  # type: ignore[attr-defined]
+               for op in loop.body.ops if isinstance(op, Call))
+    if loop.count * work < OFTEN:
+        return
+    every = 1 << max(int(math.log2(max(OFTEN / work, 1))), 0)
+    ask, go_on = f.fresh("ask"), f.fresh("ok")
+    due = f.op(f"icmp eq i64 0, {f.op(f'and i64 {counter}, {every - 1}')}")
+    f.put(f"br i1 {due}, label {ask}, label {go_on}")
+    f.begin(ask)
+    quiet = f.op(f"icmp eq i32 0, {f.op('call i32 @PyErr_CheckSignals()')}")
+    f.put(f"br i1 {quiet}, label {go_on}, label %no")
+    f.begin(go_on)
 
 
 def step_values(f: Function, values: Sequence[Any]) -> Any:

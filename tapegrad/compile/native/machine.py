@@ -17,7 +17,7 @@ from tapegrad.errors import ArgumentError
 
 CALLED = ("PyObject_Vectorcall", "PyObject_CallNoArgs", "PyFloat_FromDouble", "PyLong_FromLongLong",
           "PyLong_AsLongLongAndOverflow", "PyTuple_New", "PyTuple_SetItem", "Py_IncRef", "Py_DecRef", "PyErr_Occurred",
-          "PyErr_ExceptionMatches", "PyErr_Clear")
+          "PyErr_ExceptionMatches", "PyErr_Clear", "PyErr_CheckSignals")
 """What native code calls of Python's interface."""
 NUMPY = {"PyArray_New": 93, "PyArray_NewCopy": 85, "PyArray_Scalar": 60}
 """What it calls of NumPy's, and where that stands in NumPy's table of it, which keeps its order."""
@@ -39,7 +39,7 @@ def machine() -> Machine:
     try:
         import llvmlite.binding as llvm
     except ImportError:
-        raise ArgumentError('mode="native" needs llvmlite', None, 'pip install "tapegrad[native]"') from None
+        raise ArgumentError('mode="native" needs llvmlite', None, "pip install llvmlite") from None
     why = fault() or ("" if platform.machine() in MACHINES else f"there is no native code for {platform.machine()} yet")
     if why:
         raise ArgumentError(f'mode="native" cannot be had: {why}', None, 'mode="auto"')

@@ -328,7 +328,7 @@ def test_what_is_missing_is_said(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     with pytest.raises(tg.ArgumentError, match="llvmlite") as err:
         tg.compile(rational, mode="native")
-    assert 'pip install "tapegrad[native]"' in str(err.value)
+    assert "pip install llvmlite" in str(err.value)
     monkeypatch.undo()
     monkeypatch.setattr(machine, "fault", lambda: "a float lies elsewhere")
     with pytest.raises(tg.ArgumentError, match="a float lies elsewhere"):
