@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 
+os.environ["TAPEGRAD_CACHE"] = ""  # code is made anew
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of libraries would wait for each other
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 

@@ -103,6 +103,11 @@ class NativeFunction:
         return self._code.text
 
     @property
+    def asm(self) -> str:
+        """The processor's instructions."""
+        return self._code.assembly
+
+    @property
     def source(self) -> str:
         """The straight-line Python."""
         return self._straight.function.source  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.compile.native import disk_cache
 from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.layouts import fault
 from tapegrad.compile.native.prelude import NAMES, PRELUDE, PYTHON
@@ -88,22 +89,49 @@ def _lanes(features: Any) -> Lanes:
 
 
 class Code:
-    """Machine code, for as long as this object lives."""
+    """Machine code, for as long as this object lives: as an earlier process has left it on disk, or compiled."""
 
     def __init__(self, text: str, on: Machine | None = None) -> None:
-        llvm, features = (on or machine())[:2]
-        target = llvm.Target.from_default_triple().create_target_machine(  # each engine takes one over
-            cpu=llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="jitdefault", jit=True)
-        module = llvm.parse_assembly(text)
+        self._on, self.text = on or machine(), text
+        llvm = self._on.llvm
+        key = disk_cache.key_of(text, llvmlite_version(), str(llvm.llvm_version_info), llvm.get_host_cpu_name(),
+                                self._on.features, platform.machine())
+        made = disk_cache.load(key)
+        if made is None:
+            module = self._module()
+            target = self._target()
+            made = target.emit_object(module)
+            disk_cache.save(key, made)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._target())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(made))
+        self._engine.finalize_object()
+
+    def _target(self) -> Any:
+        llvm = self._on.llvm
+        return llvm.Target.from_default_triple().create_target_machine(  # each engine takes one over
+            cpu=llvm.get_host_cpu_name(), features=self._on.features, opt=2, reloc="pic", codemodel="jitdefault",
+            jit=True)
+
+    def _module(self) -> Any:
+        module, target = self._on.llvm.parse_assembly(self.text), self._target()
         module.triple, module.data_layout = target.triple, str(target.target_data)
         module.verify()
-        self._engine = llvm.create_mcjit_compiler(module, target)
-        self._engine.finalize_object()
-        self.text = text
+        return module
+
+    @property
+    def assembly(self) -> str:
+        """The processor's instructions, as text."""
+        return str(self._target().emit_assembly(self._module()))
 
     def address(self, name: str) -> int:
         """Return the address of a function."""
         return int(self._engine.get_function_address(name))
+
+
+def llvmlite_version() -> str:
+    """Return the version of llvmlite."""
+    import llvmlite
+    return str(llvmlite.__version__)
 
 
 _prelude: list[Code] = []  # what all other code calls, for as long as the process lives

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +19,7 @@ from tapegrad.testing import contract
 from tests.cases import CASES
 from tests.cases.case import Case
 from tests.cases.over import over
-from tests.compile.native.test_native import in_python, native
+from tests.compile.native.test_native import code, in_python, native
 from tests.harness.compare import same
 from tests.harness.sample import differentiable, quiet
 
@@ -55,3 +59,198 @@ def test_every_op_in_memory(case: Case) -> None:
             step, expected = native(f), tg.grad(f, *args)
             for _ in range(3):
                 same(step(*args), expected)
+
+
+# -- programs of long arrays, all of which is machine code
+
+RNG = np.random.default_rng(0)
+X, Y, A, TABLE = RNG.normal(size=1000), RNG.normal(size=1000), RNG.normal(size=(70, 90)), RNG.normal(size=(501, 3))
+AT, TO = RNG.integers(-40, 40, 501), RNG.integers(0, 40, 501)
+POINTS = RNG.normal(size=(40, 3))
+
+
+def running(x: Any) -> Any:
+    y = np.zeros(500)
+    for i in range(1, 500):
+        y[i] = 0.9 * y[i - 1] + x[i]
+    return np.sum(y * y)
+
+
+def heat(u: Any) -> Any:
+    for _ in range(40):
+        v = u.copy()
+        v[1:-1] = u[1:-1] + 0.1 * (u[2:] - 2.0 * u[1:-1] + u[:-2])
+        u = v
+    return np.sum(u ** 2)
+
+
+def shifted(x: Any) -> Any:
+    y = x * 1.0
+    y[1:] = y[:-1]
+    y[::2] = y[1::2] * 2.0
+    return np.sum(y * x)
+
+
+def rotated(table: Any) -> Any:
+    a = np.stack([table[:, 1], -table[:, 0], np.cos(table[:, 2])], axis=1)
+    b = np.concatenate([a, table[:, :1]], axis=1)
+    norm = np.sqrt(np.sum(b * b, axis=1, keepdims=True))
+    return np.sum(b / norm) + np.sum(np.max(a, axis=1)) + np.sum(a @ np.arange(6.0).reshape(3, 2))
+
+
+LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "chain": (lambda x: np.sum(np.exp(-x * x) * np.sin(x)), (X,)),
+    "two arrays": (lambda x, y: np.sum(np.hypot(x, y) / (1.0 + y * y)), (X, Y)),
+    "a result": (lambda x: np.mean(np.tanh(x)) * x[3], (X,)),
+    "extrema": (lambda x: np.max(x) * np.min(x * x + 1.0), (X,)),
+    "branches": (lambda x: np.sum(np.where(x > 0, np.log1p(np.abs(x)), 0.5 * x)), (X,)),
+    "rows and columns": (lambda a: np.sum(a.sum(axis=0) ** 2) + np.sum(a.mean(axis=1) ** 3) + np.sum(a.max(axis=0)), (A,)),
+    "broadcast": (lambda a, b: np.sum((a - b[:, None]) * b[None, :70].T), (A, X[:70])),
+    "softmax": (lambda a: np.sum(np.log(np.sum(np.exp(a - np.max(a, axis=1, keepdims=True)), axis=1))), (A,)),
+    "product": (lambda a, b: np.sum((a @ b) ** 2) + np.sum(np.tanh(a.T @ a)), (A, A.T[:, :40].copy())),
+    "matrix and vector": (lambda a, x: np.sum(np.sin(a @ x)), (A, X[:90])),
+    "table": (lambda t: np.sum(np.cross(t, t[:, ::-1]) * t), (TABLE,)),
+    "rows moved": (rotated, (TABLE,)),
+    "gather": (lambda p: np.sum((p[AT] - p[TO]) ** 2 * TABLE), (POINTS,)),
+    "slices": (lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2), (X,)),
+    "backwards": (lambda x: np.sum(x[::-1] * x * x[::-1]), (X,)),
+    "joined": (lambda x, y: np.sum(np.concatenate([x, y, x]) ** 3), (X, Y)),
+    "filled": (running, (X,)), "stencil": (heat, (X,)), "overlaps": (shifted, (X,)),
+    "picked": (lambda a: np.sum(a[:, [3, 1, 4, 1, 5]] ** 2) + np.sum(a[[0, 0, 2]]), (A,)),
+    "diagonal": (lambda a: np.sum(np.diagonal(a) ** 2) + np.trace(a @ a.T), (A,)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.usefixtures("failures")
+def test_programs_of_long_arrays(name: str) -> None:
+    f, args = LONG[name]
+    step = native(f)
+    for scale in (1.0, 1.0, 1.0, 0.5, -0.7):
+        given = tuple(scale * x for x in args)
+        same(step(*given), tg.grad(f, *given), 1e-11, 1e-11)
+    assert step.stats.hits >= 2, step.stats
+
+
+@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "filled", "stencil"])
+def test_nothing_of_it_stays_in_python(name: str) -> None:
+    f, args = LONG[name]
+    step = native(f)
+    for _ in range(3):
+        step(*args)
+    assert in_python(code(step)) == 0
+
+
+@pytest.mark.parametrize("lie", [np.asfortranarray, lambda a: a[::-1], lambda a: a[:, ::-1], lambda a: np.repeat(a, 2, axis=0)[::2], lambda a: a.T.copy().T])
+def test_arguments_that_lie_in_other_ways(lie: Any) -> None:
+    f, _ = LONG["softmax"]
+    step, given = native(f), lie(A)
+    for _ in range(4):
+        same(step(given), tg.grad(f, given), 1e-12)
+    read_only = given.copy()
+    read_only.flags.writeable = False
+    same(step(read_only), tg.grad(f, read_only), 1e-12)
+    other = given.astype(">f8")
+    same(step(other), tg.grad(f, other), 1e-12)
+
+
+def test_a_row_that_is_not_there_is_numpys_error() -> None:
+    def f(p: Any, at: Any) -> Any:
+        return np.sum(p[at] ** 2 * TABLE)
+    step = native(f)
+    for _ in range(4):
+        same(step(POINTS, AT), tg.grad(f, POINTS, AT), 1e-12)
+    assert step.stats.hits
+    wrong = AT.copy()
+    wrong[-1] = 40
+    with pytest.raises(IndexError):
+        step(POINTS, wrong)
+    same(step(POINTS, TO), tg.grad(f, POINTS, TO), 1e-12)
+
+
+def test_sums_lose_no_more_than_numpys() -> None:
+    x = RNG.normal(size=1_000_003) * 10.0 ** RNG.integers(-8, 8, 1_000_003)
+    exact, size = float(np.sum(x.astype(np.longdouble))), float(np.sum(np.abs(x)))
+    step = tg.compile(lambda x: np.sum(x * 1.0), mode="native", warmup=1)
+    for _ in range(3):
+        found = step(x)
+    assert abs(found - exact) <= 1e-15 * size
+
+
+def test_nan_and_infinities_come_out_where_they_did() -> None:
+    def f(x: Any) -> Any:
+        return np.where(x > 0, np.sqrt(np.maximum(x, 0.0)), x) * 2.0
+    step, x = tg.compile(f, mode="native", warmup=1), X.copy()
+    x[::7], x[1::7], x[2::7], x[3::7], x[4::7] = np.nan, np.inf, -np.inf, -0.0, 5e-324
+    for _ in range(4):
+        np.testing.assert_array_equal(step(x).view(np.int64), f(x).view(np.int64))
+
+
+def test_a_warning_is_given_as_ever() -> None:
+    step = native(lambda x: np.sum(np.log(x) * (x + 1.0)))
+    for _ in range(3):
+        step(np.abs(X))
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        step(np.abs(X) * (np.arange(1000) != 5))
+
+
+def test_nothing_is_read_or_written_beside_an_array() -> None:
+    """Arrays between values that would show: nan to the left and right of what is given."""
+    def guarded(x: Any) -> Any:
+        wide = np.full(x.size + 64, np.nan)
+        wide[32:-32] = x.ravel()
+        return wide[32:-32].reshape(x.shape), wide
+    for name, (f, args) in LONG.items():
+        step = native(f)
+        for _ in range(3):
+            step(*args)
+        held = [guarded(x) for x in args]
+        found = step(*[x for x, _ in held])
+        same(found, tg.grad(f, *args), 1e-11, 1e-11)
+        for (_, wide), x in zip(held, args):
+            assert np.isnan(wide[:32]).all() and np.isnan(wide[-32:]).all() and np.array_equal(wide[32:-32], x.ravel()), name
+
+
+def test_results_are_memory_of_their_own() -> None:
+    step = tg.compile(lambda x: (x * 2.0, np.sin(x)[1:], x), mode="native", warmup=1)
+    for _ in range(4):
+        a, b, c = step(X)
+        assert not np.shares_memory(c, X) and a.base is None
+        a[:], b[:], c[:] = 0.0, 0.0, 0.0
+    np.testing.assert_array_equal(step(X)[2], X)
+
+
+def test_memory_does_not_grow() -> None:
+    import tracemalloc
+    step = native(LONG["rows moved"][0])
+    for _ in range(5):
+        step(TABLE)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(2000):
+        step(TABLE)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000
+
+
+def test_ctrl_c_ends_a_long_loop() -> None:
+    program = """
+import math, os, tapegrad as tg
+from tapegrad.ops.loop import is_loop
+def f(x):
+    for _ in range(400):
+        x = 3.7 * x * (1.0 - x) + 0.01 * math.sin(x)
+    return x
+tape = tg.roll(tg.trace(f, 0.3)[1])
+loop = next(op for op in tape.ops if is_loop(op))
+loop.fn.count = 1 << 40
+fast = tg.compile(tape, mode="native")
+os.system(f"(sleep 1; kill -INT {os.getpid()}) &")
+try:
+    fast(0.3)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert out.stdout == "interrupted\n", out.stderr
