@@ -137,12 +137,12 @@ class Entry:
             return f.box(value, kind).ir
         if isinstance(value, Elements) and kind is np.ndarray:
             return f.box(value, kind, spec_of(part)).ir
-        if isinstance(value, Array) and part in f.own:
+        if isinstance(value, Array) and part not in f.views:
             made = f.boxed(part).ir
             if part not in self.returned and (x is None or kind is np.ndarray):
                 self.returned.add(part)
                 return made
-        elif isinstance(value, Array) and part in f.views:  # which, which Python makes again
+        elif isinstance(value, Array):  # a view, which Python makes again
             del f.env[part]
             f.pending[part] = None
         return self.passed(f.boxed(part).ir, x)
