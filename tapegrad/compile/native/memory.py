@@ -261,9 +261,8 @@ def lower_gather(f: Function, op: Call) -> Value:
         return Elements(tuple([f.op(f"load double, ptr {f.at(x.data, int(at))}, align 8") for at in table]),
                         op.spec.shape, "f")
     made = f.place(op)
-    if made.strides != dense(made.shape):
-        raise Unlowered("not row by row")
-    data = constant(f, table)
+    axes = sorted(range(len(made.shape)), key=lambda axis: (-made.strides[axis], axis))  # as they lie in memory
+    data = constant(f, table.reshape(made.shape).transpose(axes).ravel())
 
     def some(k: str, count: int) -> None:
         at = v.load("i", f.at(data, f.times(k, 8)), 8, count)
