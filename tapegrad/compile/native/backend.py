@@ -10,13 +10,15 @@ from tapegrad.compile.argument_source import Unpacked, nested, nested_gradients
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
 from tapegrad.compile.native.entry import compile_leaves
 from tapegrad.compile.native.function import Function, Refused
-from tapegrad.compile.native.machine import Code, machine
+from tapegrad.compile.native.guards import Guards
+from tapegrad.compile.native.machine import Code, machine, shared_function
 from tapegrad.compile.native.values import Object
 from tapegrad.compile.numpy.blocked_executor import Blocks
 from tapegrad.compile.numpy.function import Miss, compile_tape, passed
 from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.compile.numpy.memory_plan import is_known
 from tapegrad.compile.source_names import Names
+from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import ArgumentError
 from tapegrad.ops.fused import Fused
 from tapegrad.optimise.pipeline import Pass
@@ -38,11 +40,17 @@ class Native(Backend):
             self.decided = tape, pays(tape)
         return self.decided[1]
 
-    def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+    def function(self, tape: Tape, fresh: Any = None) -> Callable[..., Any]:
         """Return a finished tape as a function."""
         if not self.decide(tape):
-            return compile_tape(tape, fresh=fresh)
+            return compile_tape(tape, fresh=None if fresh is None else native_fresh(fresh))
         return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
+
+
+def native_fresh(fresh: Freshness) -> Callable[[], bool]:
+    """Return a freshness as machine code."""
+    guards = Guards(fresh)
+    return shared_function("tapegrad_is_fresh", (guards.table, guards.ask))  # type: ignore[no-any-return]
 
 
 def pays(tape: Tape) -> bool:

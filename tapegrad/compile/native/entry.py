@@ -1,13 +1,11 @@
 """entry: the native function of a tape: how it is called, and what it returns.
 
-It is a PyCFunction, which `ctypes` makes of an address: no other way from Python into machine code is as short. Its
-`self` is the tuple of the objects that the code reaches; the first is the straight-line function, which makes the call
-where native code leaves.
+Its `self` is the tuple of the objects that the code reaches; the first is the straight-line function, which makes the
+call where native code leaves.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,8 +16,9 @@ import tapegrad.compile.native.loops
 import tapegrad.compile.native.small  # noqa: F401  (what each puts into the table of lowerings)
 from tapegrad import ops
 from tapegrad.compile.native.function import Function, Refused
+from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.native.machine import Code
+from tapegrad.compile.native.machine import Code, python_function
 from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
 from tapegrad.compile.numpy.function import compile_tape
@@ -27,19 +26,6 @@ from tapegrad.numbers.cotangents import conform
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.tree.signature import ValueAndGradients
-
-FASTCALL_KEYWORDS = 0x80 | 0x02
-
-
-class _Definition(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
-                ("doc", ctypes.c_char_p))
-
-
-_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-    ("PyCFunction_NewEx", ctypes.pythonapi))
 
 
 class Entry:
@@ -61,8 +47,9 @@ class Entry:
         f.require(f.op("icmp eq ptr %names, null"))
         f.require(f.op(f"icmp eq i64 %count, {len(leaves)}"))
         if self.fresh is not None:
-            found = f.held(f.op(f"call ptr @PyObject_CallNoArgs(ptr {f.object(self.fresh)})"))
-            f.require(f.op(f"icmp eq ptr {found.ir}, {f.object(True)}"))
+            guards = self.fresh
+            table = f.op(f"load ptr, ptr {f.at(f.object(guards.table), LAYOUT.data)}")
+            f.require(f.op(f"call i1 @tapegrad_fresh(ptr {table}, ptr {f.object(guards.ask)})"))
         f.env[self.tape.inputs[0]] = Object(f.object(None), None)
         for number, x in enumerate(leaves):
             self.leaf(x, f.op(f"load ptr, ptr {f.at('%args', 8 * number)}"))
@@ -209,16 +196,16 @@ def ignores_underflow() -> bool:
 def compile_leaves(tape: Tape, fallback: Callable[..., Any], fresh: Any, nest: Any) -> tuple[Any, Code]:
     """Return the native function of a tape's leaves, and its code."""
     refused: set[Operation] = set()
+    guards = None if fresh is None else Guards(fresh)
     while True:
         try:
-            entry = Entry(tape, refused, fallback, fresh, nest)
+            entry = Entry(tape, refused, fallback, guards, nest)
             break
         except Refused as err:
             refused.add(err.args[0])
     text = entry.text()
     items: Sequence[Any] = [compile_tape(x, checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
     code = Code(text)
-    definition = _Definition(tape.name.encode() or b"tape", code.address("native"), FASTCALL_KEYWORDS, None)
-    return _new_function(ctypes.addressof(definition), (*items, code, definition), None), code
+    return python_function(tape.name, code.address("native"), (*items, code)), code
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import platform
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.compile.native.guards import GUARDS
 from tapegrad.compile.native.layouts import fault
 from tapegrad.compile.native.prelude import NAMES, PRELUDE, PYTHON
 from tapegrad.compile.native.table import Lanes
 from tapegrad.errors import ArgumentError
 
-CALLED = ("PyObject_Vectorcall", "PyObject_CallNoArgs", "PyFloat_FromDouble", "PyLong_FromLongLong",
-          "PyLong_AsLongLongAndOverflow", "PyTuple_New", "PyTuple_SetItem", "Py_IncRef", "Py_DecRef", "PyErr_Occurred",
-          "PyErr_ExceptionMatches", "PyErr_Clear")
+CALLED = tuple(re.findall(r"@(Py(?!Array)\w+)", PYTHON))
 """What native code calls of Python's interface."""
 NUMPY = {"PyArray_New": 93, "PyArray_NewCopy": 85, "PyArray_Scalar": 60}
 """What it calls of NumPy's, and where that stands in NumPy's table of it, which keeps its order."""
@@ -54,7 +54,7 @@ def machine() -> Machine:
         llvm.add_symbol(name, ctypes.c_void_p.from_address(table + 8 * number).value)
     ctypes.CDLL(ctypes.util.find_library("m"), ctypes.RTLD_GLOBAL)
     found = Machine(llvm, features.flatten(), _lanes(features))
-    _prelude.append(Code(PYTHON + PRELUDE, found))
+    _prelude.append(Code(PYTHON + PRELUDE + GUARDS, found))
     for name in NAMES:
         llvm.add_symbol(name, _prelude[0].address(name))
     return found
@@ -91,6 +91,33 @@ class Code:
     def address(self, name: str) -> int:
         """Return the address of a function."""
         return int(self._engine.get_function_address(name))
+
+
+class _Definition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p))
+
+
+FASTCALL_KEYWORDS = 0x80 | 0x02
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+def python_function(name: str, address: int, objects: tuple[Any, ...]) -> Any:
+    """Return machine code as a function of Python's, with a tuple of the objects that it reaches as its `self`.
+
+    It is a PyCFunction, which `ctypes` makes of an address: no other way from Python into machine code is as short.
+    """
+    definition = _Definition(name.encode() or b"tape", address, FASTCALL_KEYWORDS, None)
+    return _new_function(ctypes.addressof(definition), (*objects, definition), None)
+
+
+def shared_function(name: str, objects: tuple[Any, ...]) -> Any:
+    """Return a function of the prelude as one of Python's."""
+    machine()
+    return python_function(name, _prelude[0].address(name), objects)
 
 
 _prelude: list[Code] = []  # what all other code calls, for as long as the process lives

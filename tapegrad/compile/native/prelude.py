@@ -26,6 +26,13 @@ declare void @PyErr_Clear()
 declare ptr @PyArray_New(ptr, i32, ptr, i32, ptr, ptr, i32, i32, ptr)
 declare ptr @PyArray_NewCopy(ptr, i32)
 declare ptr @PyArray_Scalar(ptr, ptr, ptr)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare i32 @PyDict_Contains(ptr, ptr)
+declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
+declare i32 @PySet_Contains(ptr, ptr)
+declare i32 @PyObject_IsTrue(ptr)
+declare ptr @PyBool_FromLong(i64)
+declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 """What native code calls of CPython, NumPy and LLVM."""
@@ -159,7 +166,8 @@ no:
 """
 """What it calls of these functions."""
 NAMES = ("tapegrad_flags", "tapegrad_quiet", "tapegrad_invoke", "tapegrad_hold", "tapegrad_release",
-         "tapegrad_is_array", "tapegrad_elements")
+         "tapegrad_is_array", "tapegrad_elements", "tapegrad_fresh",
+         "tapegrad_is_fresh")
 OWN = """
 declare i32 @tapegrad_flags()
 declare void @tapegrad_quiet()
@@ -168,4 +176,5 @@ declare i1 @tapegrad_hold(ptr, ptr)
 declare void @tapegrad_release(ptr, i64)
 declare i1 @tapegrad_is_array(ptr, ptr, ptr, i32, ptr)
 declare ptr @tapegrad_elements(ptr, ptr)
+declare i1 @tapegrad_fresh(ptr, ptr)
 """
