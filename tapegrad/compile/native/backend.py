@@ -6,26 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.compile.argument_source import Unpacked, nested, nested_gradients
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
-from tapegrad.compile.native.entry import compile_leaves
+from tapegrad.compile.native.entry import compile_native
 from tapegrad.compile.native.function import Function, Refused
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.machine import Code, machine, shared_function
 from tapegrad.compile.native.values import Object
 from tapegrad.compile.numpy.blocked_executor import Blocks
-from tapegrad.compile.numpy.function import Miss, compile_tape, passed
+from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.compile.numpy.memory_plan import is_known
-from tapegrad.compile.source_names import Names
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import ArgumentError
 from tapegrad.ops.fused import Fused
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.tree.nodes import Leaf, Static
-from tapegrad.tree.signature import ValueAndGradients
 
 
 class Native(Backend):
@@ -75,13 +71,6 @@ def pays(tape: Tape) -> bool:
             refused.add(err.args[0])
 
 
-class Part:
-    """A part of a result, by its number."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
 class NativeFunction:
     """A tape as machine code: `source` is the straight-line Python that answers where native code leaves, `ir` LLVM's
     text.
@@ -95,11 +84,7 @@ class NativeFunction:
     def made(tape: Tape, fresh: Callable[[], bool] | None) -> Any:
         """Compile a tape. Each has a class of its own, whose `__call__` is the machine code."""
         straight = Straight(tape, fresh)
-        nest = nest_of(tape)
-        if is_flat(tape) and nest is not None:
-            call, code = compile_leaves(tape, straight, fresh, nest)
-        else:
-            call, code = around(tape, straight, fresh)
+        call, code = compile_native(tape, straight, fresh)
         new: NativeFunction = object.__new__(type("NativeFunction", (NativeFunction,), {"__call__": call}))
         new.tape, new._code, new._straight, new.__name__ = tape, code, straight, tape.name  # type: ignore[attr-defined]
         return new
@@ -130,64 +115,6 @@ class Straight:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
-
-
-def parts_of(tape: Tape) -> int:
-    """Return of how many parts a tape's result is made."""
-    result = tape.result
-    return len(result.args) if isinstance(result, Call) and result.fn is ops.pack else 1
-
-
-def nest_of(tape: Tape) -> Any:
-    """Return how the parts of a tape's result are nested, by their numbers; None where that is not in tuples alone."""
-    result = tape.result
-    if not (isinstance(result, Call) and result.fn is ops.pack):
-        return 0
-    into, parts = result.kwargs["into"], [Part(number) for number in range(len(result.args))]
-    try:
-        found = (parts[0], into.signature.gradients(parts[1:])) if isinstance(into, ValueAndGradients) \
-            else into.build(parts)
-        return _numbered(found)
-    except (TypeError, ValueError, AttributeError):
-        return None
-
-
-def _numbered(x: Any) -> Any:
-    if isinstance(x, Part):
-        return x.number
-    if type(x) is tuple:
-        return tuple(map(_numbered, x))
-    if x is None:
-        return None
-    raise TypeError(x)
-
-
-def is_flat(tape: Tape) -> bool:
-    """True where each argument of a call is a leaf, and the function captured nothing."""
-    structure = tape.structure
-    return structure is None or (isinstance(structure.function.spec, Static) and not structure.kwargs
-                                 and all(isinstance(part.spec, Leaf) for part in structure.args))
-
-
-def around(tape: Tape, straight: Straight, fresh: Any) -> tuple[Any, Code]:
-    """Return native code with a function of Python's around it, which takes arguments apart and nests results."""
-    names, count = Names(lambda value: None), parts_of(tape)
-    leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
-    unpacked = Unpacked(tape, leaves, names.bind, "raise miss()")
-    call, code = compile_leaves(tape, lambda *leaves: NotImplemented, None, tuple(range(count)))
-    result, parts = tape.result, [f"_found_[{number}]" for number in range(count)]
-    text = parts[0]
-    if isinstance(result, Call) and result.fn is ops.pack:
-        into = result.kwargs["into"]
-        text = (f"({parts[0]}, {nested_gradients(into.signature, parts[1:], names.bind)})"
-                if isinstance(into, ValueAndGradients) else nested(into, parts, names.bind, mirror=False))
-    lines = [f"def compiled({unpacked.parameters}):", *["if not fresh(): raise miss()"] * (fresh is not None),
-             *unpacked.lines, f"_found_ = _native_({', '.join(leaves)})",
-             f"return _straight_({passed(unpacked.parameters)}) if _found_ is NotImplemented else {text}"]
-    space = {**names.objects, "_native_": call, "_straight_": straight, "fresh": fresh,
-             "miss": lambda: Miss(tape, None)}
-    exec("\n    ".join(lines), space)
-    return staticmethod(space["compiled"]), code
 
 
 def native(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:

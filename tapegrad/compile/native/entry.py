@@ -15,6 +15,8 @@ import tapegrad.compile.native.arrays
 import tapegrad.compile.native.loops
 import tapegrad.compile.native.small  # noqa: F401  (what each puts into the table of lowerings)
 from tapegrad import ops
+from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
+from tapegrad.compile.native.arguments import Arguments, shows_its_dict
 from tapegrad.compile.native.function import Function, Refused
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
@@ -27,32 +29,29 @@ from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.tree.signature import ValueAndGradients
 
+HEAP = 1 << 9  # the flag of a class that a `class` statement makes
+
 
 class Entry:
-    """Writes the function of one tape of leaves: `fresh` is asked first, where there is one, whether what the program
-    read is the same; `nest` is how the parts of the result are nested in tuples: of numbers of parts, and None.
-    """
+    """Writes the function of one tape: `guards`, where there are any, are checked first."""
 
-    def __init__(self, tape: Tape, refused: set[Operation], fallback: Any, fresh: Any, nest: Any) -> None:
-        self.tape, self.nest = tape, nest
-        self.f = f = Function(tape, refused)
-        f.objects.place(fallback)
-        self.fresh = fresh
+    def __init__(self, tape: Tape, refused: set[Operation], fallback: Any, guards: Guards | None) -> None:
+        self.tape, self.guards, self.f = tape, guards, Function(tape, refused)
+        self.f.objects.place(fallback)
         self.write()
 
     def write(self) -> None:
         """Write it."""
         f, leaves = self.f, self.tape.inputs[1:]
         f.put("call void @tapegrad_quiet()")
-        f.require(f.op("icmp eq ptr %names, null"))
-        f.require(f.op(f"icmp eq i64 %count, {len(leaves)}"))
-        if self.fresh is not None:
-            guards = self.fresh
-            table = f.op(f"load ptr, ptr {f.at(f.object(guards.table), LAYOUT.data)}")
-            f.require(f.op(f"call i1 @tapegrad_fresh(ptr {table}, ptr {f.object(guards.ask)})"))
+        if self.guards is not None:
+            table = f.op(f"load ptr, ptr {f.at(f.object(self.guards.table), LAYOUT.data)}")
+            f.require(f.op(f"call i1 @tapegrad_fresh(ptr {table}, ptr {f.object(self.guards.ask)})"))
         f.env[self.tape.inputs[0]] = Object(f.object(None), None)
+        arguments = Arguments(f, self.tape)
         for number, x in enumerate(leaves):
-            self.leaf(x, f.op(f"load ptr, ptr {f.at('%args', 8 * number)}"))
+            self.leaf(x, arguments.found[number], arguments)
+        arguments.compare()
         result = self.tape.result
         packed = isinstance(result, Call) and result.fn is ops.pack
         for op in self.tape.ops:
@@ -68,7 +67,8 @@ class Entry:
         told = f.op("call i32 @tapegrad_flags()")
         f.require(f.op(f"icmp eq i32 0, {f.op(f'and i32 {told}, {TROUBLE}')}"))
         self.underflow(told)
-        answer = self.nested(self.nest, made)
+        answer = self.nested(0 if into is None else nest_of_result(into, len(parts)), made)
+        f.put(f"call void @Py_IncRef(ptr {answer})")
         f.put(f"call void @tapegrad_release(ptr %slots, i64 {f.slots})")
         f.put(f"ret ptr {answer}")
 
@@ -84,17 +84,19 @@ class Entry:
         f.put(f"br label {go_on}")
         f.begin(go_on)
 
-    def leaf(self, x: Input, pointer: str) -> None:
+    def leaf(self, x: Input, pointer: str, arguments: Arguments) -> None:
         """Check an argument's type, and take what it holds."""
         f, kind = self.f, type(x.val) if not hasattr(x.val, "spec") else x.spec.type
         if x.spec.is_array:
             f.check_array(pointer, x.spec.dtype, x.spec.shape)
         elif number_kind(x.spec) is not None:
             f.env[x] = f.unboxed(pointer, kind)
-            f.cache["object", x] = Object(pointer, None)
+            if pointer in arguments.direct:
+                f.cache["object", x] = Object(pointer, None)
             return
         else:
             f.require_type(pointer, kind)
+        arguments.hold(pointer)
         f.env[x] = Object(pointer, None)
 
     def part(self, part: Any, x: Input | None) -> str:
@@ -126,19 +128,39 @@ class Entry:
         fn = own if x is None else Conformed(x.spec.sample() if x.spec.has_sample else x.val)
         return f.held(f.op(f"call ptr @tapegrad_invoke(ptr {f.object(fn)}, ptr %scratch, i64 1)")).ir
 
-    def nested(self, nest: Any, made: list[str]) -> str:
-        """Return a new reference to a nest of parts."""
+    def nested(self, nest: Nest, made: list[str]) -> str:
+        """Return a nest of parts, which is in a slot as they are."""
         f = self.f
-        if not isinstance(nest, tuple):
-            found = f.object(None) if nest is None else made[nest]
-            f.put(f"call void @Py_IncRef(ptr {found})")
-            return found
-        items = [self.nested(part, made) for part in nest]
-        # what is taken into a tuple is lost where there is no memory for the tuple: nothing would be right any more
-        found = f.op(f"call ptr @PyTuple_New(i64 {len(items)})")
-        for number, item in enumerate(items):
-            f.put(f"call i32 @PyTuple_SetItem(ptr {found}, i64 {number}, ptr {item})")
+        if not isinstance(nest, Nested):
+            return f.object(None) if nest is None else made[nest]
+        parts = [self.nested(part, made) for part in nest.parts]
+        if nest.make is dict:
+            found = f.held(f.op("call ptr @PyDict_New()")).ir
+            self.put_items(found, nest.keys, parts)
+        elif type(nest.make) is Opened and is_plain(nest.make.cls):
+            found = f.held(f.op(f"call ptr @PyType_GenericNew(ptr {f.object(nest.make.cls)}, ptr null, ptr null)")).ir
+            attributes = f.held(f.op(f"call ptr @PyObject_GenericGetDict(ptr {found}, ptr null)")).ir
+            self.put_items(attributes, nest.make.names, parts)
+        elif nest.make in (tuple, list):
+            kind = "Tuple" if nest.make is tuple else "List"
+            found = f.held(f.op(f"call ptr @Py{kind}_New(i64 {len(parts)})")).ir
+            for number, part in enumerate(parts):
+                f.put(f"call void @Py_IncRef(ptr {part})")
+                f.put(f"call i32 @Py{kind}_SetItem(ptr {found}, i64 {number}, ptr {part})")
+        else:
+            for number, part in enumerate(parts):
+                f.put(f"store ptr {part}, ptr {f.at('%scratch', 8 * number)}")
+            f.most = max(f.most, len(parts))
+            found = f.held(f.op(f"call ptr @PyObject_Vectorcall(ptr {f.object(nest.make)}, ptr %scratch, "
+                                f"i64 {len(parts)}, ptr null)")).ir
         return found
+
+    def put_items(self, table: str, keys: Sequence[Any], parts: list[str]) -> None:
+        """Put parts into a dict."""
+        f = self.f
+        for key, part in zip(keys, parts):
+            put = f.op(f"call i32 @PyDict_SetItem(ptr {table}, ptr {f.object(key)}, ptr {part})")
+            f.require(f.op(f"icmp eq i32 {put}, 0"))
 
     def text(self) -> str:
         """Return the module."""
@@ -164,6 +186,17 @@ class Entry:
             "  %straight = load ptr, ptr %straight_at",
             "  %answer = call ptr @PyObject_Vectorcall(ptr %straight, ptr %args, i64 %count, ptr %names)",
             "  ret ptr %answer", "}"])
+
+
+class _Plain:
+    """A class whose objects are nothing but their attributes."""
+
+
+def is_plain(cls: type) -> bool:
+    """True for a class whose objects need no more to be made than memory."""
+    return (shows_its_dict(cls) and not getattr(cls, "__abstractmethods__", None)
+            and (cls.__basicsize__, cls.__itemsize__) == (_Plain.__basicsize__, _Plain.__itemsize__)
+            and all(base is object or base.__flags__ & HEAP for base in cls.__mro__))
 
 
 class Conformed:
@@ -193,13 +226,13 @@ def ignores_underflow() -> bool:
     return np.geterr()["under"] == "ignore"
 
 
-def compile_leaves(tape: Tape, fallback: Callable[..., Any], fresh: Any, nest: Any) -> tuple[Any, Code]:
-    """Return the native function of a tape's leaves, and its code."""
+def compile_native(tape: Tape, fallback: Callable[..., Any], fresh: Any) -> tuple[Any, Code]:
+    """Return the native function of a tape, and its code; `fallback` makes the calls that it does not."""
     refused: set[Operation] = set()
     guards = None if fresh is None else Guards(fresh)
     while True:
         try:
-            entry = Entry(tape, refused, fallback, guards, nest)
+            entry = Entry(tape, refused, fallback, guards)
             break
         except Refused as err:
             refused.add(err.args[0])
@@ -207,5 +240,3 @@ def compile_leaves(tape: Tape, fallback: Callable[..., Any], fresh: Any, nest: A
     items: Sequence[Any] = [compile_tape(x, checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
     code = Code(text)
     return python_function(tape.name, code.address("native"), (*items, code)), code
-
-

@@ -29,6 +29,7 @@ class Layout(NamedTuple):
     code: int = 48  # of a function
     defaults: int = 56
     kwdefaults: int = 64
+    closure: int = 72
     cell: int = 16  # of a captured variable, what is in it
     mro: int = 344  # of a class
 
@@ -68,6 +69,7 @@ def fault(layout: Layout = LAYOUT) -> str:
         "the defaults of a function": word(function, layout.defaults) == id(function.__defaults__)
         and word(fault, layout.kwdefaults) == word(word, layout.defaults) == 0,
         "the named defaults of a function": word(function, layout.kwdefaults) == id(function.__kwdefaults__),
+        "the variables of a function": word(function, layout.closure) == id(function.__closure__),
         "what is in a captured variable": word(cell, layout.cell) == id(several),
         "the bases of a class": word(bare, layout.mro) == id(bare.__mro__) and word(int, layout.mro) == id(int.__mro__),
         "the data of an array": word(array, layout.data) == array.ctypes.data,

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.compile.native.guards import GUARDS
+from tapegrad.compile.native.guard_code import GUARDS
 from tapegrad.compile.native.layouts import fault
-from tapegrad.compile.native.prelude import NAMES, PRELUDE, PYTHON
+from tapegrad.compile.native.prelude import PRELUDE, PYTHON
 from tapegrad.compile.native.table import Lanes
 from tapegrad.errors import ArgumentError
 
@@ -55,7 +55,7 @@ def machine() -> Machine:
     ctypes.CDLL(ctypes.util.find_library("m"), ctypes.RTLD_GLOBAL)
     found = Machine(llvm, features.flatten(), _lanes(features))
     _prelude.append(Code(PYTHON + PRELUDE + GUARDS, found))
-    for name in NAMES:
+    for name in re.findall(r"^define \S+ @(\w+)", PRELUDE + GUARDS, re.MULTILINE):
         llvm.add_symbol(name, _prelude[0].address(name))
     return found
 

@@ -31,6 +31,13 @@ declare i32 @PyDict_Contains(ptr, ptr)
 declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
 declare i32 @PySet_Contains(ptr, ptr)
 declare i32 @PyObject_IsTrue(ptr)
+declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
+declare ptr @PyObject_GenericGetDict(ptr, ptr)
+declare ptr @PyType_GenericNew(ptr, ptr, ptr)
+declare ptr @PyDict_New()
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare ptr @PyList_New(i64)
+declare i32 @PyList_SetItem(ptr, i64, ptr)
 declare ptr @PyBool_FromLong(i64)
 declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -163,11 +170,161 @@ copied:
 no:
   ret ptr null
 }}
+
+define void @tapegrad_keep(ptr %slot, ptr %object) {{
+  call void @Py_IncRef(ptr %object)
+  store ptr %object, ptr %slot
+  ret void
+}}
+
+; the values of a dict, if its keys are these in their order
+define i1 @tapegrad_values(ptr %dict, ptr %keys, i64 %count, ptr %values) {{
+entry:
+  %position = alloca i64
+  %key_at = alloca ptr
+  %value_at = alloca ptr
+  %used_at = getelementptr i8, ptr %dict, i64 {LAYOUT.used}
+  %used = load i64, ptr %used_at
+  %as_many = icmp eq i64 %used, %count
+  store i64 0, ptr %position
+  br i1 %as_many, label %next, label %no
+next:
+  %k = phi i64 [ 0, %entry ], [ %following, %take ]
+  %more = call i32 @PyDict_Next(ptr %dict, ptr %position, ptr %key_at, ptr %value_at)
+  %done = icmp eq i32 %more, 0
+  br i1 %done, label %end, label %inside
+inside:
+  %within = icmp ult i64 %k, %count
+  br i1 %within, label %one, label %no
+one:
+  %key = load ptr, ptr %key_at
+  %wanted_at = getelementptr ptr, ptr %keys, i64 %k
+  %wanted = load ptr, ptr %wanted_at
+  %identical = icmp eq ptr %key, %wanted
+  br i1 %identical, label %take, label %compare
+compare:
+  %key_type_at = getelementptr i8, ptr %key, i64 {LAYOUT.type}
+  %wanted_type_at = getelementptr i8, ptr %wanted, i64 {LAYOUT.type}
+  %key_type = load ptr, ptr %key_type_at
+  %wanted_type = load ptr, ptr %wanted_type_at
+  %one_type = icmp eq ptr %key_type, %wanted_type
+  br i1 %one_type, label %equal, label %no
+equal:
+  %truth = call i32 @PyObject_RichCompareBool(ptr %key, ptr %wanted, i32 2)
+  %yes = icmp eq i32 %truth, 1
+  br i1 %yes, label %take, label %no
+take:
+  %value = load ptr, ptr %value_at
+  %place = getelementptr ptr, ptr %values, i64 %k
+  store ptr %value, ptr %place
+  %following = add i64 %k, 1
+  br label %next
+end:
+  %all = icmp eq i64 %k, %count
+  ret i1 %all
+no:
+  ret i1 false
+}}
+
+; the attributes of an object, if they have these names in their order
+define i1 @tapegrad_attributes(ptr %object, ptr %type, ptr %names, i64 %count, ptr %values) {{
+  %dict = call ptr @PyObject_GenericGetDict(ptr %object, ptr null)
+  %none = icmp eq ptr %dict, null
+  br i1 %none, label %no, label %some
+some:
+  %type_at = getelementptr i8, ptr %dict, i64 {LAYOUT.type}
+  %type_found = load ptr, ptr %type_at
+  %is_dict = icmp eq ptr %type_found, %type
+  br i1 %is_dict, label %read, label %other
+read:
+  %found = call i1 @tapegrad_values(ptr %dict, ptr %names, i64 %count, ptr %values)
+  call void @Py_DecRef(ptr %dict)
+  ret i1 %found
+other:
+  call void @Py_DecRef(ptr %dict)
+  ret i1 false
+no:
+  call void @PyErr_Clear()
+  ret i1 false
+}}
+
+; the argument of a name, null where there is none
+define ptr @tapegrad_keyword(ptr %names, ptr %args, i64 %count, ptr %name) {{
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %following, %one ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %one, label %no
+one:
+  %offset = mul i64 %k, 8
+  %from = add i64 %offset, {LAYOUT.item}
+  %found_at = getelementptr i8, ptr %names, i64 %from
+  %found = load ptr, ptr %found_at
+  %following = add i64 %k, 1
+  %same = icmp eq ptr %found, %name
+  br i1 %same, label %yes, label %next
+yes:
+  %value_at = getelementptr ptr, ptr %args, i64 %k
+  %value = load ptr, ptr %value_at
+  ret ptr %value
+no:
+  ret ptr null
+}}
+
+; whether no two of some objects are one
+define i1 @tapegrad_distinct(ptr %objects, i64 %count) {{
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k_next, %inner ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %one, label %yes
+one:
+  %x_at = getelementptr ptr, ptr %objects, i64 %k
+  %x = load ptr, ptr %x_at
+  %k_next = add i64 %k, 1
+  br label %inner
+inner:
+  %j = phi i64 [ %k_next, %one ], [ %j_next, %other ]
+  %again = icmp ult i64 %j, %count
+  br i1 %again, label %other, label %next
+other:
+  %y_at = getelementptr ptr, ptr %objects, i64 %j
+  %y = load ptr, ptr %y_at
+  %j_next = add i64 %j, 1
+  %same = icmp eq ptr %x, %y
+  br i1 %same, label %no, label %inner
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; whether an object is as good as the one recorded
+define i1 @tapegrad_stands(ptr %found, ptr %then, ptr %differs) {{
+  %both = alloca [2 x ptr]
+  %identical = icmp eq ptr %found, %then
+  br i1 %identical, label %yes, label %ask
+ask:
+  store ptr %found, ptr %both
+  %second = getelementptr ptr, ptr %both, i64 1
+  store ptr %then, ptr %second
+  %answer = call ptr @PyObject_Vectorcall(ptr %differs, ptr %both, i64 2, ptr null)
+  %failed = icmp eq ptr %answer, null
+  br i1 %failed, label %no, label %told
+told:
+  %truth = call i32 @PyObject_IsTrue(ptr %answer)
+  call void @Py_DecRef(ptr %answer)
+  %stands = icmp eq i32 %truth, 0
+  ret i1 %stands
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
 """
-"""What it calls of these functions."""
-NAMES = ("tapegrad_flags", "tapegrad_quiet", "tapegrad_invoke", "tapegrad_hold", "tapegrad_release",
-         "tapegrad_is_array", "tapegrad_elements", "tapegrad_fresh",
-         "tapegrad_is_fresh")
+"""The functions."""
 OWN = """
 declare i32 @tapegrad_flags()
 declare void @tapegrad_quiet()
@@ -177,4 +334,11 @@ declare void @tapegrad_release(ptr, i64)
 declare i1 @tapegrad_is_array(ptr, ptr, ptr, i32, ptr)
 declare ptr @tapegrad_elements(ptr, ptr)
 declare i1 @tapegrad_fresh(ptr, ptr)
+declare void @tapegrad_keep(ptr, ptr)
+declare i1 @tapegrad_values(ptr, ptr, i64, ptr)
+declare i1 @tapegrad_attributes(ptr, ptr, ptr, i64, ptr)
+declare ptr @tapegrad_keyword(ptr, ptr, i64, ptr)
+declare i1 @tapegrad_distinct(ptr, i64)
+declare i1 @tapegrad_stands(ptr, ptr, ptr)
 """
+"""What it calls of these functions."""
