@@ -388,7 +388,7 @@ def _nest(node: Any, leaves: Sequence[int], mirror: bool, seen: set[int]) -> Nes
     if type(node) is Instance and mirror and is_open(node.cls):
         return Nested(Opened(node.cls, tuple(node.names)),
                       tuple([_nest(child, leaves, mirror, seen) for child in node.children]))
-    if not isinstance(node, Container) or node.type not in (tuple, list, dict):
+    if not isinstance(node, Container) or (node.type not in (tuple, list, dict) and not is_named(node)):
         raise _Intricate
     made = [_nest(child, leaves, mirror, seen) for child in node.children]
     if node.type is not dict:

@@ -62,14 +62,9 @@ class Arguments(Unpacked):
         self.count_is(positional, len(named))
         for number, part in enumerate(structure.args):
             self.node(part.spec, self.argument(number))
-        if named:
-            values = f.op(f"getelementptr ptr, ptr %args, i64 {positional}")
-        for key in named:
-            pointer = f.op(f"call ptr @tapegrad_keyword(ptr %names, ptr {values}, i64 {len(named)}, "
-                           f"ptr {f.object(intern(key))})")
-            f.require(f.op(f"icmp ne ptr {pointer}, null"))
-            self.direct.add(pointer)
-            self.node(structure.kwargs[key].spec, pointer)
+        for number, key in enumerate(named):  # in the order that `**kwargs` has
+            self.identical(f.item("%names", number), f.object(intern(key)))
+            self.node(structure.kwargs[key].spec, self.argument(positional + number))
         return ""
 
     def count_is(self, positional: int, named: int) -> None:
@@ -81,7 +76,7 @@ class Arguments(Unpacked):
             self.size_is("%names", named)
 
     def argument(self, number: int) -> str:
-        """Return a positional argument."""
+        """Return an argument."""
         pointer = self.f.op(f"load ptr, ptr {self.f.at('%args', 8 * number)}")
         self.direct.add(pointer)
         return pointer

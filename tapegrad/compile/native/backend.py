@@ -7,7 +7,7 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
-from tapegrad.compile.native.entry import compile_native
+from tapegrad.compile.native.entry import LEFT, compile_native, without_fallback
 from tapegrad.compile.native.function import Function, Refused
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.machine import Code, machine, shared_function
@@ -22,6 +22,7 @@ from tapegrad.ops.fused import Fused
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.trace.guards import SURROUNDINGS
 
 
 class Native(Backend):
@@ -41,6 +42,14 @@ class Native(Backend):
         if not self.decide(tape):
             return compile_tape(tape, fresh=None if fresh is None else native_fresh(fresh))
         return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
+
+    def first(self, run: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Return the machine code of a function alone."""
+        return without_fallback(type(run).__call__, run._code) if isinstance(run, NativeFunction) else None
+
+    def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
+        """Return machine code that tries the functions of a list, and makes other calls in Python."""
+        return shared_function("tapegrad_dispatch", (call, tapes, SURROUNDINGS, counts, LEFT, None))  # type: ignore[no-any-return]
 
 
 def native_fresh(fresh: Freshness) -> Callable[[], bool]:
@@ -95,8 +104,13 @@ class NativeFunction:
         return self._code.text
 
     @property
+    def straight(self) -> Callable[..., Any]:
+        """The straight-line Python as a function."""
+        return self._straight
+
+    @property
     def source(self) -> str:
-        """The straight-line Python."""
+        """The text of that."""
         return self._straight.function.source  # type: ignore[no-any-return]
 
 

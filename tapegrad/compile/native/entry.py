@@ -29,6 +29,8 @@ from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.tree.signature import ValueAndGradients
 
+LEFT = object()
+"""What a function that has no fallback returns where native code leaves."""
 HEAP = 1 << 9  # the flag of a class that a `class` statement makes
 
 
@@ -38,6 +40,7 @@ class Entry:
     def __init__(self, tape: Tape, refused: set[Operation], fallback: Any, guards: Guards | None) -> None:
         self.tape, self.guards, self.f = tape, guards, Function(tape, refused)
         self.f.objects.place(fallback)
+        self.f.objects.place(LEFT)
         self.write()
 
     def write(self) -> None:
@@ -135,12 +138,12 @@ class Entry:
             return f.object(None) if nest is None else made[nest]
         parts = [self.nested(part, made) for part in nest.parts]
         if nest.make is dict:
-            found = f.held(f.op("call ptr @PyDict_New()")).ir
-            self.put_items(found, nest.keys, parts)
+            found = self.table(nest.keys, parts)
         elif type(nest.make) is Opened and is_plain(nest.make.cls):
             found = f.held(f.op(f"call ptr @PyType_GenericNew(ptr {f.object(nest.make.cls)}, ptr null, ptr null)")).ir
-            attributes = f.held(f.op(f"call ptr @PyObject_GenericGetDict(ptr {found}, ptr null)")).ir
-            self.put_items(attributes, nest.make.names, parts)
+            table = self.table(nest.make.names, parts)
+            put = f.op(f"call i32 @PyObject_GenericSetDict(ptr {found}, ptr {table}, ptr null)")
+            f.require(f.op(f"icmp eq i32 {put}, 0"))
         elif nest.make in (tuple, list):
             kind = "Tuple" if nest.make is tuple else "List"
             found = f.held(f.op(f"call ptr @Py{kind}_New(i64 {len(parts)})")).ir
@@ -155,12 +158,14 @@ class Entry:
                                 f"i64 {len(parts)}, ptr null)")).ir
         return found
 
-    def put_items(self, table: str, keys: Sequence[Any], parts: list[str]) -> None:
-        """Put parts into a dict."""
+    def table(self, keys: Sequence[Any], parts: list[str]) -> str:
+        """Return a dict of parts: a copy of one with these keys, which has room for them."""
         f = self.f
+        table = f.held(f.op(f"call ptr @PyDict_Copy(ptr {f.object(dict.fromkeys(keys))})")).ir
         for key, part in zip(keys, parts):
             put = f.op(f"call i32 @PyDict_SetItem(ptr {table}, ptr {f.object(key)}, ptr {part})")
             f.require(f.op(f"icmp eq i32 {put}, 0"))
+        return table
 
     def text(self) -> str:
         """Return the module."""
@@ -184,6 +189,9 @@ class Entry:
             "forget:", "  call void @PyErr_Clear()", "  br label %again",
             "again:", f"  %straight_at = getelementptr i8, ptr %self, i64 {LAYOUT.item}",
             "  %straight = load ptr, ptr %straight_at",
+            f"  %left_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8}", "  %left = load ptr, ptr %left_at",
+            "  %alone = icmp eq ptr %straight, %left", "  br i1 %alone, label %tell, label %call",
+            "tell:", "  call void @Py_IncRef(ptr %left)", "  ret ptr %left", "call:",
             "  %answer = call ptr @PyObject_Vectorcall(ptr %straight, ptr %args, i64 %count, ptr %names)",
             "  ret ptr %answer", "}"])
 
@@ -227,7 +235,7 @@ def ignores_underflow() -> bool:
 
 
 def compile_native(tape: Tape, fallback: Callable[..., Any], fresh: Any) -> tuple[Any, Code]:
-    """Return the native function of a tape, and its code; `fallback` makes the calls that it does not."""
+    """Return the native function of a tape, and its code; `fallback` makes the calls that it does not, `LEFT` none."""
     refused: set[Operation] = set()
     guards = None if fresh is None else Guards(fresh)
     while True:
@@ -239,4 +247,15 @@ def compile_native(tape: Tape, fallback: Callable[..., Any], fresh: Any) -> tupl
     text = entry.text()
     items: Sequence[Any] = [compile_tape(x, checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
     code = Code(text)
-    return python_function(tape.name, code.address("native"), (*items, code)), code
+    return native_function(tape.name, code, tuple(items)), code
+
+
+def native_function(name: str, code: Code, objects: tuple[Any, ...]) -> Any:
+    """Return the function that code is with the objects that it reaches."""
+    return python_function(name, code.address("native"), (*objects, code))
+
+
+def without_fallback(function: Any, code: Code) -> Any:
+    """Return a native function that returns `LEFT` where another makes the call in Python."""
+    _, left, *objects = function.__self__[:-2]
+    return native_function(function.__name__, code, (left, left, *objects))

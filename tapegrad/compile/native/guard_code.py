@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tapegrad.compile.native.layouts import LAYOUT
 
-WORD, BOUND, ABSENT, LIST, DICT, KEYS, APART, ARRAY, ASKED = range(9)
+WORD, BOUND, ABSENT, LIST, DICT, KEYS, APART, ARRAY, ATTRIBUTE, ASKED = range(10)
 """Kinds of records; of each the three operands follow.
 
 WORD    address, -, word: a word of memory
@@ -15,6 +15,7 @@ DICT    dict, keys and values by turns, count: the items of a dict, in order
 KEYS    dict, keys twice each, count: the keys of a dict, in order
 APART   dict, [count, frozenset, keys], type str: no key of a dict is in the set, and none of the known keys is
 ARRAY   array, [what its structure holds, its shape and strides, a copy of its memory], -: the numbers of an array
+ATTRIBUTE  object, name, value: an attribute is an object
 ASKED   -, -, -: only the Python check tells
 """
 SIZE = 5  # words of a record: kind, operands, number of its Python check
@@ -52,7 +53,8 @@ one:
     i64 {DICT}, label %dict
     i64 {KEYS}, label %dict
     i64 {APART}, label %apart
-    i64 {ARRAY}, label %array ]
+    i64 {ARRAY}, label %array
+    i64 {ATTRIBUTE}, label %attribute ]
 good:
   %following = add i64 %k, 1
   br label %next
@@ -168,6 +170,18 @@ numbers:
   %data_differs = call i32 @memcmp(ptr %data, ptr %data_then, i64 %data_size)
   %data_holds = icmp eq i32 %data_differs, 0
   br i1 %data_holds, label %good, label %ask_python
+
+attribute:
+  %attribute_found = call ptr @PyObject_GetAttr(ptr %a, ptr %b)
+  %attribute_none = icmp eq ptr %attribute_found, null
+  br i1 %attribute_none, label %attribute_lacks, label %attribute_there
+attribute_there:
+  call void @Py_DecRef(ptr %attribute_found)
+  %attribute_holds = icmp eq ptr %attribute_found, %object
+  br i1 %attribute_holds, label %good, label %ask_python
+attribute_lacks:
+  call void @PyErr_Clear()
+  br label %ask_python
 
 ask_python:
   %error = call ptr @PyErr_Occurred()

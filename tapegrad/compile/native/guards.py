@@ -16,7 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.compile.native.guard_code import ABSENT, APART, ARRAY, ASKED, BOUND, DICT, KEYS, LIST, SIZE, WORD
+from tapegrad.compile.native.guard_code import (
+    ABSENT,
+    APART,
+    ARRAY,
+    ASKED,
+    ATTRIBUTE,
+    BOUND,
+    DICT,
+    KEYS,
+    LIST,
+    SIZE,
+    WORD,
+)
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.watch.checks import Array, Plain, Sequence, Table, Within, is_container
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, Shape
@@ -43,7 +55,10 @@ class Guards:
         for check in within.checks:
             self._items(check)
         for inner, value in within.parts:
-            self._content(inner, value, (_inner, (inner, value)))
+            if type(inner) is Table and type(value) is MappingProxyType and not inner.items:
+                self._items(inner)
+            else:
+                self._content(inner, value, (_inner, (inner, value)))
         self.table = self._written()
 
     def ask(self, number: int) -> bool:
@@ -84,7 +99,7 @@ class Guards:
 
     def _stands(self, ask: Any, namespace: Any, name: Any, value: Any) -> bool:
         """Add a record by which an object stands in a place; return whether it is more than a question in Python."""
-        table = dict_of(namespace)
+        table, kind = dict_of(namespace), type(namespace)
         if table is not None and type(name) in _KEYS:
             if value is Missing:
                 self._add(ask, ABSENT, id(table), id(name))
@@ -93,6 +108,9 @@ class Guards:
             return True
         address = _word_of(namespace, name)
         if not address:
+            if kind in (Attributes, Held, Typed) and type(name) is str and value is not Missing:
+                self._add(ask, ATTRIBUTE, id(namespace.owner), id(name), id(value))
+                return True
             self._add(ask, ASKED)
             return False
         nothing = value is Missing or (value is None and name in _FUNCTION)  # a null pointer
@@ -134,9 +152,10 @@ class Guards:
     def _items(self, check: Any) -> None:
         """Add the record of what is in a container."""
         ask, value = (_inner, (check, check.value)), check.value
-        if type(check) is Table and isinstance(value, dict):
+        table = value if isinstance(value, dict) else dict_of(value)
+        if type(check) is Table and table is not None:
             parts = [id(x) for pair in zip(check.keys, check.then) for x in pair]
-            self._add(ask, DICT, id(value), parts, len(check.keys))
+            self._add(ask, DICT, id(table), parts, len(check.keys))
         elif type(check) is Sequence and type(value) is list:
             self._add(ask, LIST, id(value), list(map(id, check.then)), len(check.then))
         else:

@@ -31,10 +31,12 @@ declare i32 @PyDict_Contains(ptr, ptr)
 declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
 declare i32 @PySet_Contains(ptr, ptr)
 declare i32 @PyObject_IsTrue(ptr)
+declare ptr @PyObject_GetAttr(ptr, ptr)
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare ptr @PyObject_GenericGetDict(ptr, ptr)
 declare ptr @PyType_GenericNew(ptr, ptr, ptr)
-declare ptr @PyDict_New()
+declare i32 @PyObject_GenericSetDict(ptr, ptr, ptr)
+declare ptr @PyDict_Copy(ptr)
 declare i32 @PyDict_SetItem(ptr, ptr, ptr)
 declare ptr @PyList_New(i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
@@ -248,30 +250,6 @@ no:
   ret i1 false
 }}
 
-; the argument of a name, null where there is none
-define ptr @tapegrad_keyword(ptr %names, ptr %args, i64 %count, ptr %name) {{
-entry:
-  br label %next
-next:
-  %k = phi i64 [ 0, %entry ], [ %following, %one ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %one, label %no
-one:
-  %offset = mul i64 %k, 8
-  %from = add i64 %offset, {LAYOUT.item}
-  %found_at = getelementptr i8, ptr %names, i64 %from
-  %found = load ptr, ptr %found_at
-  %following = add i64 %k, 1
-  %same = icmp eq ptr %found, %name
-  br i1 %same, label %yes, label %next
-yes:
-  %value_at = getelementptr ptr, ptr %args, i64 %k
-  %value = load ptr, ptr %value_at
-  ret ptr %value
-no:
-  ret ptr null
-}}
-
 ; whether no two of some objects are one
 define i1 @tapegrad_distinct(ptr %objects, i64 %count) {{
 entry:
@@ -323,6 +301,110 @@ yes:
 no:
   ret i1 false
 }}
+
+; a call of a compiled function. What it is made with: the call in Python, the list of native functions of its tapes,
+; the list of functions that tell what libraries compute by, two counters, the object that a native function returns
+; which left, and None. The tapes are tried one after the other; the one that answers is the first then
+define ptr @tapegrad_dispatch(ptr %self, ptr %args, i64 %count, ptr %names) {{
+entry:
+  %python_at = getelementptr i8, ptr %self, i64 {LAYOUT.item}
+  %python = load ptr, ptr %python_at
+  %tapes_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8}
+  %tapes = load ptr, ptr %tapes_at
+  %around_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 16}
+  %around = load ptr, ptr %around_at
+  %counters_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 24}
+  %counters = load ptr, ptr %counters_at
+  %left_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 32}
+  %left = load ptr, ptr %left_at
+  %size_at = getelementptr i8, ptr %tapes, i64 {LAYOUT.size}
+  %items_at = getelementptr i8, ptr %tapes, i64 {LAYOUT.items}
+  %none_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 40}
+  %none = load ptr, ptr %none_at
+  %around_size_at = getelementptr i8, ptr %around, i64 {LAYOUT.size}
+  %around_items_at = getelementptr i8, ptr %around, i64 {LAYOUT.items}
+  br label %outside
+outside:
+  %i = phi i64 [ 0, %entry ], [ %i_next, %asked ]
+  %around_size = load i64, ptr %around_size_at
+  %around_more = icmp ult i64 %i, %around_size
+  br i1 %around_more, label %ask, label %next
+ask:
+  %around_items = load ptr, ptr %around_items_at
+  %state_at = getelementptr ptr, ptr %around_items, i64 %i
+  %state = load ptr, ptr %state_at
+  call void @Py_IncRef(ptr %state)
+  %told = call ptr @PyObject_Vectorcall(ptr %state, ptr null, i64 0, ptr null)
+  call void @Py_DecRef(ptr %state)
+  %failed = icmp eq ptr %told, null
+  br i1 %failed, label %raise, label %asked
+raise:
+  ret ptr null
+asked:
+  %i_next = add i64 %i, 1
+  call void @Py_DecRef(ptr %told)
+  %free = icmp eq ptr %told, %none
+  br i1 %free, label %outside, label %by_python
+next:
+  %k = phi i64 [ 0, %outside ], [ %following, %again ]
+  %size = load i64, ptr %size_at
+  %more = icmp ult i64 %k, %size
+  br i1 %more, label %one, label %by_python
+one:
+  %items = load ptr, ptr %items_at
+  %tape_at = getelementptr ptr, ptr %items, i64 %k
+  %tape = load ptr, ptr %tape_at
+  call void @Py_IncRef(ptr %tape)
+  %answer = call ptr @PyObject_Vectorcall(ptr %tape, ptr %args, i64 %count, ptr %names)
+  call void @Py_DecRef(ptr %tape)
+  %following = add i64 %k, 1
+  %has_left = icmp eq ptr %answer, %left
+  br i1 %has_left, label %again, label %answered
+again:
+  call void @Py_DecRef(ptr %answer)
+  br label %next
+answered:
+  %hits_at = getelementptr i8, ptr %counters, i64 {LAYOUT.data}
+  %hits_address = load ptr, ptr %hits_at
+  %hits = load i64, ptr %hits_address
+  %hit = add i64 %hits, 1
+  store i64 %hit, ptr %hits_address
+  %was_first = icmp eq i64 %k, 0
+  br i1 %was_first, label %done, label %missed
+missed:
+  %misses_address = getelementptr i64, ptr %hits_address, i64 1
+  %misses = load i64, ptr %misses_address
+  %all_misses = add i64 %misses, %k
+  store i64 %all_misses, ptr %misses_address
+  %size_now = load i64, ptr %size_at
+  %items_now = load ptr, ptr %items_at
+  %inside = icmp ult i64 %k, %size_now
+  br i1 %inside, label %still, label %done
+still:
+  %place = getelementptr ptr, ptr %items_now, i64 %k
+  %there = load ptr, ptr %place
+  %is_there = icmp eq ptr %there, %tape
+  br i1 %is_there, label %move, label %done
+move:
+  %j = phi i64 [ %k, %still ], [ %before, %shift ]
+  %to = getelementptr ptr, ptr %items_now, i64 %j
+  %is_first = icmp eq i64 %j, 0
+  br i1 %is_first, label %put, label %shift
+shift:
+  %before = sub i64 %j, 1
+  %from = getelementptr ptr, ptr %items_now, i64 %before
+  %moved = load ptr, ptr %from
+  store ptr %moved, ptr %to
+  br label %move
+put:
+  store ptr %tape, ptr %to
+  br label %done
+done:
+  ret ptr %answer
+by_python:
+  %found = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %count, ptr %names)
+  ret ptr %found
+}}
 """
 """The functions."""
 OWN = """
@@ -337,7 +419,6 @@ declare i1 @tapegrad_fresh(ptr, ptr)
 declare void @tapegrad_keep(ptr, ptr)
 declare i1 @tapegrad_values(ptr, ptr, i64, ptr)
 declare i1 @tapegrad_attributes(ptr, ptr, ptr, i64, ptr)
-declare ptr @tapegrad_keyword(ptr, ptr, i64, ptr)
 declare i1 @tapegrad_distinct(ptr, i64)
 declare i1 @tapegrad_stands(ptr, ptr, ptr)
 """
