@@ -142,7 +142,7 @@ class Entry:
         elif type(nest.make) is Opened and is_plain(nest.make.cls):
             found = f.held(f.op(f"call ptr @PyType_GenericNew(ptr {f.object(nest.make.cls)}, ptr null, ptr null)")).ir
             table = self.table(nest.make.names, parts)
-            put = f.op(f"call i32 @PyObject_GenericSetDict(ptr {found}, ptr {table}, ptr null)")
+            put = f.op(f"call i32 @PyObject_GenericSetAttr(ptr {found}, ptr {f.object('__dict__')}, ptr {table})")
             f.require(f.op(f"icmp eq i32 {put}, 0"))
         elif nest.make in (tuple, list):
             kind = "Tuple" if nest.make is tuple else "List"

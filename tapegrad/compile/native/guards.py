@@ -30,7 +30,7 @@ from tapegrad.compile.native.guard_code import (
     WORD,
 )
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.watch.checks import Array, Plain, Sequence, Table, Within, is_container
+from tapegrad.compile.watch.checks import Array, Members, Plain, Sequence, Table, Within, is_container
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, Shape
 from tapegrad.compile.watch.namespaces import Attributes, Contents, Held, Namespace, Typed
 
@@ -158,6 +158,8 @@ class Guards:
             self._add(ask, DICT, id(table), parts, len(check.keys))
         elif type(check) is Sequence and type(value) is list:
             self._add(ask, LIST, id(value), list(map(id, check.then)), len(check.then))
+        elif type(check) is Members and type(value) is set and not check.then:
+            self._add(ask, WORD, id(value) + LAYOUT.members)
         else:
             self._add(ask, ASKED)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tapegrad.compile.native.guard_code import GUARDS
 from tapegrad.compile.native.layouts import fault
-from tapegrad.compile.native.prelude import PRELUDE, PYTHON
+from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL
 from tapegrad.compile.native.table import Lanes
 from tapegrad.errors import ArgumentError
 
@@ -46,7 +46,9 @@ def machine() -> Machine:
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
     for name in CALLED:
-        llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+        function = getattr(ctypes.pythonapi, name, None)
+        if function is not None:
+            llvm.add_symbol(name, _address(function))
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
@@ -54,9 +56,12 @@ def machine() -> Machine:
         llvm.add_symbol(name, ctypes.c_void_p.from_address(table + 8 * number).value)
     ctypes.CDLL(ctypes.util.find_library("m"), ctypes.RTLD_GLOBAL)
     found = Machine(llvm, features.flatten(), _lanes(features))
+    if not hasattr(ctypes.pythonapi, "PyObject_Vectorcall"):
+        _prelude.append(Code(VECTORCALL, found))
+        llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))
     _prelude.append(Code(PYTHON + PRELUDE + GUARDS, found))
     for name in re.findall(r"^define \S+ @(\w+)", PRELUDE + GUARDS, re.MULTILINE):
-        llvm.add_symbol(name, _prelude[0].address(name))
+        llvm.add_symbol(name, _prelude[-1].address(name))
     return found
 
 
@@ -117,7 +122,7 @@ def python_function(name: str, address: int, objects: tuple[Any, ...]) -> Any:
 def shared_function(name: str, objects: tuple[Any, ...]) -> Any:
     """Return a function of the prelude as one of Python's."""
     machine()
-    return python_function(name, _prelude[0].address(name), objects)
+    return python_function(name, _prelude[-1].address(name), objects)
 
 
 _prelude: list[Code] = []  # what all other code calls, for as long as the process lives

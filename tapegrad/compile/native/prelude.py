@@ -35,7 +35,7 @@ declare ptr @PyObject_GetAttr(ptr, ptr)
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare ptr @PyObject_GenericGetDict(ptr, ptr)
 declare ptr @PyType_GenericNew(ptr, ptr, ptr)
-declare i32 @PyObject_GenericSetDict(ptr, ptr, ptr)
+declare i32 @PyObject_GenericSetAttr(ptr, ptr, ptr)
 declare ptr @PyDict_Copy(ptr)
 declare i32 @PyDict_SetItem(ptr, ptr, ptr)
 declare ptr @PyList_New(i64)
@@ -45,6 +45,35 @@ declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """
 """What native code calls of CPython, NumPy and LLVM."""
+VECTORCALL = f"""
+declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
+declare ptr @PyThreadState_Get()
+
+define ptr @vectorcall(ptr %function, ptr %args, i64 %count, ptr %names) {{
+  %type_at = getelementptr i8, ptr %function, i64 {LAYOUT.type}
+  %type = load ptr, ptr %type_at
+  %flags_at = getelementptr i8, ptr %type, i64 {LAYOUT.class_flags}
+  %flags = load i64, ptr %flags_at
+  %flag = and i64 %flags, {1 << 11}
+  %has = icmp ne i64 %flag, 0
+  br i1 %has, label %look, label %other
+look:
+  %offset_at = getelementptr i8, ptr %type, i64 {LAYOUT.vectorcall}
+  %offset = load i64, ptr %offset_at
+  %call_at = getelementptr i8, ptr %function, i64 %offset
+  %call = load ptr, ptr %call_at
+  %there = icmp ne ptr %call, null
+  br i1 %there, label %fast, label %other
+fast:
+  %answer = call ptr %call(ptr %function, ptr %args, i64 %count, ptr %names)
+  ret ptr %answer
+other:
+  %thread = call ptr @PyThreadState_Get()
+  %made = call ptr @_PyObject_MakeTpCall(ptr %thread, ptr %function, ptr %args, i64 %count, ptr %names)
+  ret ptr %made
+}}
+"""
+"""PyObject_Vectorcall, which Python 3.10 has in its headers alone."""
 PRELUDE = f"""
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)

@@ -215,7 +215,7 @@ def test_a_call_leaks_nothing() -> None:
                     step()
             gc.collect()
             return sys.getallocatedblocks(), [sys.getrefcount(x) for x in (step, None, float, *step._tapes)]
-        spend(200)
+        spend(1000)
         before, after = spend(100), spend(5000)
     assert abs(after[0] - before[0]) < 200
     assert all(abs(x - y) < 50 for x, y in zip(before[1], after[1]))

@@ -56,6 +56,7 @@ PROGRAMS: dict[str, tuple[str, str, str]] = {
     "a defaultdict": ("k = defaultdict(float, a=1.5)\ndef f(x): return x * k['a']", "k['a'] = float('1.5')",
                       "k['a'] = 3.5"),
     "a set": ("k = {1.5}\ndef f(x): return x * sum(k)", "k.add(1.5)", "k.add(2.0)"),
+    "an empty set": ("k = set()\ndef f(x): return x * (2.0 if not k else 3.0)", "k.update(())", "k.add(2.0)"),
     "a deque": ("k = deque([1.5, 2.5])\ndef f(x): return x * k[0]", "k.rotate(2)", "k.rotate(1)"),
     "a tuple of lists": ("k = ([1.5], 2.0)\ndef f(x): return x * k[0][0]", "k = ([1.5], 2.0)", "k[0][0] = 3.0"),
     "an array": ("k = np.array([1.5, 2.5])\ndef f(x): return x * k.sum()", "k = np.array([1.5, 2.5])", "k[0] = 3.0"),
@@ -90,6 +91,7 @@ def compiled(f: Callable[..., Any], *args: Any) -> tuple[Any, Any, Any]:
     return step, entry.fresh, native_fresh(entry.fresh)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_kind_of_place(name: str) -> None:
     text, same, other = PROGRAMS[name]
