@@ -97,8 +97,9 @@ class Backend:
         """Return a finished tape as a function."""
         return compile_tape(tape, fresh=fresh)
 
-    def first(self, run: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Return what a dispatcher calls for a function; None where there is none."""
+    def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
+        """Return what a dispatcher calls for a function, which asks for conditions besides; None where there is none.
+        """
         return None
 
     def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:

@@ -22,6 +22,7 @@ from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import Location, user_frame
 from tapegrad.optimise.roll import SAVED
+from tapegrad.replay.warning_errors import is_calm
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.twins import compared
 from tapegrad.tree.signature import Reached
@@ -168,8 +169,8 @@ class Entry:
                     raise Miss(self.tape, None)
                 with np.errstate(all="ignore"):  # those of the values that passes compute are nobody's
                     self.tape, self.run = self.backend.build(self.tape, self.fresh)  # type: ignore[method-assign]
-                if not (self.reached or self.apart or self.loses or self.stored):
-                    self.first = self.backend.first(self.run)
+                if not (self.reached or self.apart or self.stored):
+                    self.first = self.backend.first(self.run, [is_calm] if self.loses else [])
                 self.is_compiled = True
         return self.run(*args, **kwargs)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
-from tapegrad.compile.native.entry import LEFT, compile_native, without_fallback
+from tapegrad.compile.native.entry import LEFT, Compiled, compile_native
 from tapegrad.compile.native.function import Function, Refused
 from tapegrad.compile.native.guards import Guards
-from tapegrad.compile.native.machine import Code, machine, shared_function
+from tapegrad.compile.native.machine import machine, shared_function
 from tapegrad.compile.native.values import Object
 from tapegrad.compile.numpy.blocked_executor import Blocks
 from tapegrad.compile.numpy.function import compile_tape
@@ -43,9 +43,9 @@ class Native(Backend):
             return compile_tape(tape, fresh=None if fresh is None else native_fresh(fresh))
         return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
 
-    def first(self, run: Callable[..., Any]) -> Callable[..., Any] | None:
+    def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
         """Return the machine code of a function alone."""
-        return without_fallback(type(run).__call__, run._code) if isinstance(run, NativeFunction) else None
+        return run.compiled.alone(conditions) if isinstance(run, NativeFunction) else None
 
     def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
         """Return machine code that tries the functions of a list, and makes other calls in Python."""
@@ -86,22 +86,24 @@ class NativeFunction:
     """
 
     tape: Tape
-    _code: Code
+    compiled: Compiled
     _straight: Straight
 
     @staticmethod
     def made(tape: Tape, fresh: Callable[[], bool] | None) -> Any:
         """Compile a tape. Each has a class of its own, whose `__call__` is the machine code."""
         straight = Straight(tape, fresh)
-        call, code = compile_native(tape, straight, fresh)
+        compiled = compile_native(tape, fresh)
+        call = compiled.function(straight)
         new: NativeFunction = object.__new__(type("NativeFunction", (NativeFunction,), {"__call__": call}))
-        new.tape, new._code, new._straight, new.__name__ = tape, code, straight, tape.name  # type: ignore[attr-defined]
+        new.tape, new.compiled, new._straight = tape, compiled, straight
+        new.__name__ = tape.name  # type: ignore[attr-defined]
         return new
 
     @property
     def ir(self) -> str:
         """LLVM's text."""
-        return self._code.text
+        return self.compiled.code.text
 
     @property
     def straight(self) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ call where native code leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,9 +37,9 @@ HEAP = 1 << 9  # the flag of a class that a `class` statement makes
 class Entry:
     """Writes the function of one tape: `guards`, where there are any, are checked first."""
 
-    def __init__(self, tape: Tape, refused: set[Operation], fallback: Any, guards: Guards | None) -> None:
+    def __init__(self, tape: Tape, refused: set[Operation], guards: Guards | None) -> None:
         self.tape, self.guards, self.f = tape, guards, Function(tape, refused)
-        self.f.objects.place(fallback)
+        self.f.objects.place(object())  # in the place of the fallback
         self.f.objects.place(LEFT)
         self.write()
 
@@ -234,28 +234,39 @@ def ignores_underflow() -> bool:
     return np.geterr()["under"] == "ignore"
 
 
-def compile_native(tape: Tape, fallback: Callable[..., Any], fresh: Any) -> tuple[Any, Code]:
-    """Return the native function of a tape, and its code; `fallback` makes the calls that it does not, `LEFT` none."""
+class Compiled(NamedTuple):
+    """The machine code of a tape, and the objects that it reaches."""
+
+    name: str
+    code: Code
+    guards: Guards | None
+    objects: tuple[Any, ...]
+
+    def function(self, fallback: Any) -> Any:
+        """Return it as a function; `fallback` makes the calls that it leaves, `LEFT` none."""
+        return python_function(self.name, self.code.address("native"), (fallback, *self.objects[1:], self.code))
+
+    def alone(self, conditions: Sequence[Callable[[], bool]]) -> Any:
+        """Return it as a function without fallback, which asks for conditions besides; None where it has no guards."""
+        if not conditions:
+            return self.function(LEFT)
+        if self.guards is None:
+            return None
+        guards = Guards(self.guards.fresh, conditions)
+        new = {id(self.guards.table): guards.table, id(self.guards.ask): guards.ask}
+        return self._replace(objects=tuple([new.get(id(x), x) for x in self.objects])).function(LEFT)
+
+
+def compile_native(tape: Tape, fresh: Any) -> Compiled:
+    """Return the machine code of a tape; `fresh` says whether what the program read is the same."""
     refused: set[Operation] = set()
     guards = None if fresh is None else Guards(fresh)
     while True:
         try:
-            entry = Entry(tape, refused, fallback, guards)
+            entry = Entry(tape, refused, guards)
             break
         except Refused as err:
             refused.add(err.args[0])
-    text = entry.text()
-    items: Sequence[Any] = [compile_tape(x, checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
-    code = Code(text)
-    return native_function(tape.name, code, tuple(items)), code
-
-
-def native_function(name: str, code: Code, objects: tuple[Any, ...]) -> Any:
-    """Return the function that code is with the objects that it reaches."""
-    return python_function(name, code.address("native"), (*objects, code))
-
-
-def without_fallback(function: Any, code: Code) -> Any:
-    """Return a native function that returns `LEFT` where another makes the call in Python."""
-    _, left, *objects = function.__self__[:-2]
-    return native_function(function.__name__, code, (left, left, *objects))
+    text = entry.text()  # which adds to the objects
+    items = [compile_tape(x, checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
+    return Compiled(tape.name, Code(text), guards, tuple(items))

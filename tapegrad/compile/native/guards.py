@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
 
@@ -30,7 +30,8 @@ from tapegrad.compile.native.guard_code import (
     WORD,
 )
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.watch.checks import Array, Members, Plain, Sequence, Table, Within, is_container
+from tapegrad.compile.watch.checks import Array, Members, Plain, Table, Within, is_container
+from tapegrad.compile.watch.checks import Sequence as Items
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, Shape
 from tapegrad.compile.watch.namespaces import Attributes, Contents, Held, Namespace, Typed
 
@@ -40,10 +41,12 @@ _FUNCTION = {"__code__": LAYOUT.code, "__defaults__": LAYOUT.defaults, "__kwdefa
 
 
 class Guards:
-    """The table of a `Freshness`: `table` is its memory, `ask` the check in Python of one of its places by number."""
+    """The table of a `Freshness`, and of conditions besides: `table` is its memory, `ask` the check in Python of one of
+    its places by number.
+    """
 
-    def __init__(self, fresh: Freshness) -> None:
-        self.fresh = fresh
+    def __init__(self, fresh: Freshness, conditions: Sequence[Callable[[], bool]] = ()) -> None:
+        self.fresh, self.ask = fresh, self._ask  # one object
         self._asks: list[tuple[Callable[[Any], bool], Any]] = []
         self._records: list[tuple[int, int, Any, int, int]] = []  # a list, an operand, stands for its address
         self._held: list[Any] = []  # what records point into besides what `fresh` holds
@@ -59,9 +62,11 @@ class Guards:
                 self._items(inner)
             else:
                 self._content(inner, value, (_inner, (inner, value)))
+        for condition in conditions:
+            self._add((_holds, condition), ASKED)
         self.table = self._written()
 
-    def ask(self, number: int) -> bool:
+    def _ask(self, number: int) -> bool:
         """Return what the Python check of a record says."""
         check, of = self._asks[number]
         return check(of)
@@ -156,7 +161,7 @@ class Guards:
         if type(check) is Table and table is not None:
             parts = [id(x) for pair in zip(check.keys, check.then) for x in pair]
             self._add(ask, DICT, id(table), parts, len(check.keys))
-        elif type(check) is Sequence and type(value) is list:
+        elif type(check) is Items and type(value) is list:
             self._add(ask, LIST, id(value), list(map(id, check.then)), len(check.then))
         elif type(check) is Members and type(value) is set and not check.then:
             self._add(ask, WORD, id(value) + LAYOUT.members)
@@ -230,6 +235,10 @@ def _still(place: Place) -> bool:
     namespace, name, value, same, _ = place
     found = namespace.get(name, Missing)
     return (found is value and (type(same) is Plain or is_container(same))) or same(found)
+
+
+def _holds(condition: Callable[[], bool]) -> bool:
+    return condition()
 
 
 def _inner(of: tuple[Any, Any]) -> bool:

@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -147,7 +148,6 @@ def test_calls_while_tapes_come_and_go() -> None:
             for entries in list(step._entries.values()):
                 for entry in entries:
                     step._drop(entry)
-    import warnings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         threads = [threading.Thread(target=work, args=(number,)) for number in range(5)] + [threading.Thread(target=drop)]
@@ -267,3 +267,19 @@ def test_settings_that_tapes_are_kept_apart_by(monkeypatch: Any) -> None:
         assert step(3.0) == 6.0 and step.stats.traces == before + 1
     finally:
         SURROUNDINGS.remove(surroundings[0])  # type: ignore[arg-type]
+
+
+def test_a_value_that_nobody_needs_and_numpy_warns_of() -> None:
+    def f(x: Any) -> Any:
+        np.log(x)
+        return x * 2.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step = ready(f, (2.0,))
+        with frames() as found:
+            assert step(3.0) == 6.0
+        assert "_called" not in found and "is_calm" in found
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        step(0.0)
+    with np.errstate(divide="ignore"):
+        assert step(0.0) == 0.0
