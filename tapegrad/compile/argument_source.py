@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from tapegrad.errors import ArgumentError
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.inputs import argument_names
 from tapegrad.tree.flatten import Structure, flatten
-from tapegrad.tree.nodes import Bound, Closure, Container, Function, Instance, Leaf, Static
-from tapegrad.tree.signature import Signature
+from tapegrad.tree.nodes import Bound, Closure, Container, Function, Instance, Leaf, Static, is_hollow
+from tapegrad.tree.signature import Signature, ValueAndGradients
 
 Name = Callable[..., str]  # a thing, and a hint -> the name by which the source knows it
 
@@ -43,9 +42,7 @@ class Unpacked:
         self.count = 0
         structure = tape.structure
         if structure is None:
-            self.parameters = ", ".join([*leaves, "/"]) if leaves else ""
-            for number, leaf in enumerate(leaves):
-                self.leaf(number, leaf)
+            self.parameters = self.flat()
             return
         try:
             self.parameters = self.signature(structure)
@@ -53,12 +50,21 @@ class Unpacked:
             if standalone:
                 raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have "
                                     "no source", None, "pass tuples, lists and dicts") from None
-            self.lines.clear()
-            self.parameters = "*args, **kwargs"
-            text = f"[_, {', '.join(leaves)}]" if leaves else "[_]"
-            self.lines.append(f"{text} = {name(LeavesOfCalls(tape), 'leaves_of_call')}(args, kwargs, miss)")
-            for number, leaf in enumerate(leaves):
-                self.leaf(number, leaf)
+            self.parameters = self.intricate()
+
+    def flat(self) -> str:
+        """Write the parameters of a function of leaves."""
+        for number, leaf in enumerate(self.leaves):
+            self.leaf(number, leaf)
+        return ", ".join([*self.leaves, "/"]) if self.leaves else ""
+
+    def intricate(self) -> str:
+        """Leave it to a function of Python's to take the arguments apart."""
+        self.lines.clear()
+        text = f"[_, {', '.join(self.leaves)}]" if self.leaves else "[_]"
+        self.lines.append(f"{text} = {self.name(LeavesOfCalls(self.tape), 'leaves_of_call')}(args, kwargs, miss)")
+        self.flat()
+        return "*args, **kwargs"
 
     def signature(self, structure: Signature) -> str:
         """Write the parameters, and take each apart."""
@@ -69,6 +75,14 @@ class Unpacked:
                          if getattr(node, "volatile", False))
         if any(count > 1 for count in shared.values()):
             raise _Intricate  # one list for two arguments
+        parameters = self.arguments(structure)
+        apart = self.mutable + self.cells
+        if len(apart) > 1:
+            self.distinct(apart)
+        return parameters
+
+    def arguments(self, structure: Signature) -> str:
+        """Write the parameters for the arguments of a call, and take each apart."""
         names = argument_names(structure.fn, len(structure.args))
         taken = set(self.leaves)
         given = []
@@ -79,9 +93,6 @@ class Unpacked:
             if not own and (not key.isidentifier() or key in taken):
                 raise _Intricate
             self.node(part.spec, key)
-        apart = self.mutable + self.cells
-        if len(apart) > 1:
-            self.check(f"len({{{', '.join(f'id({text})' for text in apart)}}}) != {len(apart)}")
         keywords = ["*", *structure.kwargs, *self.captures] if structure.kwargs or self.captures else []
         return ", ".join([*given, *(["/"] if given else []), *keywords])
 
@@ -97,7 +108,7 @@ class Unpacked:
         if isinstance(spec, (Instance, Bound)) and not self.standalone:
             owner = self.name(structure.fn, "bound")
             self.node(spec if isinstance(spec, Instance) else spec.children[1],
-                      owner if isinstance(spec, Instance) else f"{owner}.__self__")
+                      owner if isinstance(spec, Instance) else self.attribute(owner, "__self__"))
             return
         if not isinstance(spec, Closure):
             raise _Intricate
@@ -109,7 +120,7 @@ class Unpacked:
                 if child is not spec:  # the function itself, which calls itself: those calls are on the tape
                     self.capture(child)
                 continue
-            content = f"{self.name(cells[label], f'cell_{label}')}.cell_contents"
+            content = self.attribute(self.name(cells[label], f"cell_{label}"), "cell_contents")
             if child is spec:
                 self.static(spec.prototype, content)
             else:
@@ -130,12 +141,9 @@ class Unpacked:
     def node(self, node: Any, text: str) -> None:
         """Check a part, and name the leaves in it."""
         if isinstance(node, Leaf):
-            name = self.leaves[node.index]
             if self.seen.setdefault(id(node), text) != text:
                 raise _Intricate  # a variable of two functions
-            if text != name:
-                self.lines.append(f"{name} = {text}")
-            self.leaf(node.index, name)
+            self.take(node.index, text)
         elif type(node) in (Static, Function):
             self.static(node.value, text)
         elif isinstance(node, Container) and (node.type in (tuple, list, dict)
@@ -147,6 +155,25 @@ class Unpacked:
             self.instance(node, text)
         else:
             raise _Intricate
+
+    def take(self, number: int, text: str) -> None:
+        """Name a leaf, and check it."""
+        name = self.leaves[number]
+        if text != name:
+            self.lines.append(f"{name} = {text}")
+        self.leaf(number, name)
+
+    def attribute(self, text: str, name: str) -> str:
+        """Return what reads an attribute that a method, or a variable, has for good."""
+        return f"{text}.{name}"
+
+    def identical(self, text: str, other: str) -> None:
+        """Check that two parts are one object."""
+        self.check(f"{text} is not {other}")
+
+    def distinct(self, texts: list[str]) -> None:
+        """Check that no two parts are one object."""
+        self.check(f"len({{{', '.join(f'id({text})' for text in texts)}}}) != {len(texts)}")
 
     def instance(self, node: Instance, text: str) -> None:
         """Check an object that keeps its attributes in a `__dict__`: its class, the names in their order, each part."""
@@ -162,9 +189,7 @@ class Unpacked:
 
     def closure(self, node: Closure, text: str) -> None:
         """Check a function that captured variables: its code, and what is in each of them."""
-        code, *defaults = node.defaults
-        if defaults != [None, None] or len(node.names) < len(code.co_freevars):
-            raise _Intricate
+        code = plain_code(node)
         if self.again(node, text):
             return
         fn = self.seen[id(node)]
@@ -181,7 +206,7 @@ class Unpacked:
         if known is None:
             self.seen[id(node)] = self.part(text)
         else:
-            self.check(f"{text} is not {known}")
+            self.identical(text, known)
         return known is not None
 
     def part(self, text: str) -> str:
@@ -203,9 +228,7 @@ class Unpacked:
         if node.volatile:
             self.mutable.append(text)
         if node.type is dict:
-            if not all(type(key) in (str, int) for key in keys):
-                raise _Intricate
-            self.check(f"[*{text}] != {node.order()!r}")
+            self.check(f"[*{text}] != {keys_of(node)!r}")
             if int in map(type, keys):  # True and 1.0 are as good for ==
                 self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != "
                            f"[{', '.join(self.name(type(key)) for key in node.order())}]")
@@ -219,7 +242,7 @@ class Unpacked:
             self.check(f"{text} != {value!r}")
         else:
             name = self.name(value, "static")
-            self.check(f"{text} is not {name} and {self.name(_differs)}({text}, {name})")
+            self.check(f"{text} is not {name} and {self.name(differs)}({text}, {name})")
 
     def leaf(self, number: int, name: str) -> None:
         """Check the type of a leaf, and of an array its dtype and shape."""
@@ -231,6 +254,21 @@ class Unpacked:
 
     def check(self, wrong: str) -> None:
         self.lines.append(f"if {wrong}: {self.miss}")
+
+
+def plain_code(node: Closure) -> Any:
+    """Return the code of a function without defaults whose variables are all bound."""
+    code, *defaults = node.defaults
+    if defaults != [None, None] or len(node.names) < len(code.co_freevars):
+        raise _Intricate
+    return code
+
+
+def keys_of(node: Container) -> list[Any]:
+    """Return the keys of a dict in its order: texts and integers."""
+    if not all(type(key) in (str, int) for key in node.metadata):  # type: ignore[attr-defined]
+        raise _Intricate
+    return node.order()
 
 
 def is_named(node: Container) -> bool:
@@ -251,67 +289,109 @@ class _Intricate(Exception):
     """There is no short source for this nesting."""
 
 
-def _differs(a: Any, b: Any) -> bool:
+def differs(a: Any, b: Any) -> bool:
     """Return whether a static argument is another than the one recorded."""
     return a is not b and flatten(a, "", [], [], given=True) != flatten(b, "", [], [], given=True)
 
 
-# -- the way back: nests around texts
+# -- the way back: how results are nested
 
 
-def nested(structure: Structure, texts: list[str], name: Name, mirror: bool) -> str:
-    """Write the nesting of a structure around the texts of its leaves: of the gradients, if
-    `mirror`, else of the values.
+class Nested(NamedTuple):
+    """A nest of parts, each a number of a leaf, None, or a nest: what makes it, which is `tuple`, `list`, `dict` with
+    its keys, or a function of the parts.
     """
+
+    make: Any
+    parts: tuple[Nest, ...]
+    keys: tuple[Any, ...] = ()
+
+
+Nest = int | Nested | None
+
+
+def nest_of_result(into: Any, count: int) -> Nest:
+    """Return how the parts of a tape's result are nested."""
+    if not isinstance(into, ValueAndGradients):
+        return nest_of(into, range(count), mirror=False)
+    signature = into.signature
+    nests = [None if part is None else nest_of(part, range(1, count), mirror=True) for part in signature.asked]
+    return Nested(tuple, (0, nests[0] if signature.is_single else Nested(tuple, tuple(nests))))
+
+
+def nest_of(structure: Structure, leaves: Sequence[int], mirror: bool) -> Nest:
+    """Return the nest of a structure around some leaves: of the gradients, if `mirror`, else of the values."""
     try:
-        return _nested(structure.spec, texts, name, mirror, set())
+        return _nest(structure.spec, leaves, mirror, set())
     except _Intricate:
-        text = f"[{', '.join(text or 'None' for text in texts)}]"
-        return f"{name(structure.mirror if mirror else structure.build, 'nest')}({text})"
+        return Nested(Built(structure.mirror if mirror else structure.build), tuple(leaves))
 
 
-def nested_gradients(signature: Signature, texts: list[str], name: Name) -> str:
-    """Write the nesting of the gradients that are wanted around the texts of their leaves, as
-    `Signature.gradients` builds it.
-    """
-    nests = ["None" if part is None else nested(part, texts, name, mirror=True) for part in signature.asked]
-    return nests[0] if signature.is_single else f"({', '.join(nests)}{',' * (len(nests) == 1)})"
+class Opened(NamedTuple):
+    """Makes an object of a class with these attributes; no `__init__` runs."""
+
+    cls: type
+    names: tuple[str, ...]
+
+    def __call__(self, *parts: Any) -> Any:
+        new: Any = object.__new__(self.cls)
+        new.__dict__.update(zip(self.names, parts))
+        return new
 
 
-def _nested(node: Any, texts: list[str], name: Name, mirror: bool, seen: set[int]) -> str:
+class Built:
+    """Builds a structure around leaves."""
+
+    __slots__ = ("build",)
+
+    def __init__(self, build: Callable[[list[Any]], Any]) -> None:
+        self.build = build
+
+    def __call__(self, *leaves: Any) -> Any:
+        return self.build([*leaves])
+
+
+def nested_result(into: Any, texts: Sequence[str], name: Name) -> str:
+    """Write the nesting of a result around the texts of its parts."""
+    return _text(nest_of_result(into, len(texts)), texts, name)
+
+
+def _text(nest: Nest, texts: Sequence[str], name: Name) -> str:
+    if not isinstance(nest, Nested):
+        return "None" if nest is None else texts[nest] or "None"
+    inside = [_text(part, texts, name) for part in nest.parts]
+    if nest.make is tuple:
+        return f"({', '.join(inside)}{',' * (len(inside) == 1)})"
+    if nest.make is list:
+        return f"[{', '.join(inside)}]"
+    if nest.make is dict:
+        return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(nest.keys, inside))}}}"
+    return f"{name(nest.make, 'instance' if type(nest.make) is Opened else 'nest')}({', '.join(inside)})"
+
+
+def _nest(node: Any, leaves: Sequence[int], mirror: bool, seen: set[int]) -> Nest:
     if isinstance(node, Leaf):
-        return texts[node.index]
-    if mirror and not node.leafy:
-        return "None"
+        return leaves[node.index]
+    if mirror and not node.leafy and not is_hollow(node):
+        return None
     if id(node) in seen:
         raise _Intricate  # one list in two places
     seen.add(id(node))
     if type(node) is Static and node.value is None:
-        return "None"
+        return None
     if isinstance(node, Closure) and mirror:
         parts = [(label, child) for label, child in zip(node.names, node.children) if child.leafy and child is not node]
-        return f"{{{', '.join(f'{label!r}: {_nested(child, texts, name, mirror, seen)}' for label, child in parts)}}}"
+        return Nested(dict, tuple([_nest(child, leaves, mirror, seen) for _, child in parts]),
+                      tuple([label for label, _ in parts]))
     if isinstance(node, Bound) and mirror:
-        return _nested(node.children[1], texts, name, mirror, seen)
+        return _nest(node.children[1], leaves, mirror, seen)
     if type(node) is Instance and mirror and is_open(node.cls):
-        inside = [_nested(child, texts, name, mirror, seen) for child in node.children]
-        return f"{name(partial(_instance, node.cls, node.names), 'instance')}({', '.join(inside)})"
-    if not isinstance(node, Container) or node.type not in (tuple, list, dict):
+        return Nested(Opened(node.cls, tuple(node.names)),
+                      tuple([_nest(child, leaves, mirror, seen) for child in node.children]))
+    if not isinstance(node, Container) or (node.type not in (tuple, list, dict) and not is_named(node)):
         raise _Intricate
-    written = [_nested(child, texts, name, mirror, seen) for child in node.children]
-    if node.type is list:
-        return f"[{', '.join(written)}]"
-    if node.type is dict:
-        keys: Any = node.metadata
-        if not all(type(key) in (str, int) for key in keys):
-            raise _Intricate
-        at = dict(zip(keys, written))
-        return f"{{{', '.join(f'{key!r}: {at[key]}' for key in node.order())}}}"
-    return f"({', '.join(written)}{',' if len(written) == 1 else ''})"
-
-
-def _instance(cls: type, names: list[str], *parts: Any) -> Any:
-    """Return an object of a class with these attributes; no `__init__` runs."""
-    new: Any = object.__new__(cls)
-    new.__dict__.update(zip(names, parts))
-    return new
+    made = [_nest(child, leaves, mirror, seen) for child in node.children]
+    if node.type is not dict:
+        return Nested(node.type, tuple(made))
+    keys, at = keys_of(node), dict(zip(node.metadata, made))  # type: ignore[call-overload]
+    return Nested(dict, tuple([at[key] for key in keys]), tuple(keys))

@@ -100,6 +100,17 @@ class Backend:
         """Return a finished tape as a function."""
         return compile_tape(tape, fresh=fresh)
 
+    def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
+        """Return what a dispatcher calls for a function, which asks for conditions besides; None where there is none.
+        """
+        return None
+
+    def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
+        """Return what is called in place of `call`, None for that: it tries the functions in the list `tapes` before,
+        and counts how many calls these answered and how many of them did not fit.
+        """
+        return None
+
     def fits(self, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a tape was made for arguments like these."""
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws
@@ -43,6 +43,7 @@ from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
+FIRST = 4  # tapes that a dispatcher tries
 CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
 NONE: Any = object()  # no result: no tape fits
 
@@ -68,8 +69,13 @@ class Compiled(ByName):
         self._changing = 0  # calls that changed what tapes are told apart by
         self._lock = threading.RLock()
         self._warned: set[str] = set()
+        # the machine code of the tapes that were used last, by which a call begins
+        self._tapes: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._called(*args, **kwargs)
+
+    def _called(self, *args: Any, **kwargs: Any) -> Any:
         found = self.kept(args, kwargs)
         return self.traced(args, kwargs) if found is NONE else found
 
@@ -92,8 +98,9 @@ class Compiled(ByName):
                 self._missed("which objects are written to")
                 continue
             tape = entry.tape  # another thread may compile it meanwhile
+            tried = entry.first in self._tapes
             try:
-                result = entry.run(*args, **kwargs)
+                result = (entry.run.straight if tried else entry.run)(*args, **kwargs)  # type: ignore[attr-defined]
             except Miss as miss:
                 if miss.tape is not tape and miss.tape is not entry.tape:
                     raise  # of another compiled tape, in a function of the user's
@@ -108,7 +115,7 @@ class Compiled(ByName):
                 result, stored = apart(result, self.sweeps)
                 entry.stored.settle(stored, *found)
             next(self.stats._hits)
-            if self._entries[key][0] is not entry:
+            if self._entries[key][:1] != (entry,) or (entry.first is not None and not tried):
                 self._to_front(key, entry)
             return result
         return NONE
@@ -121,7 +128,12 @@ class Compiled(ByName):
     @property
     def tapes(self) -> list[Tape]:
         """The tapes that are kept, the most recently used first among those of as many arguments."""
-        return [entry.tape for entries in self._entries.values() for entry in entries]
+        return [entry.tape for entries in self._entries.values() for entry in self._by_use(entries)]
+
+    def _by_use(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return entries in the order in which they were used, the last first."""
+        places = {id(first): place for place, first in enumerate(self._tapes)}
+        return sorted(entries, key=lambda entry: places.get(id(entry.first), FIRST))
 
     def __repr__(self) -> str:
         return f"<compiled {self.__name__}: {len(self.tapes)} tapes, {self.stats!r}>"
@@ -275,7 +287,7 @@ class Compiled(ByName):
 
     def _evict(self) -> None:
         """Give up the tape that was used least recently."""
-        self._drop(max(self._entries.values(), key=len)[-1])
+        self._drop(self._by_use(max(self._entries.values(), key=len))[-1])
         often = self.stats.guards.most_common(1)
         because = f": what keeps changing is {often[0][0]}" if often else ""
         self._warn("evicted",
@@ -287,6 +299,7 @@ class Compiled(ByName):
         if entry is None:
             return
         with self._lock:
+            self._tapes[:] = [first for first in self._tapes if first is not entry.first]
             for key, entries in self._entries.items():
                 self._entries[key] = tuple([other for other in entries if other is not entry])
             for path in chain.from_iterable(self.paths.values()):
@@ -307,6 +320,16 @@ class Compiled(ByName):
             entries = self._entries[key]
             if entry in entries:
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
+                if entry.first is not None:
+                    if not isinstance(vars(type(self)).get("__call__"), BuiltinFunctionType):
+                        self._dispatch()
+                    self._tapes[:] = [entry.first, *(x for x in self._tapes if x is not entry.first)][:FIRST]
+
+    def _dispatch(self) -> None:
+        """Begin calls with the machine code of the tapes that were used last."""
+        dispatcher = self.backend.dispatcher(self._called, self._tapes, self.stats.dispatched)
+        if dispatcher is not None:
+            self.__class__ = type(type(self).__name__, (type(self),), {"__call__": dispatcher, "__module__": __name__})
 
 
 def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto",

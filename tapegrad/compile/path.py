@@ -22,6 +22,7 @@ from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import Location, user_frame
 from tapegrad.optimise.roll import SAVED
+from tapegrad.replay.warning_errors import is_calm
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.twins import compared
 from tapegrad.tree.signature import Reached
@@ -46,11 +47,12 @@ class Stats:
     def __init__(self) -> None:
         self._hits, self._traces, self._misses = count(), count(), count()
         self.guards: Counter[str] = Counter()
+        self.dispatched: Any = np.zeros(2, np.int64)  # hits and misses that a dispatcher has counted
 
     @property
     def hits(self) -> int:
         """Calls that a compiled tape served."""
-        return _value(self._hits)
+        return _value(self._hits) + int(self.dispatched[0])
 
     @property
     def traces(self) -> int:
@@ -60,7 +62,7 @@ class Stats:
     @property
     def misses(self) -> int:
         """Tapes that were tried and did not fit."""
-        return _value(self._misses)
+        return _value(self._misses) + int(self.dispatched[1])
 
     def __repr__(self) -> str:
         return f"Stats(traces={self.traces}, hits={self.hits}, misses={self.misses})"
@@ -140,8 +142,8 @@ class Path:
 class Entry:
     """A tape that is kept, and the function that it is compiled to by the first call that it fits."""
 
-    __slots__ = ("apart", "backend", "choice", "earlier", "fresh", "is_compiled", "lock", "loses", "ran", "reached",
-                 "run", "stored", "tape")
+    __slots__ = ("apart", "backend", "choice", "earlier", "first", "fresh", "is_compiled", "lock", "loses", "ran",
+                 "reached", "run", "stored", "tape")
 
     def __init__(self, tape: Tape, backend: Backend, fresh: Freshness | None, choice: Choice | None,
                  ran: set[CodeType], loses: bool, stored: Effects | None) -> None:
@@ -154,6 +156,7 @@ class Entry:
         self.apart = (sum(hasattr(x.val, "shape") for x in tape.inputs) > 1
                       and any(compared(code) or "id" in code.co_names for code in ran))
         self.earlier = EarlierCalls(tape.structure)
+        self.first: Any = None  # what a dispatcher calls, which has to ask for nothing more
         self.run, self.is_compiled, self.lock = self.compile_and_run, False, threading.RLock()
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
@@ -166,6 +169,8 @@ class Entry:
                     raise Miss(self.tape, None)
                 with np.errstate(all="ignore"):  # those of the values that passes compute are nobody's
                     self.tape, self.run = self.backend.build(self.tape, self.fresh)  # type: ignore[method-assign]
+                if not (self.reached or self.apart or self.stored):
+                    self.first = self.backend.first(self.run, [is_calm] if self.loses else [])
                 self.is_compiled = True
         return self.run(*args, **kwargs)
 

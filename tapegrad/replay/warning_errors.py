@@ -36,6 +36,11 @@ def strict() -> bool:
     return False
 
 
+def is_calm() -> bool:
+    """Return whether no warning of NumPy's would be raised."""
+    return not strict()
+
+
 def _are_errors() -> bool:
     """Return whether some filter makes errors of RuntimeWarnings; one that comes before may speak of them all."""
     for action, message, category, module, line in warnings.filters:

@@ -48,7 +48,7 @@ class Static:
         return self.value
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return self.value if _is_hollow(self) else None
+        return self.value if is_hollow(self) else None
 
     def key(self, seen: dict[int, int]) -> Any:
         return ("static", self.value)
@@ -140,7 +140,7 @@ class Container:
         return memo[id(self)]
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        if not self.leafy and not _is_hollow(self):
+        if not self.leafy and not is_hollow(self):
             return None
         return self.make(self.metadata, tuple([child.mirror(leaves, memo) for child in self.children]))
 
@@ -156,11 +156,11 @@ class Container:
         return list(self.make(self.metadata, tuple(self.children)))  # type: ignore[call-overload]
 
 
-def _is_hollow(part: Any, inside: tuple[int, ...] = ()) -> bool:
+def is_hollow(part: Any, inside: tuple[int, ...] = ()) -> bool:
     """True for an empty container, and one of such alone: its gradient is like it."""
     if isinstance(part, Container):
-        return id(part) not in inside and all(_is_hollow(child, (*inside, id(part))) for child in part.children)
-    return isinstance(part, Static) and isinstance(part.value, tuple) and all(_is_hollow(Static(child))
+        return id(part) not in inside and all(is_hollow(child, (*inside, id(part))) for child in part.children)
+    return isinstance(part, Static) and isinstance(part.value, tuple) and all(is_hollow(Static(child))
                                                                               for child in part.value)
 
 

@@ -7,23 +7,21 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from tapegrad import ops
-from tapegrad.compile.argument_source import Unpacked, nested, nested_gradients
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
 from tapegrad.compile.native.batches import grouped
-from tapegrad.compile.native.entry import Unpaid, compile_leaves
-from tapegrad.compile.native.machine import Code, machine
+from tapegrad.compile.native.entry import LEFT, Compiled, Unpaid, compile_native
+from tapegrad.compile.native.guards import Guards
+from tapegrad.compile.native.machine import machine, shared_function
 from tapegrad.compile.numpy.blocked_executor import Blocks
-from tapegrad.compile.numpy.function import Miss, compile_tape, passed
+from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.compile.numpy.memory_plan import is_known
-from tapegrad.compile.source_names import Names
+from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import ArgumentError
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.tree.nodes import Leaf, Static
-from tapegrad.tree.signature import ValueAndGradients
+from tapegrad.trace.guards import SURROUNDINGS
 
 
 class Native(Backend):
@@ -31,16 +29,35 @@ class Native(Backend):
 
     price = (3e-3, 3e-4)
 
-    def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
+    def function(self, tape: Tape, fresh: Any = None) -> Callable[..., Any]:
         """Return a finished tape as a function: NumPy's code of one that has no machine code, or hardly any."""
-        if there_is() and suits(tape):
+        if not there_is():
+            return compile_tape(fuse(tape, Blocks), fresh=fresh)
+        if suits(tape):
             try:
-                return NativeFunction.made(tape, grouped(tape), fresh)  # type: ignore[no-any-return]
+                return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
             except Unpaid:
                 pass
             except Exception as err:  # an error of tapegrad's or LLVM's is no reason for the program to fail
                 failed(tape, err)
-        return compile_tape(fuse(tape, Blocks), fresh=fresh)
+        return compile_tape(fuse(tape, Blocks), fresh=None if fresh is None else native_fresh(fresh))
+
+    def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
+        """Return the machine code of a function alone."""
+        return run.compiled.alone(conditions) if isinstance(run, NativeFunction) else None
+
+    def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
+        """Return machine code that tries the functions of a list, and makes other calls in Python."""
+        if not there_is():
+            return None
+        return shared_function("tapegrad_dispatch",  # type: ignore[no-any-return]
+                               (call, tapes, SURROUNDINGS, counts, LEFT, None))
+
+
+def native_fresh(fresh: Freshness) -> Callable[[], bool]:
+    """Return a freshness as machine code."""
+    guards = Guards(fresh)
+    return shared_function("tapegrad_is_fresh", (guards.table, guards.ask))  # type: ignore[no-any-return]
 
 
 @lru_cache(1)
@@ -66,50 +83,44 @@ def suits(tape: Tape) -> bool:
                                         for op in tape.ops)
 
 
-class Part:
-    """A part of a result, by its number."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
 class NativeFunction:
     """A tape as machine code: `source` is the straight-line Python that answers where native code leaves, `ir` LLVM's
     text.
     """
 
     tape: Tape
-    _code: Code
+    compiled: Compiled
     _straight: Straight
 
     @staticmethod
-    def made(tape: Tape, grouped: Tape, fresh: Callable[[], bool] | None) -> Any:
-        """Compile a tape, of which `grouped` is what native code is written of. Each has a class of its own, whose
-        `__call__` is the machine code.
-        """
+    def made(tape: Tape, fresh: Callable[[], bool] | None) -> Any:
+        """Compile a tape. Each has a class of its own, whose `__call__` is the machine code."""
         straight = Straight(tape, fresh)
-        nest = nest_of(tape)
-        if is_flat(tape) and nest is not None:
-            call, code = compile_leaves(grouped, straight, fresh, nest)
-        else:
-            call, code = around(tape, grouped, straight, fresh)
+        compiled = compile_native(grouped(tape), fresh)
+        call = compiled.function(straight)
         new: NativeFunction = object.__new__(type("NativeFunction", (NativeFunction,), {"__call__": call}))
-        new.tape, new._code, new._straight, new.__name__ = tape, code, straight, tape.name  # type: ignore[attr-defined]
+        new.tape, new.compiled, new._straight = tape, compiled, straight
+        new.__name__ = tape.name  # type: ignore[attr-defined]
         return new
 
     @property
     def ir(self) -> str:
         """LLVM's text."""
-        return self._code.text
+        return self.compiled.code.text
+
+    @property
+    def straight(self) -> Callable[..., Any]:
+        """The straight-line Python as a function."""
+        return self._straight
 
     @property
     def asm(self) -> str:
         """The processor's instructions."""
-        return self._code.assembly
+        return self.compiled.code.assembly
 
     @property
     def source(self) -> str:
-        """The straight-line Python."""
+        """The text of that."""
         return self._straight.function.source  # type: ignore[no-any-return]
 
 
@@ -128,64 +139,6 @@ class Straight:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
-
-
-def parts_of(tape: Tape) -> int:
-    """Return of how many parts a tape's result is made."""
-    result = tape.result
-    return len(result.args) if isinstance(result, Call) and result.fn is ops.pack else 1
-
-
-def nest_of(tape: Tape) -> Any:
-    """Return how the parts of a tape's result are nested, by their numbers; None where that is not in tuples alone."""
-    result = tape.result
-    if not (isinstance(result, Call) and result.fn is ops.pack):
-        return 0
-    into, parts = result.kwargs["into"], [Part(number) for number in range(len(result.args))]
-    try:
-        found = (parts[0], into.signature.gradients(parts[1:])) if isinstance(into, ValueAndGradients) \
-            else into.build(parts)
-        return _numbered(found)
-    except (TypeError, ValueError, AttributeError):
-        return None
-
-
-def _numbered(x: Any) -> Any:
-    if isinstance(x, Part):
-        return x.number
-    if type(x) is tuple:
-        return tuple(map(_numbered, x))
-    if x is None:
-        return None
-    raise TypeError(x)
-
-
-def is_flat(tape: Tape) -> bool:
-    """True where each argument of a call is a leaf, and the function captured nothing."""
-    structure = tape.structure
-    return structure is None or (isinstance(structure.function.spec, Static) and not structure.kwargs
-                                 and all(isinstance(part.spec, Leaf) for part in structure.args))
-
-
-def around(tape: Tape, grouped: Tape, straight: Straight, fresh: Any) -> tuple[Any, Code]:
-    """Return native code with a function of Python's around it, which takes arguments apart and nests results."""
-    names, count = Names(lambda value: None), parts_of(tape)
-    leaves = [names.fresh(x.label or "f") for x in tape.inputs[1:]]
-    unpacked = Unpacked(tape, leaves, names.bind, "raise miss()")
-    call, code = compile_leaves(grouped, lambda *leaves: NotImplemented, None, tuple(range(count)))
-    result, parts = tape.result, [f"_found_[{number}]" for number in range(count)]
-    text = parts[0]
-    if isinstance(result, Call) and result.fn is ops.pack:
-        into = result.kwargs["into"]
-        text = (f"({parts[0]}, {nested_gradients(into.signature, parts[1:], names.bind)})"
-                if isinstance(into, ValueAndGradients) else nested(into, parts, names.bind, mirror=False))
-    lines = [f"def compiled({unpacked.parameters}):", *["if not fresh(): raise miss()"] * (fresh is not None),
-             *unpacked.lines, f"_found_ = _native_({', '.join(leaves)})",
-             f"return _straight_({passed(unpacked.parameters)}) if _found_ is NotImplemented else {text}"]
-    space = {**names.objects, "_native_": call, "_straight_": straight, "fresh": fresh,
-             "miss": lambda: Miss(tape, None)}
-    exec("\n    ".join(lines), space)
-    return staticmethod(space["compiled"]), code
 
 
 def native(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:

@@ -1,15 +1,13 @@
 """entry: the native function of a tape: how it is called, and what it returns.
 
-It is a PyCFunction, which `ctypes` makes of an address: no other way from Python into machine code is as short. Its
-`self` is the tuple of the objects that the code reaches; the first is the straight-line function, which makes the call
-where native code leaves.
+Its `self` is the tuple of the objects that the code reaches; the first is the straight-line function, which makes the
+call where native code leaves.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +18,12 @@ import tapegrad.compile.native.memory
 import tapegrad.compile.native.products
 import tapegrad.compile.native.small  # noqa: F401  (what each puts into the table of lowerings)
 from tapegrad import ops
+from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
+from tapegrad.compile.native.arguments import Arguments, shows_its_dict
 from tapegrad.compile.native.function import ALIGN, Function, Plan, Refused
+from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.native.machine import Code
+from tapegrad.compile.native.machine import Code, python_function
 from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
 from tapegrad.compile.numpy.function import compile_tape
@@ -32,18 +33,9 @@ from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.tree.signature import ValueAndGradients
 
-FASTCALL_KEYWORDS = 0x80 | 0x02
-
-
-class _Definition(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
-                ("doc", ctypes.c_char_p))
-
-
-_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-    ("PyCFunction_NewEx", ctypes.pythonapi))
+LEFT = object()
+"""What a function that has no fallback returns where native code leaves."""
+HEAP = 1 << 9  # the flag of a class that a `class` statement makes
 
 
 class Unpaid(Exception):
@@ -51,15 +43,12 @@ class Unpaid(Exception):
 
 
 class Entry:
-    """Writes the function of one tape of leaves: `fresh` is asked first, where there is one, whether what the program
-    read is the same; `nest` is how the parts of the result are nested in tuples: of numbers of parts, and None.
-    """
+    """Writes the function of one tape: `guards`, where there are any, are checked first."""
 
-    def __init__(self, tape: Tape, plan: Plan, fallback: Any, fresh: Any, nest: Any) -> None:
-        self.tape, self.nest = tape, nest
-        self.f = f = Function(tape, plan)
-        f.objects.place(fallback)
-        self.fresh = fresh
+    def __init__(self, tape: Tape, plan: Plan, guards: Guards | None) -> None:
+        self.tape, self.guards, self.f = tape, guards, Function(tape, plan)
+        self.f.objects.place(object())  # in the place of the fallback
+        self.f.objects.place(LEFT)
         self.returned: set[Operation] = set()  # arrays of the function's own, which need no copy
         self.write()
 
@@ -67,14 +56,14 @@ class Entry:
         """Write it."""
         f, leaves = self.f, self.tape.inputs[1:]
         f.put("call void @tapegrad_quiet()")
-        f.require(f.op("icmp eq ptr %names, null"))
-        f.require(f.op(f"icmp eq i64 %count, {len(leaves)}"))
-        if self.fresh is not None:
-            found = f.held(f.op(f"call ptr @PyObject_CallNoArgs(ptr {f.object(self.fresh)})"))
-            f.require(f.op(f"icmp eq ptr {found.ir}, {f.object(True)}"))
+        if self.guards is not None:
+            table = f.op(f"load ptr, ptr {f.at(f.object(self.guards.table), LAYOUT.data)}")
+            f.require(f.op(f"call i1 @tapegrad_fresh(ptr {table}, ptr {f.object(self.guards.ask)})"))
         f.env[self.tape.inputs[0]] = Object(f.object(None), None)
+        arguments = Arguments(f, self.tape)
         for number, x in enumerate(leaves):
-            self.leaf(x, f.op(f"load ptr, ptr {f.at('%args', 8 * number)}"))
+            self.leaf(x, arguments.found[number], arguments)
+        arguments.compare()
         result = self.tape.result
         packed = isinstance(result, Call) and result.fn is ops.pack
         for op in self.tape.ops:
@@ -90,7 +79,8 @@ class Entry:
         told = f.op("call i32 @tapegrad_flags()")
         f.require(f.op(f"icmp eq i32 0, {f.op(f'and i32 {told}, {TROUBLE}')}"))
         self.underflow(told)
-        answer = self.nested(self.nest, made)
+        answer = self.nested(0 if into is None else nest_of_result(into, len(parts)), made)
+        f.put(f"call void @Py_IncRef(ptr {answer})")
         f.put("call void @free(ptr %arena)")
         f.put(f"call void @tapegrad_release(ptr %slots, i64 {f.slots})")
         f.put(f"ret ptr {answer}")
@@ -107,17 +97,19 @@ class Entry:
         f.put(f"br label {go_on}")
         f.begin(go_on)
 
-    def leaf(self, x: Input, pointer: str) -> None:
+    def leaf(self, x: Input, pointer: str, arguments: Arguments) -> None:
         """Check an argument's type, and take what it holds."""
         f, kind = self.f, type(x.val) if not hasattr(x.val, "spec") else x.spec.type
         if x.spec.is_array:
             f.check_array(pointer, x.spec.dtype, x.spec.shape)
         elif number_kind(x.spec) is not None:
             f.env[x] = f.unboxed(pointer, kind)
-            f.cache["object", x] = Object(pointer, None)
+            if pointer in arguments.direct:
+                f.cache["object", x] = Object(pointer, None)
             return
         else:
             f.require_type(pointer, kind)
+        arguments.hold(pointer)
         f.env[x] = Object(pointer, None)
 
     def part(self, part: Any, x: Input | None) -> str:
@@ -154,19 +146,41 @@ class Entry:
         fn = own if x is None else Conformed(x.spec.sample() if x.spec.has_sample else x.val)
         return f.held(f.op(f"call ptr @tapegrad_invoke(ptr {f.object(fn)}, ptr %scratch, i64 1)")).ir
 
-    def nested(self, nest: Any, made: list[str]) -> str:
-        """Return a new reference to a nest of parts."""
+    def nested(self, nest: Nest, made: list[str]) -> str:
+        """Return a nest of parts, which is in a slot as they are."""
         f = self.f
-        if not isinstance(nest, tuple):
-            found = f.object(None) if nest is None else made[nest]
-            f.put(f"call void @Py_IncRef(ptr {found})")
-            return found
-        items = [self.nested(part, made) for part in nest]
-        # what is taken into a tuple is lost where there is no memory for the tuple: nothing would be right any more
-        found = f.op(f"call ptr @PyTuple_New(i64 {len(items)})")
-        for number, item in enumerate(items):
-            f.put(f"call i32 @PyTuple_SetItem(ptr {found}, i64 {number}, ptr {item})")
+        if not isinstance(nest, Nested):
+            return f.object(None) if nest is None else made[nest]
+        parts = [self.nested(part, made) for part in nest.parts]
+        if nest.make is dict:
+            found = self.table(nest.keys, parts)
+        elif type(nest.make) is Opened and is_plain(nest.make.cls):
+            found = f.held(f.op(f"call ptr @PyType_GenericNew(ptr {f.object(nest.make.cls)}, ptr null, ptr null)")).ir
+            table = self.table(nest.make.names, parts)
+            put = f.op(f"call i32 @PyObject_GenericSetAttr(ptr {found}, ptr {f.object('__dict__')}, ptr {table})")
+            f.require(f.op(f"icmp eq i32 {put}, 0"))
+        elif nest.make in (tuple, list):
+            kind = "Tuple" if nest.make is tuple else "List"
+            found = f.held(f.op(f"call ptr @Py{kind}_New(i64 {len(parts)})")).ir
+            for number, part in enumerate(parts):
+                f.put(f"call void @Py_IncRef(ptr {part})")
+                f.put(f"call i32 @Py{kind}_SetItem(ptr {found}, i64 {number}, ptr {part})")
+        else:
+            for number, part in enumerate(parts):
+                f.put(f"store ptr {part}, ptr {f.at('%scratch', 8 * number)}")
+            f.most = max(f.most, len(parts))
+            found = f.held(f.op(f"call ptr @PyObject_Vectorcall(ptr {f.object(nest.make)}, ptr %scratch, "
+                                f"i64 {len(parts)}, ptr null)")).ir
         return found
+
+    def table(self, keys: Sequence[Any], parts: list[str]) -> str:
+        """Return a dict of parts: a copy of one with these keys, which has room for them."""
+        f = self.f
+        table = f.held(f.op(f"call ptr @PyDict_Copy(ptr {f.object(dict.fromkeys(keys))})")).ir
+        for key, part in zip(keys, parts):
+            put = f.op(f"call i32 @PyDict_SetItem(ptr {table}, ptr {f.object(key)}, ptr {part})")
+            f.require(f.op(f"icmp eq i32 {put}, 0"))
+        return table
 
     def text(self) -> str:
         """Return the module."""
@@ -196,8 +210,22 @@ class Entry:
             "forget:", "  call void @PyErr_Clear()", "  br label %again",
             "again:", f"  %straight_at = getelementptr i8, ptr %self, i64 {LAYOUT.item}",
             "  %straight = load ptr, ptr %straight_at",
+            f"  %left_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8}", "  %left = load ptr, ptr %left_at",
+            "  %alone = icmp eq ptr %straight, %left", "  br i1 %alone, label %tell, label %call",
+            "tell:", "  call void @Py_IncRef(ptr %left)", "  ret ptr %left", "call:",
             "  %answer = call ptr @PyObject_Vectorcall(ptr %straight, ptr %args, i64 %count, ptr %names)",
             "  ret ptr %answer", "}"])
+
+
+class _Plain:
+    """A class whose objects are nothing but their attributes."""
+
+
+def is_plain(cls: type) -> bool:
+    """True for a class whose objects need no more to be made than memory."""
+    return (shows_its_dict(cls) and not getattr(cls, "__abstractmethods__", None)
+            and (cls.__basicsize__, cls.__itemsize__) == (_Plain.__basicsize__, _Plain.__itemsize__)
+            and all(base is object or base.__flags__ & HEAP for base in cls.__mro__))
 
 
 class Conformed:
@@ -227,25 +255,47 @@ def ignores_underflow() -> bool:
     return np.geterr()["under"] == "ignore"
 
 
-def compile_leaves(tape: Tape, fallback: Callable[..., Any], fresh: Any, nest: Any) -> tuple[Any, Code]:
-    """Return the native function of a tape's leaves, and its code."""
+class Compiled(NamedTuple):
+    """The machine code of a tape, and the objects that it reaches."""
+
+    name: str
+    code: Code
+    guards: Guards | None
+    objects: tuple[Any, ...]
+
+    def function(self, fallback: Any) -> Any:
+        """Return it as a function; `fallback` makes the calls that it leaves, `LEFT` none."""
+        return python_function(self.name, self.code.address("native"), (fallback, *self.objects[1:], self.code))
+
+    def alone(self, conditions: Sequence[Callable[[], bool]]) -> Any:
+        """Return it as a function without fallback, which asks for conditions besides; None where it has no guards."""
+        if not conditions:
+            return self.function(LEFT)
+        if self.guards is None:
+            return None
+        guards = Guards(self.guards.fresh, conditions)
+        new = {id(self.guards.table): guards.table, id(self.guards.ask): guards.ask}
+        return self._replace(objects=tuple([new.get(id(x), x) for x in self.objects])).function(LEFT)
+
+
+def compile_native(tape: Tape, fresh: Any) -> Compiled:
+    """Return the machine code of a tape; `fresh` says whether what the program read is the same.
+
+    Raises Unpaid for a tape of which hardly anything becomes machine code.
+    """
     result = tape.result
     plan = Plan(result.args if isinstance(result, Call) and result.fn is ops.pack else [result])
+    guards = None if fresh is None else Guards(fresh)
     while True:
         plan.settled = True
         try:
-            entry = Entry(tape, plan, fallback, fresh, nest)
+            entry = Entry(tape, plan, guards)
             if plan.settled:
                 break
         except Refused as err:
             plan.refused.add(err.args[0])
     if entry.f.gained <= entry.f.left:
         raise Unpaid
-    text = entry.text()
-    items: Sequence[Any] = [compile_tape(unfuse(x), checks=False) if isinstance(x, Tape) else x
-                            for x in entry.f.objects.items]
-    code = Code(text)
-    definition = _Definition(tape.name.encode() or b"tape", code.address("native"), FASTCALL_KEYWORDS, None)
-    return _new_function(ctypes.addressof(definition), (*items, code, definition), None), code
-
-
+    text = entry.text()  # which adds to the objects
+    items = [compile_tape(unfuse(x), checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
+    return Compiled(tape.name, Code(text), guards, tuple(items))

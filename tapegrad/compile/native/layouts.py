@@ -23,6 +23,18 @@ class Layout(NamedTuple):
     shape: int = 32
     dtype: int = 56
     flags: int = 64
+    size: int = 16  # of a list
+    items: int = 24
+    used: int = 16  # of a dict, how many items it has
+    members: int = 24  # of a set, how many it has
+    code: int = 48  # of a function
+    defaults: int = 56
+    kwdefaults: int = 64
+    closure: int = 72
+    cell: int = 16  # of a captured variable, what is in it
+    mro: int = 344  # of a class
+    class_flags: int = 168
+    vectorcall: int = 56
 
 
 LAYOUT = Layout()
@@ -37,15 +49,37 @@ def fault(layout: Layout = LAYOUT) -> str:
         return "this Python is not of 64 bits"
     number, pair, array = 1.5, (object(), object()), np.arange(6.0).reshape(2, 3)
     scalar, turned = np.float64(number), array.T
+    several, table = [*pair, number], {"a": pair, "b": number, "c": array}
+
+    def function(x: object = number, *, y: object = pair) -> object:
+        return several, x, y
+    bare = type("Bare", (dict,), {})
 
     def word(x: object, offset: int) -> int:
         return ctypes.c_int64.from_address(id(x) + offset).value
     sizes = word(array, layout.shape)
+    cell = (function.__closure__ or ())[0]
     found = {
         "the type of an object": word(number, layout.type) == id(float) and word(array, layout.type) == id(np.ndarray),
         "a float": ctypes.c_double.from_address(id(number) + layout.float).value == number,
         "a float64": ctypes.c_double.from_address(id(scalar) + layout.float).value == number,
         "the items of a tuple": [word(pair, layout.item + 8 * k) for k in (0, 1)] == [id(x) for x in pair],
+        "the size of a list": word(several, layout.size) == 3,
+        "the items of a list": is_address(items := word(several, layout.items))
+        and [ctypes.c_int64.from_address(items + 8 * k).value for k in range(3)] == list(map(id, several)),
+        "the size of a dict": word(table, layout.used) == 3 and word({}, layout.used) == 0,
+        "the size of a set": word({1, 2, 3}, layout.members) == 3 and word(set(), layout.members) == 0,
+        "the code of a function": word(function, layout.code) == id(function.__code__),
+        "the defaults of a function": word(function, layout.defaults) == id(function.__defaults__)
+        and word(fault, layout.kwdefaults) == word(word, layout.defaults) == 0,
+        "the named defaults of a function": word(function, layout.kwdefaults) == id(function.__kwdefaults__),
+        "the variables of a function": word(function, layout.closure) == id(function.__closure__),
+        "what is in a captured variable": word(cell, layout.cell) == id(several),
+        "the flags of a class": word(bare, layout.class_flags) == bare.__flags__
+        and word(int, layout.class_flags) == int.__flags__,
+        "where a class says how its objects are called": 0 < word(type(function), layout.vectorcall)
+        < type(function).__basicsize__ and word(int, layout.vectorcall) == 0,
+        "the bases of a class": word(bare, layout.mro) == id(bare.__mro__) and word(int, layout.mro) == id(int.__mro__),
         "the data of an array": word(array, layout.data) == array.ctypes.data,
         "the axes of an array": ctypes.c_int.from_address(id(array) + layout.ndim).value == 2
         and [ctypes.c_int64.from_address(sizes + 8 * k).value for k in (0, 1)] == [2, 3],
@@ -54,3 +88,8 @@ def fault(layout: Layout = LAYOUT) -> str:
         and ctypes.c_int.from_address(id(turned) + layout.flags).value & 0x103 == 0x102,
     }
     return next((f"{what} lies elsewhere" for what, holds in found.items() if not holds), "")
+
+
+def is_address(x: int) -> bool:
+    """False for what points to no object for sure, and is not to be followed."""
+    return x >> 16 > 0 and x % 8 == 0

@@ -34,7 +34,6 @@ from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Input, Operation
 
-
 OFTEN = 1 << 25  # operations on numbers, after which a loop asks for signals: a tenth of a second, or less
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import platform
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,13 +13,12 @@ import numpy as np
 
 from tapegrad.compile.native import disk_cache
 from tapegrad.compile.native.emit import Lanes
+from tapegrad.compile.native.guard_code import GUARDS
 from tapegrad.compile.native.layouts import fault
-from tapegrad.compile.native.prelude import NAMES, PRELUDE, PYTHON
+from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL
 from tapegrad.errors import ArgumentError
 
-CALLED = ("PyObject_Vectorcall", "PyObject_CallNoArgs", "PyFloat_FromDouble", "PyLong_FromLongLong",
-          "PyLong_AsLongLongAndOverflow", "PyTuple_New", "PyTuple_SetItem", "Py_IncRef", "Py_DecRef", "PyErr_Occurred",
-          "PyErr_ExceptionMatches", "PyErr_Clear", "PyErr_CheckSignals")
+CALLED = tuple(re.findall(r"@(Py(?!Array)\w+)", PYTHON))
 """What native code calls of Python's interface."""
 NUMPY = {"PyArray_New": 93, "PyArray_NewCopy": 85, "PyArray_Scalar": 60}
 """What it calls of NumPy's, and where that stands in NumPy's table of it, which keeps its order."""
@@ -48,7 +48,9 @@ def machine() -> Machine:
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
     for name in CALLED:
-        llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+        function = getattr(ctypes.pythonapi, name, None)
+        if function is not None:
+            llvm.add_symbol(name, _address(function))
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
@@ -59,9 +61,12 @@ def machine() -> Machine:
     if product is not None:
         llvm.add_symbol("tapegrad_gemm", _address(product))
     found = Machine(llvm, features.flatten(), _lanes(features), product is not None)
-    _prelude.append(Code(PYTHON + PRELUDE, found))
-    for name in NAMES:
-        llvm.add_symbol(name, _prelude[0].address(name))
+    if not hasattr(ctypes.pythonapi, "PyObject_Vectorcall"):
+        _prelude.append(Code(VECTORCALL, found))
+        llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))
+    _prelude.append(Code(PYTHON + PRELUDE + GUARDS, found))
+    for name in re.findall(r"^define \S+ @(\w+)", PRELUDE + GUARDS, re.MULTILINE):
+        llvm.add_symbol(name, _prelude[-1].address(name))
     return found
 
 
@@ -132,6 +137,33 @@ def llvmlite_version() -> str:
     """Return the version of llvmlite."""
     import llvmlite
     return str(llvmlite.__version__)
+
+
+class _Definition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p))
+
+
+FASTCALL_KEYWORDS = 0x80 | 0x02
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+def python_function(name: str, address: int, objects: tuple[Any, ...]) -> Any:
+    """Return machine code as a function of Python's, with a tuple of the objects that it reaches as its `self`.
+
+    It is a PyCFunction, which `ctypes` makes of an address: no other way from Python into machine code is as short.
+    """
+    definition = _Definition(name.encode() or b"tape", address, FASTCALL_KEYWORDS, None)
+    return _new_function(ctypes.addressof(definition), (*objects, definition), None)
+
+
+def shared_function(name: str, objects: tuple[Any, ...]) -> Any:
+    """Return a function of the prelude as one of Python's."""
+    machine()
+    return python_function(name, _prelude[-1].address(name), objects)
 
 
 _prelude: list[Code] = []  # what all other code calls, for as long as the process lives

@@ -27,12 +27,57 @@ declare i32 @PyErr_CheckSignals()
 declare ptr @PyArray_New(ptr, i32, ptr, i32, ptr, ptr, i32, i32, ptr)
 declare ptr @PyArray_NewCopy(ptr, i32)
 declare ptr @PyArray_Scalar(ptr, ptr, ptr)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare i32 @PyDict_Contains(ptr, ptr)
+declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
+declare i32 @PySet_Contains(ptr, ptr)
+declare i32 @PyObject_IsTrue(ptr)
+declare ptr @PyObject_GetAttr(ptr, ptr)
+declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
+declare ptr @PyObject_GenericGetDict(ptr, ptr)
+declare ptr @PyType_GenericNew(ptr, ptr, ptr)
+declare i32 @PyObject_GenericSetAttr(ptr, ptr, ptr)
+declare ptr @PyDict_Copy(ptr)
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare ptr @PyList_New(i64)
+declare i32 @PyList_SetItem(ptr, i64, ptr)
+declare ptr @PyBool_FromLong(i64)
+declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 """
 """What native code calls of CPython, NumPy and LLVM."""
+VECTORCALL = f"""
+declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
+declare ptr @PyThreadState_Get()
+
+define ptr @vectorcall(ptr %function, ptr %args, i64 %count, ptr %names) {{
+  %type_at = getelementptr i8, ptr %function, i64 {LAYOUT.type}
+  %type = load ptr, ptr %type_at
+  %flags_at = getelementptr i8, ptr %type, i64 {LAYOUT.class_flags}
+  %flags = load i64, ptr %flags_at
+  %flag = and i64 %flags, {1 << 11}
+  %has = icmp ne i64 %flag, 0
+  br i1 %has, label %look, label %other
+look:
+  %offset_at = getelementptr i8, ptr %type, i64 {LAYOUT.vectorcall}
+  %offset = load i64, ptr %offset_at
+  %call_at = getelementptr i8, ptr %function, i64 %offset
+  %call = load ptr, ptr %call_at
+  %there = icmp ne ptr %call, null
+  br i1 %there, label %fast, label %other
+fast:
+  %answer = call ptr %call(ptr %function, ptr %args, i64 %count, ptr %names)
+  ret ptr %answer
+other:
+  %thread = call ptr @PyThreadState_Get()
+  %made = call ptr @_PyObject_MakeTpCall(ptr %thread, ptr %function, ptr %args, i64 %count, ptr %names)
+  ret ptr %made
+}}
+"""
+"""PyObject_Vectorcall, which Python 3.10 has in its headers alone."""
 PRELUDE = f"""
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)
@@ -160,10 +205,241 @@ copied:
 no:
   ret ptr null
 }}
+
+define void @tapegrad_keep(ptr %slot, ptr %object) {{
+  call void @Py_IncRef(ptr %object)
+  store ptr %object, ptr %slot
+  ret void
+}}
+
+; the values of a dict, if its keys are these in their order
+define i1 @tapegrad_values(ptr %dict, ptr %keys, i64 %count, ptr %values) {{
+entry:
+  %position = alloca i64
+  %key_at = alloca ptr
+  %value_at = alloca ptr
+  %used_at = getelementptr i8, ptr %dict, i64 {LAYOUT.used}
+  %used = load i64, ptr %used_at
+  %as_many = icmp eq i64 %used, %count
+  store i64 0, ptr %position
+  br i1 %as_many, label %next, label %no
+next:
+  %k = phi i64 [ 0, %entry ], [ %following, %take ]
+  %more = call i32 @PyDict_Next(ptr %dict, ptr %position, ptr %key_at, ptr %value_at)
+  %done = icmp eq i32 %more, 0
+  br i1 %done, label %end, label %inside
+inside:
+  %within = icmp ult i64 %k, %count
+  br i1 %within, label %one, label %no
+one:
+  %key = load ptr, ptr %key_at
+  %wanted_at = getelementptr ptr, ptr %keys, i64 %k
+  %wanted = load ptr, ptr %wanted_at
+  %identical = icmp eq ptr %key, %wanted
+  br i1 %identical, label %take, label %compare
+compare:
+  %key_type_at = getelementptr i8, ptr %key, i64 {LAYOUT.type}
+  %wanted_type_at = getelementptr i8, ptr %wanted, i64 {LAYOUT.type}
+  %key_type = load ptr, ptr %key_type_at
+  %wanted_type = load ptr, ptr %wanted_type_at
+  %one_type = icmp eq ptr %key_type, %wanted_type
+  br i1 %one_type, label %equal, label %no
+equal:
+  %truth = call i32 @PyObject_RichCompareBool(ptr %key, ptr %wanted, i32 2)
+  %yes = icmp eq i32 %truth, 1
+  br i1 %yes, label %take, label %no
+take:
+  %value = load ptr, ptr %value_at
+  %place = getelementptr ptr, ptr %values, i64 %k
+  store ptr %value, ptr %place
+  %following = add i64 %k, 1
+  br label %next
+end:
+  %all = icmp eq i64 %k, %count
+  ret i1 %all
+no:
+  ret i1 false
+}}
+
+; the attributes of an object, if they have these names in their order
+define i1 @tapegrad_attributes(ptr %object, ptr %type, ptr %names, i64 %count, ptr %values) {{
+  %dict = call ptr @PyObject_GenericGetDict(ptr %object, ptr null)
+  %none = icmp eq ptr %dict, null
+  br i1 %none, label %no, label %some
+some:
+  %type_at = getelementptr i8, ptr %dict, i64 {LAYOUT.type}
+  %type_found = load ptr, ptr %type_at
+  %is_dict = icmp eq ptr %type_found, %type
+  br i1 %is_dict, label %read, label %other
+read:
+  %found = call i1 @tapegrad_values(ptr %dict, ptr %names, i64 %count, ptr %values)
+  call void @Py_DecRef(ptr %dict)
+  ret i1 %found
+other:
+  call void @Py_DecRef(ptr %dict)
+  ret i1 false
+no:
+  call void @PyErr_Clear()
+  ret i1 false
+}}
+
+; whether no two of some objects are one
+define i1 @tapegrad_distinct(ptr %objects, i64 %count) {{
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k_next, %inner ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %one, label %yes
+one:
+  %x_at = getelementptr ptr, ptr %objects, i64 %k
+  %x = load ptr, ptr %x_at
+  %k_next = add i64 %k, 1
+  br label %inner
+inner:
+  %j = phi i64 [ %k_next, %one ], [ %j_next, %other ]
+  %again = icmp ult i64 %j, %count
+  br i1 %again, label %other, label %next
+other:
+  %y_at = getelementptr ptr, ptr %objects, i64 %j
+  %y = load ptr, ptr %y_at
+  %j_next = add i64 %j, 1
+  %same = icmp eq ptr %x, %y
+  br i1 %same, label %no, label %inner
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; whether an object is as good as the one recorded
+define i1 @tapegrad_stands(ptr %found, ptr %then, ptr %differs) {{
+  %both = alloca [2 x ptr]
+  %identical = icmp eq ptr %found, %then
+  br i1 %identical, label %yes, label %ask
+ask:
+  store ptr %found, ptr %both
+  %second = getelementptr ptr, ptr %both, i64 1
+  store ptr %then, ptr %second
+  %answer = call ptr @PyObject_Vectorcall(ptr %differs, ptr %both, i64 2, ptr null)
+  %failed = icmp eq ptr %answer, null
+  br i1 %failed, label %no, label %told
+told:
+  %truth = call i32 @PyObject_IsTrue(ptr %answer)
+  call void @Py_DecRef(ptr %answer)
+  %stands = icmp eq i32 %truth, 0
+  ret i1 %stands
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; a call of a compiled function. What it is made with: the call in Python, the list of native functions of its tapes,
+; the list of functions that tell what libraries compute by, two counters, the object that a native function returns
+; which left, and None. The tapes are tried one after the other; the one that answers is the first then
+define ptr @tapegrad_dispatch(ptr %self, ptr %args, i64 %count, ptr %names) {{
+entry:
+  %python_at = getelementptr i8, ptr %self, i64 {LAYOUT.item}
+  %python = load ptr, ptr %python_at
+  %tapes_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8}
+  %tapes = load ptr, ptr %tapes_at
+  %around_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 16}
+  %around = load ptr, ptr %around_at
+  %counters_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 24}
+  %counters = load ptr, ptr %counters_at
+  %left_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 32}
+  %left = load ptr, ptr %left_at
+  %size_at = getelementptr i8, ptr %tapes, i64 {LAYOUT.size}
+  %items_at = getelementptr i8, ptr %tapes, i64 {LAYOUT.items}
+  %none_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 40}
+  %none = load ptr, ptr %none_at
+  %around_size_at = getelementptr i8, ptr %around, i64 {LAYOUT.size}
+  %around_items_at = getelementptr i8, ptr %around, i64 {LAYOUT.items}
+  br label %outside
+outside:
+  %i = phi i64 [ 0, %entry ], [ %i_next, %asked ]
+  %around_size = load i64, ptr %around_size_at
+  %around_more = icmp ult i64 %i, %around_size
+  br i1 %around_more, label %ask, label %next
+ask:
+  %around_items = load ptr, ptr %around_items_at
+  %state_at = getelementptr ptr, ptr %around_items, i64 %i
+  %state = load ptr, ptr %state_at
+  call void @Py_IncRef(ptr %state)
+  %told = call ptr @PyObject_Vectorcall(ptr %state, ptr null, i64 0, ptr null)
+  call void @Py_DecRef(ptr %state)
+  %failed = icmp eq ptr %told, null
+  br i1 %failed, label %raise, label %asked
+raise:
+  ret ptr null
+asked:
+  %i_next = add i64 %i, 1
+  call void @Py_DecRef(ptr %told)
+  %free = icmp eq ptr %told, %none
+  br i1 %free, label %outside, label %by_python
+next:
+  %k = phi i64 [ 0, %outside ], [ %following, %again ]
+  %size = load i64, ptr %size_at
+  %more = icmp ult i64 %k, %size
+  br i1 %more, label %one, label %by_python
+one:
+  %items = load ptr, ptr %items_at
+  %tape_at = getelementptr ptr, ptr %items, i64 %k
+  %tape = load ptr, ptr %tape_at
+  call void @Py_IncRef(ptr %tape)
+  %answer = call ptr @PyObject_Vectorcall(ptr %tape, ptr %args, i64 %count, ptr %names)
+  call void @Py_DecRef(ptr %tape)
+  %following = add i64 %k, 1
+  %has_left = icmp eq ptr %answer, %left
+  br i1 %has_left, label %again, label %answered
+again:
+  call void @Py_DecRef(ptr %answer)
+  br label %next
+answered:
+  %hits_at = getelementptr i8, ptr %counters, i64 {LAYOUT.data}
+  %hits_address = load ptr, ptr %hits_at
+  %hits = load i64, ptr %hits_address
+  %hit = add i64 %hits, 1
+  store i64 %hit, ptr %hits_address
+  %was_first = icmp eq i64 %k, 0
+  br i1 %was_first, label %done, label %missed
+missed:
+  %misses_address = getelementptr i64, ptr %hits_address, i64 1
+  %misses = load i64, ptr %misses_address
+  %all_misses = add i64 %misses, %k
+  store i64 %all_misses, ptr %misses_address
+  %size_now = load i64, ptr %size_at
+  %items_now = load ptr, ptr %items_at
+  %inside = icmp ult i64 %k, %size_now
+  br i1 %inside, label %still, label %done
+still:
+  %place = getelementptr ptr, ptr %items_now, i64 %k
+  %there = load ptr, ptr %place
+  %is_there = icmp eq ptr %there, %tape
+  br i1 %is_there, label %move, label %done
+move:
+  %j = phi i64 [ %k, %still ], [ %before, %shift ]
+  %to = getelementptr ptr, ptr %items_now, i64 %j
+  %is_first = icmp eq i64 %j, 0
+  br i1 %is_first, label %put, label %shift
+shift:
+  %before = sub i64 %j, 1
+  %from = getelementptr ptr, ptr %items_now, i64 %before
+  %moved = load ptr, ptr %from
+  store ptr %moved, ptr %to
+  br label %move
+put:
+  store ptr %tape, ptr %to
+  br label %done
+done:
+  ret ptr %answer
+by_python:
+  %found = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %count, ptr %names)
+  ret ptr %found
+}}
 """
-"""What it calls of these functions."""
-NAMES = ("tapegrad_flags", "tapegrad_quiet", "tapegrad_invoke", "tapegrad_hold", "tapegrad_release",
-         "tapegrad_is_array", "tapegrad_elements")
+"""The functions."""
 OWN = """
 declare i32 @tapegrad_flags()
 declare void @tapegrad_quiet()
@@ -172,4 +448,11 @@ declare i1 @tapegrad_hold(ptr, ptr)
 declare void @tapegrad_release(ptr, i64)
 declare i1 @tapegrad_is_array(ptr, ptr, ptr, i32, ptr)
 declare ptr @tapegrad_elements(ptr, ptr)
+declare i1 @tapegrad_fresh(ptr, ptr)
+declare void @tapegrad_keep(ptr, ptr)
+declare i1 @tapegrad_values(ptr, ptr, i64, ptr)
+declare i1 @tapegrad_attributes(ptr, ptr, ptr, i64, ptr)
+declare i1 @tapegrad_distinct(ptr, i64)
+declare i1 @tapegrad_stands(ptr, ptr, ptr)
 """
+"""What it calls of these functions."""

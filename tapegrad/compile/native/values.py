@@ -14,7 +14,8 @@ LLVM = {"f": "double", "s": "float", "i": "i64", "b": "i1"}
 """LLVM's types of the kinds of numbers: float64, float32, int64 or Python's int while it fits 64 bits, bool."""
 STORED = {**LLVM, "b": "i8"}
 """LLVM's types of these numbers in memory."""
-DTYPES: dict[str, Any] = {"f": np.dtype(np.float64), "s": np.dtype(np.float32), "i": np.dtype(np.int64), "b": np.dtype(np.bool_)}
+DTYPES: dict[str, Any] = {"f": np.dtype(np.float64), "s": np.dtype(np.float32), "i": np.dtype(np.int64),
+                          "b": np.dtype(np.bool_)}
 KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
 _KINDS: dict[Any, str] = {float: "f", np.float64: "f", int: "i", bool: "b", np.bool_: "b"}
 

@@ -74,7 +74,8 @@ def fuse(tape: Tape, executor: Made = Blocks, choose: Callable[[Tape], Members] 
     for op in tape.ops:
         if op in shapes:
             groups[Group(levels[op], shapes[op])].append(op)
-    return _regroup(tape, levels, {key: calls for key, calls in groups.items() if len(calls) >= members.least}, executor)
+    chosen = {key: calls for key, calls in groups.items() if len(calls) >= members.least}
+    return _regroup(tape, levels, chosen, executor)
 
 
 def unfuse(tape: Tape) -> Tape:

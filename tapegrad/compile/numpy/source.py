@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.argument_source import nested, nested_gradients
+from tapegrad.compile.argument_source import nested_result
 from tapegrad.compile.numpy.call_facts import FLOATING, UFUNCS, is_elementwise, is_narrow, reads_float
 from tapegrad.compile.numpy.call_source import BINARY, SHAPED, UNARY, to_python, write_sum_of_products, write_ufunc
 from tapegrad.compile.numpy.storage_names import Site, Texts
@@ -126,7 +126,8 @@ class Writer(Texts):
             return
         if op.fn is ops.pack:
             given = op in self.packs
-            self.named(op, self.packed(op) if given else self.nest(op.kwargs["into"], list(map(self.strong, op.args))))
+            self.named(op, self.packed(op) if given else nested_result(
+                op.kwargs["into"], list(map(self.strong, op.args)), self.names.bind))
             return
         if type(op.fn) in SUBTAPES:
             SUBTAPES[type(op.fn)](self, op)
@@ -331,15 +332,9 @@ class Writer(Texts):
         """Write the nesting of the result around its parts."""
         into = op.kwargs["into"]
         if not isinstance(into, ValueAndGradients):
-            return self.nest(into, list(map(self.finished, op.args)))
+            return nested_result(into, list(map(self.finished, op.args)), self.names.bind)
         parts = [self.gradient(dx, x) for dx, x in zip(op.args[1:], self.tape.inputs[1:])]
-        return self.nest(into, [self.finished(op.args[0]), *parts])
-
-    def nest(self, into: Any, texts: list[str]) -> str:
-        """Write a nesting around the texts of its parts."""
-        if isinstance(into, ValueAndGradients):
-            return f"({texts[0]}, {nested_gradients(into.signature, texts[1:], self.names.bind)})"
-        return nested(into, texts, self.names.bind, mirror=False)
+        return nested_result(into, [self.finished(op.args[0]), *parts], self.names.bind)
 
     def finished(self, op: Any) -> str:
         """Write a result: in memory of its own, of the type that was recorded, in the order of rows and

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.argument_source import nested, nested_gradients
 from tapegrad.compile.numpy.call_source import comment, loop_head
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.torch.kernel import arguments, nest, values_in
@@ -17,7 +16,6 @@ from tapegrad.ops import getfield
 from tapegrad.ops.loop import is_loop
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.tree.signature import ValueAndGradients
 
 INFIX = {"mul": "*", "add": "+", "sub": "-", "div": "/", "matmul": "@", "__eq__": "==", "__ne__": "!=", "eq": "==",
          "ne": "!=", "lt": "<", "le": "<=",
@@ -202,12 +200,6 @@ class Text:
         if isinstance(x, (torch.dtype, torch.memory_format, torch.layout)):
             return str(x)
         return self.names.bind(*((self.devices.setdefault(x, x), "device") if isinstance(x, torch.device) else (x,)))
-
-    def nested(self, into: Any) -> str:
-        """Write the nesting of the result around its parts."""
-        if not isinstance(into, ValueAndGradients):
-            return nested(into, self.parts, self.names.bind, mirror=False)
-        return f"{self.parts[0]}, {nested_gradients(into.signature, self.parts[1:], self.names.bind)}"
 
 
 def is_several(op: Operation) -> bool:

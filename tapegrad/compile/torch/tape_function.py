@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import tapegrad.compile.torch.loop_program  # noqa: F401  (how loops are lowered)
+from tapegrad.compile.argument_source import nested_result
 from tapegrad.compile.backend import unfolded
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
@@ -176,7 +177,7 @@ def eager(lowered: Lowered, leaves: list[Any], fixed: bool = False) -> Run:
         tape = everywhere(tape, lambda part: reuse(masks(part)))
     text = Text(tape)
     entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, fixed, lowered.layouts)
-    result = text.nested(tape.result.kwargs["into"])  # type: ignore[union-attr]
+    result = nested_result(tape.result.kwargs["into"], text.parts, text.names.bind)  # type: ignore[union-attr]
     body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {result}"]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in body), ""])
     names = {**scope(text, of), "quiet": quiet(tape)}

@@ -289,7 +289,7 @@ def test_nothing_is_leaked() -> None:
 def test_code_goes_with_its_function() -> None:
     fast = tg.compile(tg.trace(lambda x: x * 2.0, 1.0)[1], mode="native")
     assert fast(3.0) == 6.0 and "fmul" in fast.ir and "def compiled" in fast.source and len(fast.tape) == 4
-    engine = sys.getrefcount(fast._code)
+    engine = sys.getrefcount(fast.compiled.code)
     call = type(fast).__call__
     del fast
     gc.collect()

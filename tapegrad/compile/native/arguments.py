@@ -1,0 +1,206 @@
+"""arguments: what takes the arguments of a call apart in machine code.
+
+It checks and reads what the straight-line source checks and reads, part for part. No Python code runs meanwhile, so
+that what is found stays where it is; then arrays and other objects are held, and numbers taken out. Arguments that
+differ from those that were recorded leave for Python.
+"""
+
+from __future__ import annotations
+
+from sys import intern
+from types import FunctionType, GetSetDescriptorType
+from typing import Any
+
+from tapegrad.compile.argument_source import Unpacked, _Intricate, differs, is_named, keys_of, plain_code
+from tapegrad.compile.earlier_call import LeavesOfCalls
+from tapegrad.compile.native.function import Function
+from tapegrad.compile.native.layouts import LAYOUT
+from tapegrad.compile.numpy.function import Miss
+from tapegrad.tape.tape import Tape
+from tapegrad.tree.nodes import Closure, Container, Instance
+from tapegrad.tree.signature import Signature
+
+
+class Arguments(Unpacked):
+    """Writes what checks the arguments; `found` are pointers to the leaves, by their numbers, of which `direct` are
+    arguments themselves: the caller holds these.
+    """
+
+    def __init__(self, f: Function, tape: Tape) -> None:
+        self.f, self.mark = f, f.mark()
+        self.found: dict[int, str] = {}
+        self.direct: set[str] = set()
+        self.statics: list[tuple[str, Any]] = []
+        super().__init__(tape, [x.label for x in tape.inputs[1:]], lambda value, hint="": f.object(value), "")
+
+    def flat(self) -> str:
+        """Take arguments that are leaves."""
+        self.count_is(len(self.leaves), 0)
+        for number in range(len(self.leaves)):
+            self.found[number] = self.argument(number)
+        return ""
+
+    def intricate(self) -> str:
+        """Have a function of Python's take the arguments apart."""
+        f, take, tape = self.f, LeavesOfCalls(self.tape), self.tape
+        f.back_to(self.mark)
+        self.direct.clear()
+        self.statics.clear()
+
+        def leaves_of(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+            return tuple(take(args, kwargs, lambda: Miss(tape, None))[1:])
+        found = f.held(f.op(f"call ptr @PyObject_Vectorcall(ptr {f.object(leaves_of)}, ptr %args, i64 %count, "
+                            "ptr %names)"))
+        self.found = {number: f.item(found.ir, number) for number in range(len(self.leaves))}
+        self.direct.update(self.found.values())
+        return ""
+
+    def arguments(self, structure: Signature) -> str:
+        """Take the arguments of a call apart."""
+        f = self.f
+        positional, named = len(structure.args), [*structure.kwargs]
+        self.count_is(positional, len(named))
+        for number, part in enumerate(structure.args):
+            self.node(part.spec, self.argument(number))
+        for number, key in enumerate(named):  # in the order that `**kwargs` has
+            self.identical(f.item("%names", number), f.object(intern(key)))
+            self.node(structure.kwargs[key].spec, self.argument(positional + number))
+        return ""
+
+    def count_is(self, positional: int, named: int) -> None:
+        """Check how many arguments there are."""
+        f = self.f
+        f.require(f.op(f"icmp eq i64 %count, {positional}"))
+        f.require(f.op(f"icmp {'ne' if named else 'eq'} ptr %names, null"))
+        if named:
+            self.size_is("%names", named)
+
+    def argument(self, number: int) -> str:
+        """Return an argument."""
+        pointer = self.f.op(f"load ptr, ptr {self.f.at('%args', 8 * number)}")
+        self.direct.add(pointer)
+        return pointer
+
+    def size_is(self, pointer: str, count: int) -> None:
+        """Check the size of a tuple, or a list."""
+        f = self.f
+        f.require(f.op(f"icmp eq i64 {f.op(f'load i64, ptr {f.at(pointer, LAYOUT.size)}')}, {count}"))
+
+    # -- one part
+
+    def take(self, number: int, text: str) -> None:
+        """Note a leaf."""
+        self.found[number] = text
+
+    def part(self, text: str) -> str:
+        """Return a part's name."""
+        return text
+
+    def attribute(self, text: str, name: str) -> str:
+        """Read what a variable holds, or a method is bound to."""
+        if name == "cell_contents":
+            return self.loaded(text, LAYOUT.cell)
+        return self.f.object(self.tape.structure.fn.__self__)
+
+    def loaded(self, pointer: str, offset: int) -> str:
+        """Read a pointer that is not null."""
+        f = self.f
+        found = f.op(f"load ptr, ptr {f.at(pointer, offset)}")
+        f.require(f.op(f"icmp ne ptr {found}, null"))
+        return found
+
+    def identical(self, text: str, other: str) -> None:
+        """Check that two parts are one object."""
+        self.f.require(self.f.op(f"icmp eq ptr {text}, {other}"))
+
+    def distinct(self, texts: list[str]) -> None:
+        """Check that no two parts are one object."""
+        f = self.f
+        place = f.stack(8 * len(texts))
+        for number, text in enumerate(texts):
+            f.put(f"store ptr {text}, ptr {f.at(place, 8 * number)}")
+        f.require(f.op(f"call i1 @tapegrad_distinct(ptr {place}, i64 {len(texts)})"))
+
+    def instance(self, node: Instance, text: str) -> None:
+        """Check an object that keeps its attributes in a `__dict__`: its class, the names in their order, each part."""
+        if not shows_its_dict(node.cls):
+            raise _Intricate
+        if self.again(node, text):
+            return
+        f, place = self.f, self.f.stack(8 * len(node.names))
+        f.require_type(text, node.cls)
+        self.mutable.append(text)
+        names = f.at(f.object(tuple(map(intern, node.names))), LAYOUT.item)
+        f.require(f.op(f"call i1 @tapegrad_attributes(ptr {text}, ptr {f.object(dict)}, ptr {names}, "
+                       f"i64 {len(node.names)}, ptr {place})"))
+        for number, child in enumerate(node.children):
+            self.node(child, f.op(f"load ptr, ptr {f.at(place, 8 * number)}"))
+
+    def closure(self, node: Closure, text: str) -> None:
+        """Check a function that captured variables: its code, and what is in each of them."""
+        code = plain_code(node)
+        if self.again(node, text):
+            return
+        f = self.f
+        f.require_type(text, FunctionType)
+        self.identical(f.op(f"load ptr, ptr {f.at(text, LAYOUT.code)}"), f.object(code))
+        for offset in (LAYOUT.defaults, LAYOUT.kwdefaults):
+            self.identical(f.op(f"load ptr, ptr {f.at(text, offset)}"), "null")
+        cells = self.loaded(text, LAYOUT.closure)
+        self.size_is(cells, len(code.co_freevars))
+        for number, child in enumerate(node.children):
+            cell = f.item(cells, number)
+            self.cells.append(cell)
+            self.node(child, self.loaded(cell, LAYOUT.cell))
+
+    def container(self, node: Container, text: str) -> None:
+        """Check a tuple, a list or a dict, and each part."""
+        if node.type not in (tuple, list, dict) and not is_named(node):
+            raise _Intricate
+        if self.again(node, text):
+            return
+        f, count = self.f, len(node.children)
+        f.require_type(text, node.type)
+        if node.volatile:
+            self.mutable.append(text)
+        if node.type is dict:
+            keys = keys_of(node)
+            place = f.stack(8 * count)
+            f.require(f.op(f"call i1 @tapegrad_values(ptr {text}, ptr {f.at(f.object(tuple(keys)), LAYOUT.item)}, "
+                           f"i64 {count}, ptr {place})"))
+            for key, child in zip(node.metadata, node.children):  # type: ignore[call-overload]
+                self.node(child, f.op(f"load ptr, ptr {f.at(place, 8 * keys.index(key))}"))
+            return
+        self.size_is(text, count)
+        items = f.at(text, LAYOUT.item) if node.type is not list or not count else self.loaded(text, LAYOUT.items)
+        for number, child in enumerate(node.children):
+            self.node(child, f.op(f"load ptr, ptr {f.at(items, 8 * number)}"))
+
+    def static(self, value: Any, text: str) -> None:
+        """Check a part that is no number: what is not the same object is compared when all has been read."""
+        if value is None or type(value) in (bool, type(Ellipsis)):
+            self.identical(text, self.f.object(value))
+        else:
+            self.statics.append((text, value))
+
+    # -- when all has been read
+
+    def hold(self, pointer: str) -> None:
+        """Hold an object that is no argument itself."""
+        if pointer not in self.direct:
+            _, address = self.f.slot()
+            self.f.put(f"call void @tapegrad_keep(ptr {address}, ptr {pointer})")
+
+    def compare(self) -> None:
+        """Compare what is no number, by functions of Python's where it is not the same object."""
+        f = self.f
+        for pointer, _ in self.statics:
+            self.hold(pointer)
+        for pointer, value in self.statics:
+            f.require(f.op(f"call i1 @tapegrad_stands(ptr {pointer}, ptr {f.object(value)}, ptr {f.object(differs)})"))
+
+
+def shows_its_dict(cls: type) -> bool:
+    """True for a class whose objects' `__dict__` is what Python makes it."""
+    found = next((vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)), None)
+    return type(found) is GetSetDescriptorType
