@@ -32,6 +32,21 @@ class Machine(NamedTuple):
     lanes: Lanes  # a vector's
 
 
+def obstacle() -> str:
+    """Return why there can be no machine code here, "" where there can: what `mode="native"` says."""
+    if why := fault():
+        return why
+    if platform.machine() not in MACHINES:
+        return f"there is no native code for {platform.machine()} yet"
+    others = [name for name in lacking() if name != "PyObject_Vectorcall"]
+    return f"this Python does not export {others[0]}" if others else ""
+
+
+def lacking() -> list[str]:
+    """Return what native code calls of Python's interface and this Python does not export."""
+    return [name for name in CALLED if not hasattr(ctypes.pythonapi, name)]
+
+
 @lru_cache(1)
 def machine() -> Machine:
     """Return LLVM, once it knows what native code calls. Raises ArgumentError where there can be no native code."""
@@ -39,16 +54,14 @@ def machine() -> Machine:
         import llvmlite.binding as llvm
     except ImportError:
         raise ArgumentError('mode="native" needs llvmlite', None, 'pip install "tapegrad[native]"') from None
-    why = fault() or ("" if platform.machine() in MACHINES else f"there is no native code for {platform.machine()} yet")
-    if why:
+    if why := obstacle():
         raise ArgumentError(f'mode="native" cannot be had: {why}', None, 'mode="auto"')
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
     for name in CALLED:
-        function = getattr(ctypes.pythonapi, name, None)
-        if function is not None:
-            llvm.add_symbol(name, _address(function))
+        if name not in lacking():
+            llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
@@ -56,7 +69,7 @@ def machine() -> Machine:
         llvm.add_symbol(name, ctypes.c_void_p.from_address(table + 8 * number).value)
     ctypes.CDLL(ctypes.util.find_library("m"), ctypes.RTLD_GLOBAL)
     found = Machine(llvm, features.flatten(), _lanes(features))
-    if not hasattr(ctypes.pythonapi, "PyObject_Vectorcall"):
+    if lacking():  # PyObject_Vectorcall alone
         _prelude.append(Code(VECTORCALL, found))
         llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))
     _prelude.append(Code(PYTHON + PRELUDE + GUARDS, found))
