@@ -95,7 +95,7 @@ class Emitter:
     def stack(self, size: int) -> str:
         """Return memory of the function's own."""
         name = self.fresh("stack")
-        self.stacked.append(f"  {name} = alloca [{max(size, 8)} x i8], align 16")
+        self.stacked.append(f"  {name} = alloca [{max(size, 8)} x i8], align 64")
         return name
 
     def constants(self, kind: str, values: Sequence[Any]) -> str:

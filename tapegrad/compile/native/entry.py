@@ -193,7 +193,7 @@ class Entry:
             arena = ["  %arena = bitcast ptr null to ptr"]
         return "\n".join([
             PYTHON, OWN, *f.declared, "",
-            "define ptr @native(ptr %self, ptr %args, i64 %count, ptr %names) {", "entry:",
+            "define ptr @native(ptr %self, ptr %args, i64 %count, ptr %names) alignstack(64) {", "entry:",
             f"  %slots = alloca [{max(f.slots, 1)} x ptr], align 16",
             f"  %scratch = alloca [{f.most} x i64], align 16",
             f"  call void @llvm.memset.p0.i64(ptr %slots, i8 0, i64 {8 * max(f.slots, 1)}, i1 false)",

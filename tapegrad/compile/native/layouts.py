@@ -6,6 +6,7 @@ A version that lays them out otherwise is told by an object made in Python and r
 from __future__ import annotations
 
 import ctypes
+import sys
 import sysconfig
 from typing import NamedTuple
 
@@ -38,11 +39,16 @@ class Layout(NamedTuple):
 
 
 LAYOUT = Layout()
-"""CPython 3.10 to 3.14 with a global lock, and NumPy 2, on machines of 64 bits."""
+"""Of these versions of CPython with a global lock, and of NumPy 2, on machines of 64 bits."""
+VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13))
 
 
 def fault(layout: Layout = LAYOUT) -> str:
     """Return what does not lie where native code reads it, "" where all does."""
+    if sys.implementation.name != "cpython" or sys.version_info[:2] not in VERSIONS:
+        return f"the layout of {sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]} is not known"
+    if np.lib.NumpyVersion(np.__version__).major != 2:
+        return f"the layout of NumPy {np.__version__} is not known"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "this Python has no global lock"
     if ctypes.sizeof(ctypes.c_void_p) != 8:

@@ -34,6 +34,21 @@ class Machine(NamedTuple):
     blas: bool  # whether NumPy's products of matrices can be called
 
 
+def obstacle() -> str:
+    """Return why there can be no machine code here, "" where there can: what `mode="native"` says."""
+    if why := fault():
+        return why
+    if platform.machine() not in MACHINES:
+        return f"there is no native code for {platform.machine()} yet"
+    others = [name for name in lacking() if name != "PyObject_Vectorcall"]
+    return f"this Python does not export {others[0]}" if others else ""
+
+
+def lacking() -> list[str]:
+    """Return what native code calls of Python's interface and this Python does not export."""
+    return [name for name in CALLED if not hasattr(ctypes.pythonapi, name)]
+
+
 @lru_cache(1)
 def machine() -> Machine:
     """Return LLVM, once it knows what native code calls. Raises ArgumentError where there can be no native code."""
@@ -41,16 +56,14 @@ def machine() -> Machine:
         import llvmlite.binding as llvm
     except ImportError:
         raise ArgumentError('mode="native" needs llvmlite', None, "pip install llvmlite") from None
-    why = fault() or ("" if platform.machine() in MACHINES else f"there is no native code for {platform.machine()} yet")
-    if why:
+    if why := obstacle():
         raise ArgumentError(f'mode="native" cannot be had: {why}', None, 'mode="auto"')
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
     for name in CALLED:
-        function = getattr(ctypes.pythonapi, name, None)
-        if function is not None:
-            llvm.add_symbol(name, _address(function))
+        if name not in lacking():
+            llvm.add_symbol(name, _address(getattr(ctypes.pythonapi, name)))
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
@@ -61,7 +74,7 @@ def machine() -> Machine:
     if product is not None:
         llvm.add_symbol("tapegrad_gemm", _address(product))
     found = Machine(llvm, features.flatten(), _lanes(features), product is not None)
-    if not hasattr(ctypes.pythonapi, "PyObject_Vectorcall"):
+    if lacking():  # PyObject_Vectorcall alone
         _prelude.append(Code(VECTORCALL, found))
         llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))
     _prelude.append(Code(PYTHON + PRELUDE + GUARDS, found))

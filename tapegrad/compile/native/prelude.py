@@ -35,6 +35,8 @@ declare i32 @PyObject_IsTrue(ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare ptr @PyObject_GenericGetDict(ptr, ptr)
+declare i32 @PyGC_Disable()
+declare i32 @PyGC_Enable()
 declare ptr @PyType_GenericNew(ptr, ptr, ptr)
 declare i32 @PyObject_GenericSetAttr(ptr, ptr, ptr)
 declare ptr @PyDict_Copy(ptr)
@@ -263,7 +265,14 @@ no:
 
 ; the attributes of an object, if they have these names in their order
 define i1 @tapegrad_attributes(ptr %object, ptr %type, ptr %names, i64 %count, ptr %values) {{
+  %collects = call i32 @PyGC_Disable()  ; a dict that is made here must run no finalizer
   %dict = call ptr @PyObject_GenericGetDict(ptr %object, ptr null)
+  %collected = icmp ne i32 %collects, 0
+  br i1 %collected, label %enable, label %made
+enable:
+  call i32 @PyGC_Enable()
+  br label %made
+made:
   %none = icmp eq ptr %dict, null
   br i1 %none, label %no, label %some
 some:

@@ -4,6 +4,7 @@ for those that do not.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Callable
@@ -217,6 +218,34 @@ def test_an_array_that_goes_meanwhile() -> None:
     finally:
         sys.setprofile(None)
     assert found == expected and not vars(holder)
+
+
+def test_a_collection_runs_no_finalizer_meanwhile() -> None:
+    """An object's `__dict__` is made when it is asked for, which may begin a collection; a finalizer may do anything."""
+    fast = tg.compile(lambda t: t[0] * t[1].a + t[2][0], mode="native", warmup=1)
+    for _ in range(3):
+        fast([2.0, Line(3.0, 4.0), [5.0]])
+    emptied = []
+
+    class Finalizer:
+        def __init__(self, of: list[Any]) -> None:
+            self.of, self.me = of, self
+
+        def __del__(self) -> None:
+            emptied.append(len(self.of))
+            self.of.clear()
+    threshold = gc.get_threshold()
+    try:
+        for _ in range(200):
+            t = [2.0, Line(3.0, 4.0), [5.0]]
+            gc.set_threshold(1)
+            Finalizer(t)
+            with contextlib.suppress(IndexError):  # emptied before the call, or after it
+                assert fast(t) == 11.0
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    assert len(emptied) == 200
 
 
 LEAKS = {"tuples", "lists", "dicts", "named tuples", "objects", "arrays in containers", "keywords", "texts", "functions",

@@ -338,6 +338,21 @@ def test_what_is_missing_is_said(monkeypatch: Any) -> None:
     assert layouts.fault() == ""
 
 
+def test_versions_that_are_not_known_have_no_machine_code(monkeypatch: Any) -> None:
+    assert machine.obstacle() == ""
+    for where, value, told in ((layouts, ((3, 9),), "cpython 3"), (machine, frozenset(), "no native code")):
+        monkeypatch.setattr(where, "VERSIONS" if where is layouts else "MACHINES", value)
+        assert told in machine.obstacle()
+        monkeypatch.undo()
+    monkeypatch.setattr(machine, "CALLED", ("PyObject_Vectorcall", "PyNone_New"))
+    assert machine.obstacle() == "this Python does not export PyNone_New"
+    machine.machine.cache_clear()
+    with pytest.raises(tg.ArgumentError, match="PyNone_New"):
+        tg.compile(rational, mode="native")
+    monkeypatch.undo()
+    machine.machine.cache_clear()
+
+
 @pytest.mark.parametrize("name", [name for name in layouts.Layout._fields if name not in ("ndim",)])
 def test_another_layout_is_noticed(name: str) -> None:
     assert "lies elsewhere" in layouts.fault(layouts.LAYOUT._replace(**{name: getattr(layouts.LAYOUT, name) + 8}))
