@@ -192,8 +192,9 @@ class Function(Emitter):
             self.env[x] = Object(self.object(x.val), None)
             self._undo.append(lambda: self.env.pop(x))
         found = self.env[x]
-        if isinstance(found, Array) and isinstance(found.owner, Block):
-            self._touched.add(found.owner)
+        for part in found.parts if isinstance(found, Results) else (found,):
+            if isinstance(part, (Array, Rows)) and isinstance(part.owner, Block):
+                self._touched.add(part.owner)
         return found
 
     def number(self, x: Any) -> Number:

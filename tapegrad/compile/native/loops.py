@@ -12,8 +12,11 @@ from typing import Any
 from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.elementwise import stretched
+from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
+from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import copy
+from tapegrad.compile.native.table import ROWS, VECTORS
 from tapegrad.compile.native.values import (
     LLVM,
     Array,
@@ -30,9 +33,10 @@ from tapegrad.compile.native.values import (
     memory_kind,
     number_kind,
 )
+from tapegrad.compile.native.vectors import Vectors
 from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
-from tapegrad.tape.tape import Call, Input, Operation
+from tapegrad.tape.tape import Call, Input, Operation, operands
 
 OFTEN = 1 << 25  # operations on numbers, after which a loop asks for signals: a tenth of a second, or less
 
@@ -51,7 +55,8 @@ def lower_loop(f: Function, op: Call) -> Results:
     short = [x for x in carried if x not in long]
     start = [registers(f, arg, x.spec) for x, arg in zip(carried, firsts) if x not in long]
     offsets, size = offsets_of(loop.results[len(carried):])
-    block = f.new_array((max(loop.count * size // 8, 1),))[1] if size else "null"
+    memory = f.memory(loop.count * size)
+    early = mathematics(f, loop, dict(zip(listed, rows)), given)
 
     def body(counter: str, now: list[str]) -> list[str]:
         if not f.depth - 1:
@@ -61,9 +66,11 @@ def lower_loop(f: Function, op: Call) -> Results:
             f.env[x] = table(run)
         for x, row in zip(listed, rows):
             f.env[x] = read_row(f, row, run)
+        for made, table in early.items():
+            f.env[made] = Number(f.op(f"load double, ptr {f.at(table, f.times(run, 8))}, align 8"), "f")
         texts = iter(now)
-        for x, memory in long.items():
-            f.env[x] = memory
+        for x, array in long.items():
+            f.env[x] = array
             f.adopt(x)
         for x in short:
             f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(max(x.spec.size, 1) if x.spec.is_array else 1)])
@@ -71,7 +78,7 @@ def lower_loop(f: Function, op: Call) -> Results:
             if each is not loop.body.result and not isinstance(each, Input):
                 f.operation(each)
         if size:
-            place = f.at(block, f.times(run, size))
+            place = f.at(memory.name, f.times(run, size))
             for part, offset in zip(loop.results[len(carried):], offsets):
                 keep(f, part, f.at(place, offset))
         found = [text for x, new in zip(carried, loop.results) if x not in long
@@ -92,8 +99,53 @@ def lower_loop(f: Function, op: Call) -> Results:
     for part, offset in zip(loop.results[len(carried):], offsets):
         spec = spec_of(part)
         kind = "f" if is_long(spec) else kind_of(spec)
-        kept_rows.append(Rows(block, size, offset, spec.shape if spec.is_array else None, kind))
+        kept_rows.append(Rows(memory.name, size, offset, spec.shape if spec.is_array else None, kind, memory))
     return Results((*ends, *kept_rows))
+
+
+def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequence[Input]) -> dict[Operation, str]:
+    """Compute functions of numbers that no run hands on to the next before the loop, for several runs at once; return
+    the addresses of their tables.
+    """
+    free: set[Operation] = {x for x, row in rows.items() if row.shape is None and row.kind == "f"}
+    free |= {x for x in given if number_kind(x.spec) == "f"}
+    heavy, needed = list[Call](), list[Call]()
+    for op in loop.body.ops:
+        if type(op) is Call and op.fn in ROWS and number_kind(op.spec) == "f" and op.fn not in (ops.divide, ops.pow) \
+                and all(x in free for x in operands(op)) and not free.isdisjoint(operands(op)):
+            free.add(op)
+            needed.append(op)
+            if op.fn.__name__ in VECTORS:
+                heavy.append(op)
+    lanes = machine().lanes
+    if not heavy or not lanes.prefix or loop.count < 2 * lanes.width or f.lanes.width > 1:
+        return {}
+    v = Vectors(f, lanes)
+    tables: dict[Operation, str] = {op: f.memory(8 * loop.count).name for op in heavy}
+    spread: dict[Operation, str] = {x: v.splat(f.number(x).ir, "f") for x in given if x in free}
+    outside: dict[Operation, Value] = {x: f.env[x] for x in spread}
+
+    def some(k: str, count: int) -> None:
+        f.lanes = lanes
+        try:
+            for x, row in rows.items():
+                if x in free:
+                    at = f.at(f.at(row.base, f.times(k, row.step)), row.offset)
+                    f.env[x] = Number(v.load("f", at, row.step, count), "f")
+            for op in needed:
+                f.lower(op)
+            for op, table in tables.items():
+                found: Any = f.env[op]
+                v.store("f", f.at(table, f.times(k, 8)), 8, found.ir, count)
+        finally:
+            f.lanes = ONE
+    for x, text in spread.items():
+        f.env[x] = Number(text, "f")
+    v.each(loop.count, some)
+    for op in (*needed, *rows):
+        f.env.pop(op, None)
+    f.env.update(outside)
+    return tables
 
 
 def listen(f: Function, counter: str, loop: Loop) -> None:
@@ -223,7 +275,7 @@ def read_row(f: Function, row: Rows, run: str) -> Value:
     """Read a run's value."""
     place = f.at(f.at(row.base, f.times(run, row.step)), row.offset)
     if row.shape is not None and not is_few(math.prod(row.shape)):
-        return Array(place, row.shape, dense(row.shape), row.base)
+        return Array(place, row.shape, dense(row.shape), row.owner)
     count, texts = 1, []
     for length in row.shape or ():
         count *= length

@@ -71,6 +71,7 @@ class Rows(NamedTuple):
     offset: int  # of this value in a row
     shape: tuple[int, ...] | None  # None for a number
     kind: str
+    owner: Any  # the block of the function's own memory
 
 
 class Results(NamedTuple):
