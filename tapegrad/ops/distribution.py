@@ -32,6 +32,7 @@ from tapegrad.ops.special import (
     xlog1py,
     xlogy,
 )
+from tapegrad.rules import types
 from tapegrad.rules.op import Op
 
 
@@ -116,7 +117,7 @@ def _betainc_by(first: bool) -> Callable[..., Any]:
 
 def _slopes(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | str) -> Op:
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
-    return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl))
+    return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl), spec=types.floating)
 
 
 gammainc_by_a = _slopes("gammainc_by_a", _gammainc_by_a, "a",

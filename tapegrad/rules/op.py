@@ -20,7 +20,7 @@ from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, nam
 from tapegrad.rules.missing_rule import missing_rule
 from tapegrad.rules.pullback_result import check_returned
 from tapegrad.rules.readonly import apart, reading
-from tapegrad.rules.result_spec import ResultSpec
+from tapegrad.rules.types.family import Family, opaque
 from tapegrad.tree.flatten import is_leaf, leaves_of
 from tapegrad.tree.nodes import is_subclassed
 
@@ -29,6 +29,7 @@ ANY = -1  # an op's result may share memory with any argument
 Partial = Callable[..., Any]
 """`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
 
+UNTYPED = opaque("a function of the program's may return what it likes")
 OPS: dict[str, Op] = {}  # by their names, filled by `registry.define`
 
 
@@ -111,13 +112,13 @@ class Op:
                  vjp: Callable[..., Any] | None = None, dynamic: bool = False, aliases: int | None = ANY,
                  readonly: bool = False, owns: bool = False, accumulates: bool = False, direct: bool = False,
                  opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False,
+                 spec: Family | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False,
                  push: Partial | None = None, batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         # what a backend has for it, by the backend's name: see `lowering`
         self.lower: dict[str, Any] = {} if torch is None else {"torch": named(torch) if isinstance(torch, str)
                                                                else torch}
-        self.partials, self.spec, self.batch = partials, spec, batch
+        self.partials, self.spec, self.batch = partials, spec or UNTYPED, batch
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
