@@ -30,9 +30,9 @@ from tapegrad.ops.elementwise import (
     where,
 )
 from tapegrad.ops.special import SQRT_TAU, expit, ndtr
-from tapegrad.rules import types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
+from tapegrad.rules.types.formula import by_formula
 
 Formula = Callable[..., Any]
 
@@ -49,7 +49,7 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
                   (lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None), pointwise=True,
-                  torch=_beside(backward), aliases=None, spec=types.floating)
+                  torch=_beside(backward), aliases=None, spec=by_formula(lambda dy, x, **how: dy * slope(x, **how)))
 
     def of_reals(x: Array, **how: Any) -> Any:
         if is_complex(x):
@@ -57,7 +57,7 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
         return impl(x, **how)
     rule = (lambda dy, y, _x, **how: back(dy, y, **how)) if by_value else (lambda dy, _y, x, **how: back(dy, x, **how))
     return define(name, of_reals, (rule,), direct=True, pointwise=True, torch=on_torch, aliases=None,
-                  spec=types.floating)
+                  spec=by_formula(impl))
 
 
 def _beside(kernel: Formula) -> Formula:

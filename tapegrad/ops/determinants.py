@@ -71,6 +71,6 @@ det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofact
              batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"), aliases=None,
         spec=types.determinant)
 cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), batch=batching.stacked(2), torch=_cofactors_tensor,
-    aliases=None, spec=types.square)
+    aliases=None, spec=types.cofactors)
 slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), push=tangents.slogdet, batch=batching.stacked(2),
                  torch=tensors.matrix_function("linalg.slogdet"), aliases=None, spec=types.log_determinant)

@@ -122,7 +122,7 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
 
 
 interp = define("interp", np.interp, (lambda dy, _y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value),
-                batch=batching.of_first, torch=_interp, aliases=None, spec=types.floating)
+                batch=batching.of_first, torch=_interp, aliases=None, spec=types.interpolated)
 
 # -- elementwise
 
@@ -141,10 +141,10 @@ def _angle(x: Any) -> Any:
 
 
 angle = define("angle", np.angle, (_angle_cotangent,), batch=batching.of_first, torch=_angle, aliases=None,
-        spec=types.floating)
+               spec=types.angle)
 # SciPy's i0 differs from NumPy's by a rounding
 numpy_i0 = elementwise("numpy_i0", np.i0, lambda _y, x: i1(x), on_torch=tensors.number_function("special.i0"),
-        spec=types.floating)
+                       spec=types.floating_array)
 
 # -- of Python's numbers, exact, and raising what math raises: on a tape of calls that are rounded they would be neither
 
@@ -193,4 +193,4 @@ def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kw
 
 # what a library's function gives, to the last bit, with the derivatives of `y`, which is the same written in ops
 value_by = define("value_by", _value_by, lambda i, dy, y, *args, **kwargs: ZERO if i else dy, pointwise=True,
-                  batch=False, torch=tensors.on_host(_value_by), aliases=None, spec=types.floating)
+                  batch=False, torch=tensors.on_host(_value_by), aliases=None, spec=types.opaque("the library's function decides"))

@@ -158,7 +158,7 @@ nanmax = reduction("nanmax", np.nanmax, types.same, _share, _extreme("amax", np.
 nanmin = reduction("nanmin", np.nanmin, types.same, _share, _extreme("amin", np.nanmin, math.inf))
 logsumexp = reduction("logsumexp",
                       lambda x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
-                      types.inexact,
+                      types.logarithmic,
                       lambda dy, y, x, axis: dy * exp(x - restore(y, x, axis)),
                       over_axes(lambda x, axes, keepdim: torch.logsumexp(x.to(tensor_dtypes.inexact_type(x)), axes,
                                                                          keepdim=keepdim)))
@@ -293,7 +293,7 @@ def _logsumexp_tangent(ts: Any, y: Array, x: Array, axis: int = 0) -> Any:
 
 cumulative_logsumexp = define("cumulative_logsumexp", lambda x, axis=0: np.logaddexp.accumulate(x, axis=axis),
                               (_back_logsumexp,), push=_logsumexp_tangent, batch=batching.along(0), aliases=None,
-                              torch=lambda x, axis=0: torch.logcumsumexp(x, axis), spec=types.running(types.inexact))
+                              torch=lambda x, axis=0: torch.logcumsumexp(x, axis), spec=types.running(types.logarithmic))
 
 
 def _recurrence(a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:

@@ -27,6 +27,7 @@ from tapegrad.ops.special import check_real, implementation
 from tapegrad.rules import batching, types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
+from tapegrad.rules.types.formula import by_formula
 
 
 def _weight(y: Array, x: Array, b: Array, axis: Axis) -> Any:
@@ -134,14 +135,14 @@ def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
 softmax_backward = define("softmax_backward", _softmax_back, (
     lambda d2, _g, _dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
                           batch=batching.along(None, "all", arrays=2),
-                          torch=_kernel("_softmax_backward_data", _softmax_back), aliases=None, spec=types.floating)
+                          torch=_kernel("_softmax_backward_data", _softmax_back), aliases=None, spec=by_formula(_softmax_back))
 
 
 log_softmax_backward = define("log_softmax_backward", _log_softmax_back, (
     lambda d2, _g, _dy, y, axis=None: d2 - sum(exp(y) * d2, axis=axis, keepdims=True),
     lambda d2, _g, dy, y, axis=None: -d2 * exp(y) * sum(dy, axis=axis, keepdims=True)),
     batch=batching.along(None, "all", arrays=2), torch=_kernel("_log_softmax_backward_data", _log_softmax_back),
-    aliases=None, spec=types.floating)
+    aliases=None, spec=by_formula(_log_softmax_back))
 
 
 def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:

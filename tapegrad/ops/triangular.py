@@ -102,7 +102,7 @@ def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = Fals
 
 
 solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True,
-                          torch=_solve_triangular_tensors, batch=solve_members, aliases=None, spec=types.solution)
+                          torch=_solve_triangular_tensors, batch=solve_members, aliases=None, spec=types.triangular_solution)
 
 # -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I.
 # Murray (2016), Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower

@@ -21,6 +21,7 @@ from tapegrad.rules.types.contraction import (
 from tapegrad.rules.types.creation import full, like, of_shape
 from tapegrad.rules.types.elementwise import (
     always,
+    angle,
     as_number,
     by_scipy,
     by_scipy_part,
@@ -35,7 +36,7 @@ from tapegrad.rules.types.elementwise import (
     floating,
     floating_array,
     imaginary,
-    in_double,
+    interpolated,
     item,
     itself,
     listed,
@@ -62,6 +63,7 @@ from tapegrad.rules.types.indexing import (
 )
 from tapegrad.rules.types.matrices import (
     branched_function,
+    cofactors,
     determinant,
     eigensystem,
     eigenvalues,
@@ -83,6 +85,7 @@ from tapegrad.rules.types.matrices import (
     spectrum,
     square,
     sylvester,
+    triangular_solution,
     unit_number,
     waves,
 )
@@ -93,7 +96,7 @@ from tapegrad.rules.types.reduction import (
     by_norm,
     by_place,
     by_reduction,
-    like_first,
+    logarithmic,
     places_along,
     places_among,
     places_of_keys,

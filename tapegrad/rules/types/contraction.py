@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from tapegrad.rules.types.family import known, number, numeric, numerics, promoted
-from tapegrad.rules.types.layout import array, by_order, copied, sorted_axes
+from tapegrad.rules.types.layout import array, copied
+from tapegrad.rules.types.reduction import total
 from tapegrad.tape.spec import Spec
 
 
-def product_of(specs: Sequence[Spec], shape: Sequence[int]) -> Spec:
-    """Return the type of a product: a number, or an array that lies row by row."""
+def product_of(specs: Sequence[Spec], shape: Sequence[int], core: int = 0) -> Spec:
+    """Return the type of a product: a number, or an array that lies row by row; `core` axes of it are no stack's."""
     dtype = promoted(*specs)
-    return array(dtype, shape) if shape else number(dtype)
+    plain = len(shape) < core + 2 or all(x.is_contiguous for x in specs)
+    return array(dtype, shape, () if plain else None) if shape else number(dtype)
 
 
 def _summed(n: int, m: int) -> None:
@@ -33,7 +35,7 @@ def matmul(a: Any, b: Any) -> Spec:
     left, right = specs[0].shape, specs[1].shape
     _summed(left[-1], right[-2 if len(right) > 1 else 0])
     shape = (*_stacks(left[:-2], right[:-2]), *left[-2:-1], *(right[-1:] if len(right) > 1 else ()))
-    return product_of(specs, shape)
+    return product_of(specs, shape, 2)
 
 
 def by_core(m: int, n: int) -> Any:
@@ -44,7 +46,7 @@ def by_core(m: int, n: int) -> Any:
         _summed(left[-1], right[-n])
         shape = (*_stacks(left[:len(left) - m], right[:len(right) - n]), *left[len(left) - m:-1],
                  *right[len(right) - n + 1:])
-        return product_of(specs, shape)
+        return product_of(specs, shape, m + n - 2)
     return family
 
 
@@ -64,7 +66,8 @@ def dot(a: Any, b: Any) -> Spec:
         dtype = promoted(*specs)
         return array(dtype, from_one, () if all(x.is_contiguous for x in specs) else None) if from_one else number(dtype)
     _summed(left[-1], right[-2 if len(right) > 1 else 0])
-    return product_of(specs, (*left[:-1], *right[:-2], *(right[-1:] if len(right) > 1 else ())))
+    shape = (*left[:-1], *right[:-2], *(right[-1:] if len(right) > 1 else ()))
+    return product_of(specs, shape, len(shape))
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Spec:
@@ -97,15 +100,14 @@ def einsum(terms: Sequence[str], output: str, xs: Sequence[Any], optimize: Any) 
     dtype = promoted(*specs)
     if not shape:
         return number(dtype)
-    if len(specs) == 1 or optimize:
-        return array(dtype, shape, () if len(shape) == 1 else None)
-    rows = []
-    for term, x in zip(terms, specs):
-        if x.strides is None:
-            return array(dtype, shape, None)
-        steps = {letter: 0 if n == 1 else step for letter, n, step in zip(term, x.shape, x.strides)}
-        rows.append([steps.get(letter, 0) for letter in output])
-    return array(dtype, shape, by_order(dtype.itemsize, shape, sorted_axes(len(shape), rows)))
+    plain = not optimize and all(x.is_contiguous for x in specs) and terms_in_order(terms, output)
+    return array(dtype, shape, () if len(shape) == 1 or plain else None)
+
+
+def terms_in_order(terms: Sequence[str], output: str) -> bool:
+    """True if the axes of the output come in one order in all operands: then it lies row by row as they do."""
+    return all(sorted(kept, key=output.index) == kept for term in terms
+               for kept in [[letter for letter in term if letter in output]])
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Spec:
@@ -118,19 +120,21 @@ def linear(x: Any, w: Any, b: Any = None) -> Spec:
     shape = (*_stacks(left[:-2], right[:-2]), *left[-2:-1], right[-2])
     if b is not None:
         shape = np.broadcast_shapes(shape, specs[2].shape)
-    return product_of(specs, shape)
+    return product_of(specs, shape, 2)
 
 
 def linear_weight(dy: Any, x: Any) -> Spec:
     """Return the type of the cotangent of a layer's weights."""
     specs = numerics((dy, x))
-    return product_of(specs, (specs[0].shape[-1], specs[1].shape[-1]))
+    return product_of(specs, (specs[0].shape[-1], specs[1].shape[-1]), 2)
 
 
 def loss(logp: Any, target: Any, ignore: Any = -100, reduction: Any = "mean") -> Spec:
     """Return the type of what a classifier loses: a number, or one for each target."""
     specs = numerics((logp, target))
     shape = specs[1].shape if reduction == "none" else ()
+    if reduction == "sum":
+        return number(total(specs[0].dtype))
     return array(specs[0].dtype, shape, () if len(shape) == 1 else None) if shape else number(specs[0].dtype)
 
 

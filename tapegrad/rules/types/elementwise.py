@@ -155,10 +155,17 @@ def chosen(condition: Any, a: Any, b: Any) -> Spec:
     return array(dtype, shape, together_in_memory(dtype.itemsize, shape, specs))
 
 
-def in_double(*xs: Any, **_: Any) -> Spec:
-    """Return the type of what is computed in double precision of numbers or arrays."""
-    specs = numerics(xs)
-    return made(np.dtype(np.float64), np.broadcast_shapes(*[x.shape for x in specs]), specs)
+def angle(z: Any, deg: Any = False) -> Spec:
+    """Return the type of the angles of numbers, which are real."""
+    spec = numeric(z)
+    dtype = real_of(dtype_of(spec))
+    return made(_resolved(np.arctan2, dtype, dtype)[0], spec.shape, [spec])
+
+
+def interpolated(x: Any, xp: Any, fp: Any, *_: Any, **__: Any) -> Spec:
+    """Return the type of values between points, in double precision."""
+    spec, dtype = numeric(x), np.dtype(np.complex128 if numeric(fp).is_complex else np.float64)
+    return made(dtype, spec.shape)
 
 
 def clipped(x: Any, low: Any = None, high: Any = None) -> Spec:
@@ -270,8 +277,3 @@ def to_digits(x: Any, ndigits: Any = None) -> Spec:
     if ndigits is None:
         return python(int)
     return python(float if spec.type is float else int) if spec.is_python else spec
-
-
-def combined(*xs: Any) -> Any:
-    """Return the dtype of what is made of several arrays side by side."""
-    return strong(*numerics(xs))

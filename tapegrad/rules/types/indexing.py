@@ -169,7 +169,7 @@ def raveled(*index: Any, shape: Any, **_: Any) -> Spec:
 def unraveled(x: Any, shape: Any, order: Any = "C") -> Spec:
     """Return the type of the indices of places, a tuple."""
     spec, dtype = numeric(x), np.dtype(np.intp)
-    one = array(dtype, spec.shape, () if spec.is_contiguous else None) if spec.shape else number(dtype)
+    one = array(dtype, spec.shape, None) if spec.shape else number(dtype)  # parts of one array
     return nest(*[one] * len(knowns(shape)))
 
 

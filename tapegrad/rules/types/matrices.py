@@ -49,8 +49,22 @@ def _square(x: Any) -> Spec:
     return spec
 
 
-def _one(dtype: Any, shape: Any, strides: Any = ()) -> Spec:
-    return array(dtype, shape, strides) if shape else number(dtype)
+def _one(dtype: Any, x: Spec, shape: Any) -> Spec:
+    """Return what there is once for each matrix of a stack: it lies as the stack does, in C's order if that does."""
+    return array(dtype, shape, () if x.is_contiguous or x.ndim < 4 else None) if shape else number(dtype)
+
+
+def _each(dtype: Any, x: Spec, shape: Any) -> Spec:
+    """Return the type of a vector for each matrix of a stack."""
+    return array(dtype, shape, () if x.is_contiguous or x.ndim < 3 else None)
+
+
+def _of_scipy(*specs: Spec) -> Any:
+    """Return the dtype in which SciPy computes with matrices of floating numbers; small integers become one or other.
+    """
+    if any(x.kind not in "fc" and x.itemsize < 8 for x in specs):
+        raise Unknown("SciPy decides")
+    return _typed(*specs)
 
 
 def square(x: Any, *_: Any, **__: Any) -> Spec:
@@ -59,17 +73,23 @@ def square(x: Any, *_: Any, **__: Any) -> Spec:
     return array(_typed(spec), spec.shape, () if spec.ndim == 2 else None)
 
 
+def cofactors(x: Any) -> Spec:
+    """Return the type of the cofactors of a matrix."""
+    spec = _square(x)
+    return array(_typed(spec), spec.shape, None)
+
+
 def determinant(x: Any) -> Spec:
     """Return the type of a determinant."""
     spec = _square(x)
-    return _one(_typed(spec), spec.shape[:-2])
+    return _one(_typed(spec), spec, spec.shape[:-2])
 
 
 def log_determinant(x: Any) -> Spec:
     """Return the type of a determinant's sign, and of the logarithm of its absolute value."""
     spec = _square(x)
     dtype = _typed(spec)
-    return nest(_one(dtype, spec.shape[:-2]), _one(real_of(dtype), spec.shape[:-2]), kind=results.SlogdetResult)
+    return nest(_one(dtype, spec, spec.shape[:-2]), _one(real_of(dtype), spec, spec.shape[:-2]), kind=results.SlogdetResult)
 
 
 def solution(a: Any, b: Any, *_: Any, **__: Any) -> Spec:
@@ -80,6 +100,14 @@ def solution(a: Any, b: Any, *_: Any, **__: Any) -> Spec:
         return array(dtype, (*left.shape[:-2], left.shape[-1]), None if left.ndim > 2 else ())
     stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     return array(dtype, (*stack, left.shape[-1], right.shape[-1]), None)
+
+
+def triangular_solution(a: Any, b: Any, *_: Any, check_finite: Any = True, **__: Any) -> Spec:
+    """Return the type of the solution of a triangular system."""
+    left, right = _square(a), numeric(b)
+    if any(x.kind not in "fc" and x.itemsize < 8 for x in (left, right)):
+        raise Unknown("SciPy decides")
+    return solution(left, right)
 
 
 def pseudoinverse(x: Any, *_: Any, **__: Any) -> Spec:
@@ -109,20 +137,20 @@ def eigensystem(x: Any, UPLO: Any = "L") -> Spec:  # noqa: N803
     """Return the type of the eigenvalues and eigenvectors of a Hermitian matrix."""
     spec = _square(x)
     dtype = _typed(spec)
-    return nest(array(real_of(dtype), spec.shape[:-1]), array(dtype, spec.shape, None), kind=results.EighResult)
+    return nest(_each(real_of(dtype), spec, spec.shape[:-1]), array(dtype, spec.shape, None), kind=results.EighResult)
 
 
 def eigenvalues(x: Any, UPLO: Any = "L") -> Spec:  # noqa: N803
     """Return the type of the eigenvalues of a Hermitian matrix."""
     spec = _square(x)
-    return array(real_of(_typed(spec)), spec.shape[:-1])
+    return _each(real_of(_typed(spec)), spec, spec.shape[:-1])
 
 
 def eigenvectors_of(x: Any, w: Any, v: Any, c: Any, UPLO: Any = "L") -> Spec:  # noqa: N803
     """Return the type of how eigenvectors move."""
     specs = numerics((x, w, v, c))
-    shape = np.broadcast_shapes(specs[0].shape, specs[2].shape)
-    return array(promoted(*specs), shape, None)
+    stack = np.broadcast_shapes(specs[1].shape[:-1], *[specs[i].shape[:-2] for i in (0, 2, 3)])
+    return array(promoted(*specs), (*stack, *specs[2].shape[-2:]), None)
 
 
 def general_eigensystem(x: Any) -> Spec:
@@ -131,7 +159,7 @@ def general_eigensystem(x: Any) -> Spec:
     dtype = _typed(spec)
     if dtype.kind != "c":
         raise Unknown("the eigenvalues of a real matrix may be complex")
-    return nest(array(dtype, spec.shape[:-1]), array(dtype, spec.shape, None), kind=results.EigResult)
+    return nest(_each(dtype, spec, spec.shape[:-1]), array(dtype, spec.shape, None), kind=results.EigResult)
 
 
 def singular(x: Any, full_matrices: Any = True) -> Spec:
@@ -140,14 +168,14 @@ def singular(x: Any, full_matrices: Any = True) -> Spec:
     (m, n), stack, dtype = spec.shape[-2:], spec.shape[:-2], _typed(spec)
     k = min(m, n)
     rows, columns = (m, n) if known(full_matrices) else (k, k)
-    return nest(array(dtype, (*stack, m, rows), None), array(real_of(dtype), (*stack, k)),
+    return nest(array(dtype, (*stack, m, rows), None), _each(real_of(dtype), spec, (*stack, k)),
                 array(dtype, (*stack, columns, n), None), kind=results.SVDResult)
 
 
 def singular_values(x: Any) -> Spec:
     """Return the type of singular values."""
     spec = _matrix(x)
-    return array(real_of(_typed(spec)), (*spec.shape[:-2], min(spec.shape[-2:])))
+    return _each(real_of(_typed(spec)), spec, (*spec.shape[:-2], min(spec.shape[-2:])))
 
 
 def rank(x: Any, *_: Any, **__: Any) -> Spec:
@@ -155,19 +183,19 @@ def rank(x: Any, *_: Any, **__: Any) -> Spec:
     spec = numeric(x)
     if spec.ndim < 2:
         return python(int)
-    return _one(np.dtype(np.intp), spec.shape[:-2])
+    return _one(np.dtype(np.intp), spec, spec.shape[:-2])
 
 
 def matrix_function(x: Any) -> Spec:
     """Return the type of an analytic function of a matrix."""
     spec = _square(x)
-    return array(_typed(spec), spec.shape, None)
+    return array(_of_scipy(spec), spec.shape, None)
 
 
 def branched_function(x: Any) -> Spec:
     """Return the type of a function of a matrix that has a cut: that of a real matrix may be complex."""
     spec = _square(x)
-    dtype = _typed(spec)
+    dtype = _of_scipy(spec)
     if dtype.kind != "c":
         raise Unknown("the function of a real matrix may be complex")
     return array(dtype, spec.shape, None)
@@ -176,7 +204,9 @@ def branched_function(x: Any) -> Spec:
 def lu(x: Any) -> Spec:
     """Return the type of the factors of a matrix in one, and of the rows that were swapped."""
     spec = _matrix(x)
-    return nest(array(_typed(spec), spec.shape, None), array(np.dtype(np.int32), (*spec.shape[:-2],
+    if spec.ndim > 2:
+        raise Unknown("SciPy decides")
+    return nest(array(_of_scipy(spec), spec.shape, None), array(np.dtype(np.int32), (*spec.shape[:-2],
                                                                                   min(spec.shape[-2:]))))
 
 
@@ -188,7 +218,7 @@ def order_of(piv: Any) -> Spec:
 def sylvester(a: Any, b: Any, q: Any) -> Spec:
     """Return the type of the solution of Sylvester's equation."""
     specs = numerics((a, b, q))
-    return array(_typed(*specs), specs[2].shape, None)
+    return array(_of_scipy(*specs), specs[2].shape, None)
 
 
 def unit_number(y: Any) -> Spec:

@@ -19,11 +19,10 @@ from tapegrad.rules.types.family import (
     numeric,
     numerics,
     promoted,
-    python,
     real_of,
 )
 from tapegrad.rules.types.layout import array, made
-from tapegrad.tape.spec import Spec
+from tapegrad.tape.spec import Spec, spec_of
 
 
 def total(dtype: Any) -> Any:
@@ -31,6 +30,11 @@ def total(dtype: Any) -> Any:
     if dtype.kind in "bi":
         return np.dtype(np.int64) if dtype.itemsize < 8 else dtype
     return np.dtype(np.uint64) if dtype.kind == "u" and dtype.itemsize < 8 else dtype
+
+
+def logarithmic(dtype: Any) -> Any:
+    """Return the dtype of a logarithm of a sum of exponentials."""
+    return np.logaddexp.resolve_dtypes((dtype, dtype, None))[-1]
 
 
 def same(dtype: Any) -> Any:
@@ -75,11 +79,14 @@ def by_place(x: Any, axis: Any = None, keepdims: Any = False) -> Spec:
     return array(left.dtype, left.shape) if left.shape else left
 
 
+_COUNT = spec_of(np.count_nonzero(()))  # Python's or NumPy's, by the version of that
+
+
 def by_count(x: Any, axis: Any = None, keepdims: Any = False) -> Spec:
-    """Return the type of a count: of a whole array Python's."""
+    """Return the type of a count."""
     spec = numeric(x)
     if axis is None and not keepdims:
-        return python(int)
+        return _COUNT
     return over(spec, axes_of(axis, spec.ndim), keepdims, np.dtype(np.intp))
 
 
@@ -158,12 +165,3 @@ def by_logsumexp(several: bool) -> Family:
             return found
         return nest(over(whole, axes_of(axis, len(shape)), keepdims, real_of(dtype)), found)
     return family
-
-
-def like_first(x: Any, *others: Any, **_: Any) -> Spec:
-    """Return the type of floating numbers as many as those of the first argument."""
-    spec = numeric(x)
-    specs = [spec, *[numeric(other) for other in others]]
-    return made(inexact(promoted(*specs)), np.broadcast_shapes(*[part.shape for part in specs]), specs)
-
-

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.rules.types.family import axes_of, axis_of, dtype_of, known, knowns, numeric, numerics
+from tapegrad.rules.types.family import axes_of, axis_of, dtype_of, known, knowns, number, numeric, numerics
 from tapegrad.rules.types.family import together as strong
 from tapegrad.rules.types.layout import array, copied, reshaped, together_in_memory, whole_shape
 from tapegrad.tape.spec import Spec
@@ -65,6 +65,8 @@ def squeezed(x: Any, axis: Any = None) -> Spec:
 def flipped(x: Any, axis: Any = None) -> Spec:
     """Return the type of an array that is read from its ends."""
     spec = as_array(x)
+    if not spec.shape:
+        return number(spec.dtype)
     axes = axes_of(axis, spec.ndim)
     return viewed(spec, spec.shape, spec.strides and [-step if i in axes else step
                                                       for i, step in enumerate(spec.strides)])

@@ -49,10 +49,12 @@ def convolved_arrays(x1: Any, x2: Any, mode: Any = "full", method: Any = "direct
     return array(promoted(*specs), shape, () if len(shape) == 1 else None)
 
 
-def filtered(x: Any, *_: Any, **__: Any) -> Spec:
-    """Return the type of an image that a window of weights went over."""
+def filtered(x: Any, *_: Any, output: Any = None, **__: Any) -> Spec:
+    """Return the type of an image that a window of weights went over, `output` its dtype if it is another."""
     spec = numeric(x)
-    return array(spec.dtype, spec.shape, () if spec.is_contiguous else None)
+    dtype = spec.dtype if output is None else np.dtype(output)
+    dtype = np.promote_types(dtype, np.complex64) if spec.kind == "c" else dtype
+    return array(dtype, spec.shape, () if spec.is_contiguous else None)
 
 
 def filtered_by(b: Any, a: Any, x: Any, axis: Any = -1) -> Spec:
