@@ -96,7 +96,7 @@ def _spherical(name: str, below: int, above: int) -> Op:
         first, second = (op(k, z, derivative=derivative) for k in (maximum(n - 1, 0), n + 1))
         return dy * conj((below * n * first + above * (n + 1) * second) / (2 * n + 1))
     op = define(name, impl, (_refused(name, "n"), slope), pointwise=True, torch=tensors.on_host(impl), aliases=None,
-                spec=types.floating)
+                spec=types.of_integer(name))
     return op
 
 

@@ -53,7 +53,7 @@ def _raised(i: int, powers: tuple[float, ...], x: tuple[Any, ...]) -> Any:
 
 # the integral of (t + x)^-a (t + y)^-b ... over t > 0: its derivatives are integrals of the same kind
 carlson = define("carlson", _carlson, tuple(map(_by, range(4))), pointwise=True, torch=tensors.on_host(_carlson),
-    aliases=None, spec=types.floating)
+    aliases=None, spec=types.integral)
 
 
 def _symmetric(name: str, factor: float, *powers: float) -> Op:

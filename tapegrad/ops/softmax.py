@@ -150,9 +150,9 @@ def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:
 
 
 softmax = define("softmax", implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True,
-                 batch=batching.along(None), torch=_softmax, aliases=None, spec=types.floating)
+                 batch=batching.along(None), torch=_softmax, aliases=None, spec=types.by_loop(np.exp))
 
 
 log_softmax = define("log_softmax", implementation("log_softmax"),
                      (_by_kernel(log_softmax_backward, _log_softmax_back),), direct=True,
-                     batch=batching.along(None), torch=_log_softmax, aliases=None, spec=types.floating)
+                     batch=batching.along(None), torch=_log_softmax, aliases=None, spec=types.by_loop(np.exp))

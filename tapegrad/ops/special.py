@@ -183,7 +183,7 @@ digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _O
                   on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: needed("scipy.special").polygamma(n, x),
                    (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
-                   torch=lambda x, n: _polygamma(x.double(), int(n)), aliases=None, spec=types.floating)
+                   torch=lambda x, n: _polygamma(x.double(), int(n)), aliases=None, spec=types.boxed_in_double)
 
 
 def _lambertw(x: Array, k: Any) -> Any:
@@ -192,8 +192,9 @@ def _lambertw(x: Array, k: Any) -> Any:
 
 lambertw = define("lambertw", _lambertw,
                   (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw),
-                  aliases=None, spec=types.floating)
-zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
+                  aliases=None, spec=types.branch)
+zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta",
+               spec=types.by_scipy("_zeta"))
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)),
                lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))
@@ -400,7 +401,7 @@ def _diric_slope(dy: Cotangent, _y: Array, x: Array, n: int) -> Any:
 
 
 diric = define("diric", implementation("diric"), (_diric_slope,), pointwise=True,
-               torch=tensors.on_host(implementation("diric")), aliases=None, spec=types.floating)
+               torch=tensors.on_host(implementation("diric")), aliases=None, spec=types.boxed_in_double)
 
 # -- integrals
 

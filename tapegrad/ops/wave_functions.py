@@ -38,7 +38,7 @@ def _value(name: str, function: str) -> Op:
         degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, and so the sum converges exponentially
         return builtins.sum(found(m, q, x)[0] ** 2 * math.cos(2 * DEGREE * x) for x in degrees) * (4 / len(degrees))
     slope = elementwise(f"{name}_slope", impl, _refused(f"{name}_slope", "m"), _refused(f"{name}_slope", "q"),
-                        on_torch=tensors.on_host(impl), spec=types.floating)
+                        on_torch=tensors.on_host(impl), spec=types.in_double)
     return special(name, "m", lambda _y, m, q: slope(m, q))
 
 

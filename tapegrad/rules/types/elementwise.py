@@ -57,7 +57,8 @@ def by_scipy(name: str, *, scalar: Any = None, part: int | None = None) -> Famil
         specs = numerics(xs)
         if scalar is not None and "scipy.special" not in sys.modules and issubclass(specs[0].type, float):
             return python(float)
-        ufunc = getattr(needed("scipy.special"), name)
+        special = needed("scipy.special")
+        ufunc = getattr(special._ufuncs if name.startswith("_") else special, name, None)
         if not isinstance(ufunc, np.ufunc):
             raise Unknown(f"scipy.special.{name} is no ufunc")
         return _by_loop(ufunc, specs, part)
@@ -69,7 +70,75 @@ def by_scipy_part(name: str, double: bool = False) -> Family:
     that computes in `double` precision gives back the type of its arguments.
     """
     parts = functools.cache(lambda part: by_scipy(name, part=part))
-    return lambda *xs, part: floating(*xs) if double else parts(part)(*xs)
+
+    def family(*xs: Any, part: int) -> Spec:
+        dtype, found = promoted(*numerics(xs)), parts(part)(*xs)
+        return recast(found, dtype) if double and dtype.kind == "f" and dtype.itemsize < 8 else found
+    return family
+
+
+def by_loop(ufunc: np.ufunc) -> Family:
+    """Return the family of a function of one array that is computed by a ufunc: its dtype is that of the ufunc's."""
+    def family(x: Any, *_: Any, **__: Any) -> Spec:
+        return _by_loop(ufunc, [numeric(x)])
+    return family
+
+
+def recast(x: Spec, dtype: Any) -> Spec:
+    """Return the type of a number or array in another dtype, which lies as it does."""
+    if not x.is_array:
+        return number(dtype)
+    strides = x.strides and tuple([step // x.itemsize * dtype.itemsize for step in x.strides])
+    return Spec(np.ndarray, dtype, x.shape, strides)
+
+
+_SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+
+
+def of_integer(name: str) -> Family:
+    """Return the family of a function of scipy.special of an integer and a number, or of its `derivative`."""
+    def family(n: Any, x: Any, derivative: Any = False) -> Spec:
+        order = numeric(n)
+        if numeric(x).dtype in _SINGLE:
+            raise Unknown("SciPy chooses a loop")
+        order = number(np.dtype(int)) if not order.shape else recast(order, np.dtype(int))
+        return by_scipy(f"_{name}_d" if known(derivative) else f"_{name}")(order, x)
+    return family
+
+
+def branch(x: Any, k: Any) -> Spec:
+    """Return the type of a branch of Lambert's function."""
+    return by_scipy("_lambertw")(x, recast(numeric(k), np.dtype(int)) if numeric(k).shape else number(np.dtype(int)),
+                                 python(float))
+
+
+def integral(*xs: Any, powers: Any = None) -> Spec:
+    """Return the type of what is integrated in double precision, and has the dtype of the arrays; of the numbers too
+    where there are `powers`.
+    """
+    specs = numerics(xs)
+    dtypes = [dtype_of(x) for x in specs if x.is_array or powers is not None]
+    dtype = np.result_type(np.float32, *dtypes) if dtypes else np.dtype(np.float64)
+    return _row_by_row(dtype, specs)
+
+
+def in_double(*xs: Any, **_: Any) -> Spec:
+    """Return the type of what is computed in double precision."""
+    specs = numerics(xs)
+    return _row_by_row(np.result_type(promoted(*specs), np.float64), specs)
+
+
+def boxed_in_double(x: Any, n: Any = 0) -> Spec:
+    """Return the type of an array that is computed in double precision, also of no axes."""
+    spec = numeric(x)
+    dtype = np.result_type(dtype_of(spec), np.float64)
+    return array(dtype, spec.shape, () if spec.is_contiguous else None)
+
+
+def _row_by_row(dtype: Any, specs: list[Spec]) -> Spec:
+    shape = np.broadcast_shapes(*[x.shape for x in specs])
+    plain = all(x.is_contiguous for x in specs) or len(shape) == 1
+    return array(dtype, shape, () if plain else None) if shape else number(dtype)
 
 
 def _by_loop(ufunc: np.ufunc, specs: list[Spec], part: int | None = None) -> Spec:
