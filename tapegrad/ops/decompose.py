@@ -60,7 +60,7 @@ from tapegrad.rules.registry import define
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
     lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))), pointwise=True,
     torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)), aliases=None,
-        spec=types.floating)
+    spec=types.floating)
 
 
 def _refuse_gauge(part: Any, dy: Cotangent, what: str) -> None:
@@ -360,7 +360,7 @@ def _eigensolve_tangent(ts: Any, z: Any, x: Array, w: Array, v: Array, c: Any, U
 # on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
 eigensolve = define("eigensolve", _eigensolve, vjp=_eigensolve_vjp, push=_eigensolve_tangent,
                     batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, aliases=None,
-        spec=types.eigenvectors_of)
+                    spec=types.eigenvectors_of)
 
 
 def _lasting(w: Array, v: Array, dw: Any, dv: Any) -> Any:
@@ -459,14 +459,14 @@ eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, push=tangents.
               torch=tensors.matrix_function("linalg.eigh"), aliases=None, spec=types.eigensystem)
 eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True, push=tangents.eigvalsh,
                   batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"), aliases=None,
-        spec=types.eigenvalues)
+                  spec=types.eigenvalues)
 eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, push=tangents.eig, batch=False, torch=_eig_tensor,
     aliases=None, spec=types.general_eigensystem)
 svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, push=tangents.svd, batch=batching.stacked(2),
              torch=tensors.matrix_function("linalg.svd"), aliases=None, spec=types.singular)
 svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True, push=tangents.svdvals,
                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"), aliases=None,
-        spec=types.singular_values)
+                 spec=types.singular_values)
 
 
 def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:

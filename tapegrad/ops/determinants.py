@@ -69,7 +69,7 @@ def _cofactors_tensor(x: Array) -> Any:
 
 det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
              batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"), aliases=None,
-        spec=types.determinant)
+             spec=types.determinant)
 cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), batch=batching.stacked(2), torch=_cofactors_tensor,
     aliases=None, spec=types.cofactors)
 slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), push=tangents.slogdet, batch=batching.stacked(2),

@@ -333,7 +333,7 @@ def _round(x: Any, decimals: int = 0) -> Any:
 
 
 round = constant("round", lambda x, decimals=0: np.round(x, decimals), on_torch=_round, batch=batching.of_first,
-        spec=types.rounded)
+                 spec=types.rounded)
 
 
 def _spacing(x: Any) -> Any:
@@ -383,12 +383,12 @@ real = define("real", np.real, (lambda dy, _y, _x: dy,), aliases=0, linear=(0,),
               batch=batching.elementwise, spec=types.part)
 imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), aliases=0, linear=(0,),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise,
-        spec=types.imaginary)
+              spec=types.imaginary)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x),
                    (lambda dy, _y, _x: conj(dy),),
                    # Python's number stays one
                    means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise,
-        spec=types.conjugated)
+                   spec=types.conjugated)
 
 # -- comparison, logic and bits
 
@@ -462,7 +462,7 @@ clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
                (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
                                       lambda x, low=None, high=None: np.clip(x, low, high)), aliases=None,
-        spec=types.clipped)
+                                      spec=types.clipped)
 
 # -- what a user says of a value
 

@@ -232,7 +232,7 @@ getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX)
 # by a traced mask: its values decide the shape
 getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True,
                         torch=getitem.lower["torch"], batch=read_members, aliases=None,
-        spec=types.opaque("values decide how many there are"))
+                        spec=types.opaque("values decide how many there are"))
 
 
 def is_mask(part: Any) -> bool:
@@ -286,4 +286,4 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, _y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
     raises=True, linear=(0,), moves=True, torch=_take_along, batch=batching.along_both, aliases=None,
-        spec=types.taken_along)
+    spec=types.taken_along)

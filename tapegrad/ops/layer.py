@@ -72,11 +72,11 @@ def _linear_tangent(ts: Any, x: Any, w: Any, b: Any = None) -> Any:
 linear = define("linear", _linear, (lambda dy, _y, _x, w, _b=None: matmul(dy, conj(w)),
                                     lambda dy, _y, x, _w, _b=None: linear_weight(dy, conj(x)), _by_bias),
                 direct=True, torch=_linear_tensor, linear=_linear_tangent, batch=linear_members, aliases=None,
-        spec=types.linear)
+                spec=types.linear)
 linear_weight = define("linear_weight", _linear_weight,
                        (lambda dw, _y, _dy, x: linear(conj(x), dw), lambda dw, _y, dy, _x: matmul(conj(dy), dw)),
                        direct=True, torch=_linear_weight_tensor, linear=EACH, batch=linear_weight_members, aliases=None,
-        spec=types.linear_weight)
+                       spec=types.linear_weight)
 
 # -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
 

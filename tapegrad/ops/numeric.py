@@ -72,7 +72,7 @@ convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mo
     lambda dy, _y, _a, b, mode="full": correlate(_whole(dy, _a, b, mode), b, mode="valid"),
     lambda dy, _y, a, _b, mode="full": correlate(_whole(dy, a, _b, mode), a, mode="valid")),
     linear=EACH, batch=False, torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode), aliases=None,
-        spec=types.convolved)
+    spec=types.convolved)
 correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
     lambda dy, _y, _a, v, mode="full": convolve(_whole(dy, _a, v, mode, _swapped(_a, v)), v, mode="valid"),
     lambda dy, _y, a, _v, mode="full": correlate(a, _whole(dy, a, _v, mode, _swapped(a, _v)), mode="valid")),
@@ -167,7 +167,7 @@ euclidean_norm = define("euclidean_norm", math.hypot, _toward, pointwise=True,
                         aliases=None, spec=types.always(float))
 fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, pointwise=True,
               batch=False, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum(), aliases=None,
-        spec=types.always(float))
+              spec=types.always(float))
 ieee_remainder = define("ieee_remainder", math.remainder,
                         (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
                         pointwise=True, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b,
@@ -183,7 +183,7 @@ item = define("item", lambda x, *index: np.asarray(x).item(*index),
               (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None), linear=(0,), moves=True,
               batch=item_members, torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1
                                                            else x[tuple(map(int, index))]).item(), aliases=None,
-        spec=types.item)
+                                                           spec=types.item)
 
 
 def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
@@ -193,4 +193,5 @@ def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kw
 
 # what a library's function gives, to the last bit, with the derivatives of `y`, which is the same written in ops
 value_by = define("value_by", _value_by, lambda i, dy, y, *args, **kwargs: ZERO if i else dy, pointwise=True,
-                  batch=False, torch=tensors.on_host(_value_by), aliases=None, spec=types.opaque("the library's function decides"))
+                  batch=False, torch=tensors.on_host(_value_by), aliases=None,
+                  spec=types.opaque("the library's function decides"))

@@ -16,7 +16,7 @@ def _draw(source: Any, *args: Any, method: str, **kwargs: Any) -> Any:
 
 
 draw = define("draw", _draw, differentiable=False, torch=on_host(_draw), aliases=None,
-        spec=types.opaque("a random generator draws as it likes"))
+              spec=types.opaque("a random generator draws as it likes"))
 default_rng = define("default_rng", lambda *args, make, **kwargs: make(*args, **kwargs), differentiable=False,
                      torch=on_host(lambda *args, make, **kwargs: make(*args, **kwargs)), aliases=None,
-        spec=types.opaque("a random generator draws as it likes"))
+                     spec=types.opaque("a random generator draws as it likes"))

@@ -80,7 +80,8 @@ def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], 
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
     if "linear" not in kind:
         kind["push"] = tangent
-    return define(name, impl, (reading,), torch=on_torch, spec=types.by_reduction(dtype), batch=batching.along(None, "all"), **kind,
+    return define(name, impl, (reading,), torch=on_torch, spec=types.by_reduction(dtype),
+                  batch=batching.along(None, "all"), **kind,
         aliases=None)
 
 
@@ -149,8 +150,10 @@ def _share(dy: Cotangent, y: Array, x: Array, axis: Axis) -> Any:
 sum = reduction("sum", np.sum, types.total, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
                 # of integers and bools torch's is int64 too
                 over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))
-prod = reduction("prod", np.prod, types.total, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, types.inexact, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)),
+prod = reduction("prod", np.prod, types.total, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)),
+                 over_axes(_prod))
+mean = reduction("mean", np.mean, types.inexact,
+                 lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)),
                  over_axes(_mean), direct=True, linear=(0,))
 max = reduction("max", np.max, types.same, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, types.same, _share, _extreme("amin", np.min))
@@ -185,7 +188,7 @@ count_nonzero = constant("count_nonzero", np.count_nonzero,
                batch=batching.along(None, "all"), spec=types.by_count)
 nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batch=False,
                  torch=lambda x: torch.nonzero(x, as_tuple=True), aliases=None,
-        spec=types.opaque("values decide how many there are"))
+                 spec=types.opaque("values decide how many there are"))
 
 
 # -- running totals
@@ -293,7 +296,8 @@ def _logsumexp_tangent(ts: Any, y: Array, x: Array, axis: int = 0) -> Any:
 
 cumulative_logsumexp = define("cumulative_logsumexp", lambda x, axis=0: np.logaddexp.accumulate(x, axis=axis),
                               (_back_logsumexp,), push=_logsumexp_tangent, batch=batching.along(0), aliases=None,
-                              torch=lambda x, axis=0: torch.logcumsumexp(x, axis), spec=types.running(types.logarithmic))
+                              torch=lambda x, axis=0: torch.logcumsumexp(x, axis),
+                              spec=types.running(types.logarithmic))
 
 
 def _recurrence(a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:
@@ -337,4 +341,4 @@ def _recurrence_tangent(ts: Any, a: Array, b: Array, axis: int = 0, reverse: boo
 recurrence = define("recurrence", _recurrence, (
     _by_factor, lambda dy, _y, a, _b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
     torch=_recurrence_tensor, linear=_recurrence_tangent, batch=batching.along(0, arrays=2), aliases=None,
-        spec=types.recurrent)
+    spec=types.recurrent)

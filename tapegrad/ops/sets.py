@@ -30,19 +30,19 @@ bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x
     None, lambda dy, _y, x, _weights, minlength=0: take(dy, x)), dynamic=True, raises=True, linear=(1,), batch=False,
     torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64),
                                                               minlength), aliases=None,
-        spec=types.opaque("values decide how many there are"))
+                                                              spec=types.opaque("values decide how many there are"))
 lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis),
                    batch=False, on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)),
-        spec=types.places_of_keys)
+                   spec=types.places_of_keys)
 ravel_multi_index = constant("ravel_multi_index",
                              lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), raises=True,
                              batch=batching.elementwise,
                              on_torch=on_host(lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how)),
-        spec=types.raveled)
+                             spec=types.raveled)
 unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True,
                          batch=batching.of_first,
                          on_torch=on_host(lambda x, shape, order="C": np.unravel_index(x, shape, order)),
-        spec=types.unraveled)
+                         spec=types.unraveled)
 
 
 def _nearest_points(points: Array, x: Array, k: Any, p: float) -> Any:
@@ -51,4 +51,4 @@ def _nearest_points(points: Array, x: Array, k: Any, p: float) -> Any:
 
 
 nearest_points = constant("nearest_points", _nearest_points, batch=False, on_torch=on_host(_nearest_points),
-        spec=types.opaque("SciPy's tree decides"))
+                          spec=types.opaque("SciPy's tree decides"))

@@ -99,7 +99,7 @@ _logsumexp = implementation("logsumexp")
 scaled_logsumexp = define("scaled_logsumexp",
                           lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims), vjp=_lse_vjp,
                           batch=batching.along(None, "all", arrays=2), torch=_scaled_logsumexp, aliases=None,
-        spec=types.by_logsumexp(False))
+                          spec=types.by_logsumexp(False))
 
 
 signed_logsumexp = define("signed_logsumexp",
@@ -135,7 +135,8 @@ def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
 softmax_backward = define("softmax_backward", _softmax_back, (
     lambda d2, _g, _dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
                           batch=batching.along(None, "all", arrays=2),
-                          torch=_kernel("_softmax_backward_data", _softmax_back), aliases=None, spec=by_formula(_softmax_back))
+                          torch=_kernel("_softmax_backward_data", _softmax_back), aliases=None,
+                          spec=by_formula(_softmax_back))
 
 
 log_softmax_backward = define("log_softmax_backward", _log_softmax_back, (

@@ -174,7 +174,7 @@ def _polygamma(x: Any, n: int) -> Any:
 gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,), on_torch=_gamma)
 gammasgn = constant("gammasgn", implementation("gammasgn"),
                     on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise,
-        spec=types.by_scipy("gammasgn"))
+                    spec=types.by_scipy("gammasgn"))
 gammaln = special("gammaln", lambda _y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)

@@ -74,4 +74,4 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
 
 
 choose = define("choose", _choose, differentiable=False, torch=on_host(_choose), aliases=None,
-        spec=types.opaque("a table of the program's constants decides"))
+                spec=types.opaque("a table of the program's constants decides"))

@@ -62,9 +62,7 @@ def dot(a: Any, b: Any) -> Spec:
     specs = numerics((a, b))
     left, right = specs[0].shape, specs[1].shape
     if not left or not right:
-        from_one = left or right
-        dtype = promoted(*specs)
-        return array(dtype, from_one, () if all(x.is_contiguous for x in specs) else None) if from_one else number(dtype)
+        return product_of(specs, left or right, -1)
     _summed(left[-1], right[-2 if len(right) > 1 else 0])
     shape = (*left[:-1], *right[:-2], *(right[-1:] if len(right) > 1 else ()))
     return product_of(specs, shape, len(shape))

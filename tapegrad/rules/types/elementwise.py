@@ -30,7 +30,6 @@ from tapegrad.rules.types.family import (
     python,
     real_of,
 )
-from tapegrad.rules.types.family import together as strong
 from tapegrad.rules.types.layout import array, copied, made, together_in_memory
 from tapegrad.tape.spec import Spec
 

@@ -24,7 +24,7 @@ KINDS = "biufc"
 """NumPy's letters for the dtypes of numbers."""
 
 
-class Unknown(Exception):  # noqa: N818 - nothing went wrong
+class Unknown(Exception):
     """Raised by a family: the type of the result does not follow from what is known of the arguments."""
 
 

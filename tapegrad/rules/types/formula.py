@@ -64,6 +64,9 @@ class Abstract(Traced):
 
     shape, dtype = _shape, _dtype
 
+    def __getitem__(self, index: Any) -> Any:
+        return OPS["getitem"](self, *(index if isinstance(index, tuple) else (index,)))
+
 
 def _operator(name: str, swapped: bool = False) -> Callable[..., Any]:
     if swapped:
@@ -78,5 +81,3 @@ for _sign, _name in {"add": "add", "sub": "subtract", "mul": "multiply", "truedi
 for _sign, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "neg": "negative",
                      "abs": "abs"}.items():
     setattr(Abstract, f"__{_sign}__", _operator(_name))
-Abstract.__getitem__ = lambda self, index: OPS["getitem"](  # type: ignore[attr-defined]
-    self, *(index if isinstance(index, tuple) else (index,)))

@@ -62,7 +62,7 @@ def place(x: Spec, index: Sequence[Any]) -> Spec:
         if isinstance(part, slice):
             start, stop, step = part.indices(x.shape[axis])
             shape.append(len(range(start, stop, step)))
-            steps.append(strides[axis] * step if shape[-1] else strides[axis] * step)
+            steps.append(strides[axis] * step)
         axis += 1
     if not shape and not has_dots:
         return number(x.dtype)
@@ -92,7 +92,9 @@ def _gathered(x: Spec, parts: Sequence[Any], arrays: Sequence[int]) -> Spec:
     numbers = [i for i, part in enumerate(parts) if type(part) is Spec or (part is not None
                                                                            and not isinstance(part, slice))]
     common = np.broadcast_shapes(*[parts[i].shape for i in arrays])
-    before, behind, axis = [], [], 0
+    before: list[int] = []
+    behind: list[int] = []
+    axis = 0
     near = numbers[-1] - numbers[0] + 1 == len(numbers)
     for i, part in enumerate(parts):
         side = before if near and i < numbers[0] else behind

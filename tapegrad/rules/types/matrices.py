@@ -89,7 +89,8 @@ def log_determinant(x: Any) -> Spec:
     """Return the type of a determinant's sign, and of the logarithm of its absolute value."""
     spec = _square(x)
     dtype = _typed(spec)
-    return nest(_one(dtype, spec, spec.shape[:-2]), _one(real_of(dtype), spec, spec.shape[:-2]), kind=results.SlogdetResult)
+    stack = spec.shape[:-2]
+    return nest(_one(dtype, spec, stack), _one(real_of(dtype), spec, stack), kind=results.SlogdetResult)
 
 
 def solution(a: Any, b: Any, *_: Any, **__: Any) -> Spec:
@@ -133,20 +134,20 @@ def orthogonal(x: Any, mode: Any = "reduced") -> Spec:
     return nest(array(dtype, (*stack, m, k), None), array(dtype, (*stack, k, n), None), kind=results.QRResult)
 
 
-def eigensystem(x: Any, UPLO: Any = "L") -> Spec:  # noqa: N803
+def eigensystem(x: Any, UPLO: Any = "L") -> Spec:
     """Return the type of the eigenvalues and eigenvectors of a Hermitian matrix."""
     spec = _square(x)
     dtype = _typed(spec)
     return nest(_each(real_of(dtype), spec, spec.shape[:-1]), array(dtype, spec.shape, None), kind=results.EighResult)
 
 
-def eigenvalues(x: Any, UPLO: Any = "L") -> Spec:  # noqa: N803
+def eigenvalues(x: Any, UPLO: Any = "L") -> Spec:
     """Return the type of the eigenvalues of a Hermitian matrix."""
     spec = _square(x)
     return _each(real_of(_typed(spec)), spec, spec.shape[:-1])
 
 
-def eigenvectors_of(x: Any, w: Any, v: Any, c: Any, UPLO: Any = "L") -> Spec:  # noqa: N803
+def eigenvectors_of(x: Any, w: Any, v: Any, c: Any, UPLO: Any = "L") -> Spec:
     """Return the type of how eigenvectors move."""
     specs = numerics((x, w, v, c))
     stack = np.broadcast_shapes(specs[1].shape[:-1], *[specs[i].shape[:-2] for i in (0, 2, 3)])
@@ -257,7 +258,7 @@ def real_signal(x: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Spec
     return _along(spec, axis, size, real_of(complex_of(dtype_of(spec))))
 
 
-def waves(x: Any, type: Any = 2, axis: Any = -1, norm: Any = None) -> Spec:  # noqa: A002
+def waves(x: Any, type: Any = 2, axis: Any = -1, norm: Any = None) -> Spec:
     """Return the type of a cosine or sine transform."""
     spec = numeric(x)
     return _along(spec, axis, spec.shape[axis_of(axis, spec.ndim)], inexact(dtype_of(spec)))

@@ -169,7 +169,7 @@ def stacked(*xs: Any, axis: Any = 0) -> Spec:
         raise ValueError("arrays of other shapes are stacked")
     at, dtype = axis_of(axis, len(shape) + 1), strong(*specs)
     found = (*shape[:at], len(specs), *shape[at:])
-    return array(dtype, found, () if all(x.is_contiguous for x in specs) and not at or len(found) < 3 and not at
+    return array(dtype, found, () if (all(x.is_contiguous for x in specs) and not at) or (len(found) < 3 and not at)
                  else None)
 
 
