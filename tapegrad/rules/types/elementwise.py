@@ -42,10 +42,17 @@ def by_ufunc(ufunc: np.ufunc, operation: Any = None) -> Family:
 
     def family(*xs: Any) -> Spec:
         specs = numerics(xs)
-        if of_python is not None and all(x.is_python for x in specs):
+        if of_python is not None and _is_python(specs):
             return python(of_python(*[x.type for x in specs]))
         return _by_loop(ufunc, specs)
     return family
+
+
+def _is_python(specs: list[Spec]) -> bool:
+    """True for numbers of which Python's arithmetic makes one of Python's: to its complex numbers `np.float64` is a
+    float, as its class is derived from that.
+    """
+    return all(x.is_python for x in specs) or (specs[0].type is complex and specs[-1].type is np.float64)
 
 
 def by_scipy(name: str, *, scalar: Any = None, part: int | None = None) -> Family:
@@ -182,7 +189,7 @@ _PYTHON: dict[Any, Callable[..., type]] = {
 def power(x: Any, p: Any) -> Spec:
     """Return the type of `x ** p`: of Python's numbers values decide it, unless the exponent is known."""
     base, exponent = numerics((x, p))
-    if base.is_python and exponent.is_python:
+    if _is_python([base, exponent]):
         if complex in (base.type, exponent.type):
             return python(complex)
         if type(p) is Spec or p != p or p in (float("inf"), -float("inf")):
@@ -196,6 +203,8 @@ def power(x: Any, p: Any) -> Spec:
         if least is None:
             raise Unknown("an integer to a negative power is a float")
         return python(int if least >= 0 else float)
+    if base.kind == "b" and exponent.is_python:
+        raise Unknown("the square of truths is of another type than other powers")
     return _by_loop(np.power, [base, exponent])
 
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.meta_tensors import evaluated, without_memory
 from tapegrad.tape.spec import FIXED, NOTHING, OF, Spec, spec_of
 
 Family = Callable[..., Spec]
@@ -32,6 +34,7 @@ class Typed(Protocol):
     """An op, as far as its type is concerned."""
 
     spec: Family
+    lower: dict[str, Any]
 
 
 def opaque(why: str) -> Family:
@@ -51,7 +54,29 @@ def spec_of_call(op: Typed, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
     An argument is an operation, an absent value or a Spec, of which the type counts, or a value that is known.
     """
     known = [spec_of(x) if type(x) in OF and type(x) not in _NESTS else x for x in args]
-    return spec_by(op.spec, known, kwargs or {})
+    found = spec_by(op.spec, known, kwargs or {})
+    return _of_tensors(op, known, kwargs or {}) if found is NOTHING and not hasattr(op.spec, "why") else found
+
+
+def _of_tensors(op: Typed, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Spec:
+    """Return what torch says of a call with tensors, on tensors without memory."""
+    given = [x for x in args if type(x) is Spec]
+    devices = {x.device for x in given if x.system == "torch"}
+    run = op.lower.get("torch")
+    if len(devices) != 1 or run is None or any(x.is_memory for x in given):
+        return NOTHING
+    found = evaluated(run, [_stand_in(x) if type(x) is Spec else x for x in args], kwargs)
+    return NOTHING if found is None else _placed(spec_of(found), devices.pop())
+
+
+def _stand_in(x: Spec) -> Any:
+    return without_memory(x.dtype, x.shape, x.strides) if x.system == "torch" else x.type(1)
+
+
+def _placed(x: Spec, device: str) -> Spec:
+    """Return the spec of the same on a device."""
+    return replace(x, device=device if x.device == "meta" else x.device,
+                   parts=tuple([_placed(part, device) for part in x.parts]))
 
 
 _NESTS = (tuple, list)

@@ -22,7 +22,7 @@ from tapegrad.rules.types.family import (
 from tapegrad.rules.types.family import together as strong
 from tapegrad.rules.types.layout import array, copied
 from tapegrad.rules.types.reshaping import as_array, viewed
-from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.spec import Spec, absent, spec_of
 
 
 def through_path(x: Spec, path: Any) -> Spec:
@@ -40,6 +40,7 @@ def read(x: Any, *index: Any, through: Any = ()) -> Spec:
 
 def place(x: Spec, index: Sequence[Any]) -> Spec:
     """Return the type of a part of an array."""
+    index = [part for each in index for part in (_places(each) if _is_mask(each) else [each])]
     parts = [_part(each) for each in index]
     taken = sum(_axes(part) for part in parts)
     if taken > x.ndim:
@@ -71,6 +72,15 @@ def place(x: Spec, index: Sequence[Any]) -> Spec:
 
 def _axes(part: Any) -> int:
     return 0 if part is None or part is Ellipsis else 1
+
+
+def _is_mask(part: Any) -> bool:
+    return getattr(part, "ndim", 0) > 0 and type(part) is not Spec and part.dtype.kind == "b"
+
+
+def _places(mask: Any) -> list[Spec]:
+    """Return what stands for a mask whose values are known: for each of its axes an array of integers."""
+    return [array(np.dtype(np.intp), (int(np.count_nonzero(mask)),))] * mask.ndim
 
 
 def _part(part: Any) -> Any:
@@ -192,30 +202,4 @@ def field(x: Any, key: Any) -> Spec:
 
 def packed(*leaves: Any, into: Any) -> Spec:
     """Return the type of a nest of these leaves."""
-    specs = [leaf if type(leaf) is Spec else spec_of(leaf) for leaf in leaves]
-    return _nested(into.build(list(map(_Leaf, specs))))
-
-
-class _Leaf:
-    """What stands in a nest for a value of this type."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-
-
-def _nested(x: Any) -> Spec:
-    if type(x) is _Leaf:
-        return x.spec
-    if isinstance(x, (tuple, list)):
-        return Spec(type(x), parts=tuple(map(_nested, x)))
-    if _holds_leaf(x):
-        return Spec(type(x))
-    return spec_of(x)
-
-
-def _holds_leaf(x: Any) -> bool:
-    return isinstance(x, dict)
-
-
+    return spec_of(into.build([absent(leaf) if type(leaf) is Spec else leaf for leaf in leaves]))

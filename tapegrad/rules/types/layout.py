@@ -107,8 +107,17 @@ def copied(dtype: Any, x: Spec, order: str = "K", shape: Any = None) -> Spec:
 
 
 def reshaped(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the strides of the view of another shape; those of a copy where there is none, None where nobody knows."""
-    if x.is_contiguous or x.size == 0:
+    """Return the strides of an array in another shape: of a view, or of a copy where there is none; None where nobody
+    knows.
+    """
+    if x.strides is None:
+        return None
+    return view_strides(x, shape) or row_by_row(x.itemsize, shape)
+
+
+def view_strides(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the strides of a view in another shape, None where its axes do not continue each other: it is a copy."""
+    if x.is_contiguous:
         return row_by_row(x.itemsize, shape)
     if x.strides is None:
         return None
@@ -123,7 +132,7 @@ def reshaped(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
             else:
                 had, j = had * old[j][0], j + 1
         if any(a[1] != b[0] * b[1] for a, b in pairwise(old[i:j])):
-            return row_by_row(x.itemsize, shape)  # these axes do not continue each other: the array is copied
+            return None
         new += by_order(old[j - 1][1], shape[at:k], range(k - at - 1, -1, -1))
         i, j, at, k = j, j + 1, k, k + 1
     return tuple(new + [new[-1] if new else x.itemsize] * (len(shape) - len(new)))

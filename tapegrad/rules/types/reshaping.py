@@ -27,6 +27,8 @@ def reshape(x: Any, shape: Any) -> Spec:
     """Return the type of an array in another shape."""
     spec = as_array(x)
     found = whole_shape(knowns(shape), spec.size)
+    if not found and numeric(x).is_scalar:
+        return numeric(x)
     return viewed(spec, found, reshaped(spec, found))
 
 
@@ -153,12 +155,7 @@ def concatenated(*xs: Any, axis: Any = 0) -> Spec:
     if len(rest) != 1 or any(x.ndim != ndim for x in specs):
         raise ValueError("arrays of other shapes are joined")
     shape = [sum(x.shape[at] for x in specs) if i == at else n for i, n in enumerate(specs[0].shape)]
-    return array(dtype, shape, () if all(x.is_contiguous for x in specs) else _order_of_all(dtype, shape, specs))
-
-
-def _order_of_all(dtype: Any, shape: Any, specs: Any) -> Any:
-    layouts = {x.layout for x in specs if x.ndim > 1}
-    return copied(dtype, array(dtype, shape), "F").strides if layouts == {"F"} else () if len(shape) == 1 else None
+    return array(dtype, shape, () if len(shape) == 1 or all(x.is_contiguous for x in specs) else None)
 
 
 def stacked(*xs: Any, axis: Any = 0) -> Spec:
@@ -169,7 +166,5 @@ def stacked(*xs: Any, axis: Any = 0) -> Spec:
         raise ValueError("arrays of other shapes are stacked")
     at, dtype = axis_of(axis, len(shape) + 1), strong(*specs)
     found = (*shape[:at], len(specs), *shape[at:])
-    return array(dtype, found, () if (all(x.is_contiguous for x in specs) and not at) or (len(found) < 3 and not at)
-                 else None)
-
-
+    plain = all(x.is_contiguous for x in specs) or len(found) < 3
+    return array(dtype, found, () if plain and not at else None)
