@@ -23,6 +23,7 @@ from tapegrad.rules.types.family import together as strong
 from tapegrad.rules.types.layout import array, copied
 from tapegrad.rules.types.reshaping import as_array, viewed
 from tapegrad.tape.spec import Spec, absent, spec_of
+from tapegrad.tree.signature import ValueAndGradients
 
 
 def through_path(x: Spec, path: Any) -> Spec:
@@ -202,4 +203,7 @@ def field(x: Any, key: Any) -> Spec:
 
 def packed(*leaves: Any, into: Any) -> Spec:
     """Return the type of a nest of these leaves."""
-    return spec_of(into.build([absent(leaf) if type(leaf) is Spec else leaf for leaf in leaves]))
+    parts = [absent(leaf) if type(leaf) is Spec else leaf for leaf in leaves]
+    if isinstance(into, ValueAndGradients):  # it builds of values alone, which it checks
+        return spec_of((parts[0], into.signature.gradients(parts[1:])))
+    return spec_of(into.build(parts))
