@@ -236,7 +236,7 @@ def _lstsq_tangent(ts: Any, y: Array, a: Array, b: Array, *rcond: Any) -> Any:
 
 
 lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, push=_lstsq_tangent, batch=False,
-               torch=_lstsq_tensors, aliases=None, spec=types.least_squares)
+               torch=_lstsq_tensors, aliases=None, spec=types.opaque("the rank decides how many residuals there are"))
 
 # -- triangular factors
 

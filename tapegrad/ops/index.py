@@ -230,9 +230,9 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
 getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), aliases=0, linear=(0,),
                  torch=_getitem_tensor, batch=read_members, spec=types.read)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True,
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, linear=(0,), moves=True,
                         torch=getitem.lower["torch"], batch=read_members, aliases=None,
-                        spec=types.opaque("values decide how many there are"))
+                        spec=types.opaque("values decide how many there are", dynamic=True))
 
 
 def is_mask(part: Any) -> bool:

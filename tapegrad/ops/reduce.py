@@ -186,9 +186,9 @@ argmin = constant("argmin", np.argmin, on_torch=_place("argmin"), batch=batching
 count_nonzero = constant("count_nonzero", np.count_nonzero,
                          on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)),
                batch=batching.along(None, "all"), spec=types.by_count)
-nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batch=False,
+nonzero = define("nonzero", np.nonzero, differentiable=False, batch=False,
                  torch=lambda x: torch.nonzero(x, as_tuple=True), aliases=None,
-                 spec=types.opaque("values decide how many there are"))
+                 spec=types.opaque("values decide how many there are", dynamic=True))
 
 
 # -- running totals

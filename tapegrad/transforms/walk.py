@@ -13,14 +13,14 @@ from tapegrad.ops import hook, pow
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.rules.op import OPS, Op
-from tapegrad.rules.types import spec_of_call
+from tapegrad.rules.types import is_by_value, spec_of_call
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import UNKNOWN, absent
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands
 
 # of a real matrix the result may be complex
-_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))
+_TYPED_BY_VALUE = frozenset(op for op in OPS.values() if is_by_value(op.spec)) - {pow}
 # two hooks are two calls, and the sum of theirs is none
 _UNSURE = frozenset([*(OPS[name] for name in ("draw", "default_rng", "pack")), hook])
 # what other ops return has the type that follows from their arguments', unless that is dynamic

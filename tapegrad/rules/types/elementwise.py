@@ -19,6 +19,7 @@ from tapegrad.numbers.lazy import needed
 from tapegrad.rules.types.family import (
     Family,
     Unknown,
+    by_value,
     dtype_of,
     inexact,
     known,
@@ -186,6 +187,7 @@ _PYTHON: dict[Any, Callable[..., type]] = {
 }
 
 
+@by_value
 def power(x: Any, p: Any) -> Spec:
     """Return the type of `x ** p`: of Python's numbers values decide it, unless the exponent is known."""
     base, exponent = numerics((x, p))

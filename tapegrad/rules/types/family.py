@@ -37,15 +37,33 @@ class Typed(Protocol):
     lower: dict[str, Any]
 
 
-def opaque(why: str) -> Family:
-    """Return the family of an op of whose result no type is known before it has run, and say why.
+def opaque(why: str, dynamic: bool = False) -> Family:
+    """Return the family of an op of whose result no type is known before it has run, and say why; `dynamic` if values
+    decide its shape, or may.
 
     A user's function is one; so is `unique`, whose result is as long as values say.
     """
     def family(*_: Any, **__: Any) -> Spec:
         raise Unknown(why)
-    family.why = why  # type: ignore[attr-defined]
+    family.why, family.dynamic = why, dynamic  # type: ignore[attr-defined]
     return family
+
+
+def by_value(family: Family) -> Family:
+    """Note that values decide which of several types comes out: a matrix of real numbers may have complex eigenvalues.
+    """
+    family.by_value = True  # type: ignore[attr-defined]
+    return family
+
+
+def is_dynamic(family: Family) -> bool:
+    """True if values decide the shape of the result, or may."""
+    return getattr(family, "dynamic", False)
+
+
+def is_by_value(family: Family) -> bool:
+    """True if values decide which of several types comes out."""
+    return getattr(family, "by_value", False)
 
 
 def spec_of_call(op: Typed, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Spec:

@@ -11,6 +11,7 @@ from tapegrad.rules.types.family import (
     Family,
     Unknown,
     axis_of,
+    by_value,
     complex_of,
     dtype_of,
     inexact,
@@ -117,11 +118,6 @@ def pseudoinverse(x: Any, *_: Any, **__: Any) -> Spec:
     return array(_typed(spec), (*spec.shape[:-2], spec.shape[-1], spec.shape[-2]), None)
 
 
-def least_squares(a: Any, b: Any, *_: Any) -> Spec:
-    """Return the type of what `np.linalg.lstsq` finds, whose residuals there are if the rank, a value, is full."""
-    raise Unknown("the rank decides how many residuals there are")
-
-
 def orthogonal(x: Any, mode: Any = "reduced") -> Spec:
     """Return the type of the factors Q and R."""
     spec = _matrix(x)
@@ -154,6 +150,7 @@ def eigenvectors_of(x: Any, w: Any, v: Any, c: Any, UPLO: Any = "L") -> Spec:
     return array(promoted(*specs), (*stack, *specs[2].shape[-2:]), None)
 
 
+@by_value
 def general_eigensystem(x: Any) -> Spec:
     """Return the type of the eigenvalues and eigenvectors of a matrix: those of a real one may be complex."""
     spec = _square(x)
@@ -193,6 +190,7 @@ def matrix_function(x: Any) -> Spec:
     return array(_of_scipy(spec), spec.shape, None)
 
 
+@by_value
 def branched_function(x: Any) -> Spec:
     """Return the type of a function of a matrix that has a cut: that of a real matrix may be complex."""
     spec = _square(x)
