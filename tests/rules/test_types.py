@@ -161,3 +161,16 @@ def test_of_tensors_torch_says_it() -> None:
         known = [not torch.is_tensor(arg) for arg in args]
         assert spec_of_call(op, [arg if fixed else spec_of(arg) for arg, fixed in zip(args, known)], kwargs) == spec_of(op.run(*args, **kwargs))
     assert spec_of_call(ops.nonzero, (spec_of(x),)) is NOTHING
+
+
+PARTS: list[Any] = [0, -1, slice(None), slice(1, None, 2), slice(None, None, -1), slice(5, 2), None, Ellipsis, np.int64(1), np.array([0, 1]), np.array([[0], [1]]), np.array([True, False, True])]
+
+
+def test_an_index_of_any_parts() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        x = [X.reshape(3, 1, 2), np.ones((3, 3, 3), np.float32).transpose(2, 0, 1), np.ones((3, 4)), np.ones((2, 0, 3)), np.ones(3)][rng.integers(5)]
+        index = tuple(PARTS[i] for i in rng.integers(len(PARTS), size=rng.integers(1, 6)))
+        with suppress(IndexError):
+            real = spec_of(x[index])
+            assert same_spec(spec_of_call(ops.getitem, (spec_of(x), *index)), real), (x.shape, index)

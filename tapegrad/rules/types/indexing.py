@@ -48,12 +48,14 @@ def place(x: Spec, index: Sequence[Any]) -> Spec:
         raise IndexError("too many indices")
     if not any(part is Ellipsis for part in parts):
         parts.append(Ellipsis)
+    numbers = [i for i, part in enumerate(parts) if type(part) is Spec or type(part) is int]
+    near = bool(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers)  # an ellipsis stands between, also of no axes
     at = next(i for i, part in enumerate(parts) if part is Ellipsis)
     has_dots = any(each is Ellipsis for each in index)
     parts[at:at + 1] = [slice(None)] * (x.ndim - taken)
     arrays = [i for i, part in enumerate(parts) if type(part) is Spec]
     if arrays:
-        return _gathered(x, parts, arrays)
+        return _gathered(x, parts, arrays, near)
     shape, steps, axis = [], [], 0
     strides = x.strides or (0,) * x.ndim
     for part in parts:
@@ -98,17 +100,15 @@ def _part(part: Any) -> Any:
     return spec if spec.shape or spec.is_array else 0
 
 
-def _gathered(x: Spec, parts: Sequence[Any], arrays: Sequence[int]) -> Spec:
+def _gathered(x: Spec, parts: Sequence[Any], arrays: Sequence[int], near: bool) -> Spec:
     """Return the type of what arrays of integers pick: a copy, their axes where they stand side by side."""
-    numbers = [i for i, part in enumerate(parts) if type(part) is Spec or (part is not None
-                                                                           and not isinstance(part, slice))]
+    first = next(i for i, part in enumerate(parts) if type(part) is Spec or type(part) is int)
     common = np.broadcast_shapes(*[parts[i].shape for i in arrays])
     before: list[int] = []
     behind: list[int] = []
     axis = 0
-    near = numbers[-1] - numbers[0] + 1 == len(numbers)
     for i, part in enumerate(parts):
-        side = before if near and i < numbers[0] else behind
+        side = before if near and i < first else behind
         if part is None:
             side.append(1)
             continue
