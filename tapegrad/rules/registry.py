@@ -58,6 +58,7 @@ def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
 def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
            means: Sequence[Any] = (), **kind: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
+    _claim(name, f"the op {name!r}")
     ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.signature is None), None)
     if any(isinstance(fn, np.ufunc) for fn in (impl, *means)):
         kind.setdefault("aliases", None)
@@ -69,7 +70,6 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
             raise TypeError(f"the op {name!r} does not say of what type its result is: a family of rules.types, "
                             "opaque(why) where nobody knows before it runs")
         kind["spec"] = by_ufunc(ufunc, impl)
-    _claim(name, f"the op {name!r}")
     op = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)

@@ -119,8 +119,8 @@ def test_of_every_dtype(fn: Op) -> None:
 
 def test_an_op_without_a_family_is_none() -> None:
     assert not [name for name, op in OPS.items() if op.spec is UNTYPED]
-    with pytest.raises(TypeError, match=r"'silent' does not say of what type.*opaque\(why\)"):
-        define("silent", lambda x: x, aliases=None)
+    with pytest.raises(TypeError, match=r"'untyped' does not say of what type.*opaque\(why\)"):
+        define("untyped", lambda x: x, aliases=None)
     assert Op("user's", lambda x: x).spec is UNTYPED
 
 
