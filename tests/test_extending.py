@@ -15,7 +15,7 @@ from tapegrad.compile.backend import BACKENDS, Backend
 from tapegrad.numbers import systems
 from tapegrad.ops.checkpoint import put_tuple
 from tapegrad.rules import op as entries
-from tapegrad.rules import registry
+from tapegrad.rules import registry, types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import lowering
 from tapegrad.show.graph.cost import cost_of
@@ -47,7 +47,8 @@ def test_an_elementwise_op() -> None:
     def foreign(x: Any) -> Any:
         return x / (1.0 + np.abs(x))
 
-    registry.define("softsign", foreign, lambda _i, dy, _y, x: dy / (1.0 + abs(x)) ** 2, torch="nn.functional.softsign", pointwise=True, aliases=None, means=[foreign])
+    registry.define("softsign", foreign, lambda _i, dy, _y, x: dy / (1.0 + abs(x)) ** 2, torch="nn.functional.softsign", pointwise=True, aliases=None, spec=types.floating,
+                    means=[foreign])
 
     def f(x: Any) -> Any:
         return np.sum(entries.OPS["softsign"](x) ** 2)

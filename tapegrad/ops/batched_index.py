@@ -19,6 +19,10 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.view_path import Path, follow
 from tapegrad.rules.batching import Members, rule_of
 from tapegrad.rules.op import OPS, Traced
+from tapegrad.rules.types import spec_of_call
+from tapegrad.rules.types.indexing import place as place_of
+from tapegrad.rules.types.layout import array
+from tapegrad.tape.spec import UNKNOWN, absent, spec_of
 
 
 class Place(NamedTuple):
@@ -97,10 +101,12 @@ def _spread(part: Any, one: Any, flag: bool, extent: int, size: int) -> Any:
 
 def _followed(members: Members, x: Array, through: Path) -> tuple[Any, Any, bool] | None:
     """Return the view that a path leads to: for all members, for one, and whether it is batched."""
-    one, batched = plain(members.args[0]), members.batched[0]
+    one, batched = absent(spec_of(plain(members.args[0]))), members.batched[0]
     for step in through:
         rule, flags = rule_of(step.op), (batched, *(False,) * len(step.args))
-        made = step.op.run(one, *step.args, **step.kwargs)
+        made = absent(spec_of_call(step.op, (one, *step.args), step.kwargs))
+        if made is UNKNOWN:
+            return None
         call = Members(step.op, members.size, (one, *step.args), flags, made)
         x = (
             step.op.run(x, *step.args, **step.kwargs)
@@ -192,7 +198,8 @@ def _writing(
     if place is None:
         return None
     ones = tuple([np.asarray(one) if hasattr(one, "numel") else one for one in map(plain, parts)])
-    return place, np.shape(np.broadcast_to(0.0, shape)[ones]), False
+    target = place_of(array(np.dtype(float), shape), ones)
+    return place, target.shape, False
 
 
 def _value(members: Members, i: int, value: Array, place: Place, target: tuple[int, ...]) -> Any:

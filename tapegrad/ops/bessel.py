@@ -25,6 +25,7 @@ from tapegrad.ops.special import (
     special,
     y0,
 )
+from tapegrad.rules import types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -94,7 +95,8 @@ def _spherical(name: str, below: int, above: int) -> Op:
     def slope(dy: Cotangent, _y: Array, n: Any, z: Array, derivative: bool = False) -> Any:
         first, second = (op(k, z, derivative=derivative) for k in (maximum(n - 1, 0), n + 1))
         return dy * conj((below * n * first + above * (n + 1) * second) / (2 * n + 1))
-    op = define(name, impl, (_refused(name, "n"), slope), pointwise=True, torch=tensors.on_host(impl), aliases=None)
+    op = define(name, impl, (_refused(name, "n"), slope), pointwise=True, torch=tensors.on_host(impl), aliases=None,
+                spec=types.of_integer(name))
     return op
 
 

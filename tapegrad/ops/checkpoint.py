@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import nest_result, pack
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import UNSIZED, Op
+from tapegrad.rules.types import Family, Unknown
+from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Operation, Tape, copy_op
 from tapegrad.tree.flatten import flatten
@@ -32,9 +34,22 @@ class Checkpoint(Subtape, Op):
         self.body, self.noun = body, noun
         inner = [op.fn for op in body.ops if type(op) is Call]
         super().__init__(f"{noun}({body.name})", self._play, vjp=self._vjp, torch=self._play, batch=False,
-                         dynamic=any(getattr(fn, "dynamic", True) for fn in inner))
+                         spec=self._types(any(getattr(fn, "dynamic", True) for fn in inner)))
         self.drawing = [op for op in body.ops if type(op) is Call and op.fn is draw]
         self.draws, self.lends = any(getattr(fn, "draws", False) or fn is draw for fn in inner), True
+
+    def _types(self, dynamic: bool) -> Family:
+        """Return the family of a call: of arguments like those of the body's inputs it returns what the body returned.
+        """
+        if dynamic:
+            return UNSIZED
+
+        def family(*xs: Any) -> Spec:
+            result = self.body.result
+            if result is None or list(map(spec_of, xs)) != [x.spec for x in self.body.inputs[1:]]:
+                raise Unknown("the body was recorded for other types")
+            return result.spec
+        return family
 
     @property
     def fields(self) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_layer import images
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.reduce import sum
+from tapegrad.rules import types
 from tapegrad.rules.op import EACH
 from tapegrad.rules.registry import define
 
@@ -183,14 +184,14 @@ def _conv_tangent(ts: Any, x: Any, w: Any, b: Any = None, **how: Any) -> Any:
 conv = define("conv", _convolution, (
     lambda dy, _y, _x, w, _b=None, **how: conv_input(dy, conj(w), shape=shape_of(_x), **how),
     lambda dy, _y, x, _w, _b=None, **how: conv_weight(dy, conj(x), shape=shape_of(_w), **how), _by_bias),
-    direct=True, torch=_on_torch, linear=_conv_tangent, batch=images, aliases=None)
+    direct=True, torch=_on_torch, linear=_conv_tangent, batch=images, aliases=None, spec=types.conv)
 conv_input = define("conv_input", _conv_input, (
     lambda dx, _y, dy, w, shape, **how: _within(conv(dx, conj(w), **how), dy),
     lambda dx, _y, dy, _w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(_w), **how)), direct=True,
                     torch=_input_on_torch, linear=EACH,
-    batch=images, aliases=None)
+    batch=images, aliases=None, spec=types.conv_by)
 conv_weight = define("conv_weight", _conv_weight, (
     lambda dw, _y, dy, x, shape, **how: _within(conv(conj(x), dw, **how), dy),
     lambda dw, _y, dy, _x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(_x), **how)), direct=True,
                      torch=_weight_on_torch, linear=EACH,
-    batch=False, aliases=None)
+    batch=False, aliases=None, spec=types.conv_by)

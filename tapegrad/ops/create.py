@@ -14,11 +14,12 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_dtypes import result_type, torch_dtype
 from tapegrad.numbers.tensors import cast, numbers_of
 from tapegrad.ops.batched_shape import filled, filled_like, like
+from tapegrad.rules import types
 from tapegrad.rules.registry import define
 
 
-def _make(name: str, impl: Any, on_torch: Any, batch: Any = None) -> Any:
-    return define(name, impl, differentiable=False, owns=True, aliases=None, torch=on_torch, batch=batch)
+def _make(name: str, impl: Any, spec: Any, on_torch: Any, batch: Any = None) -> Any:
+    return define(name, impl, differentiable=False, owns=True, aliases=None, torch=on_torch, batch=batch, spec=spec)
 
 
 def _filled(shape: Any, value: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
@@ -43,11 +44,11 @@ def _alike(value: Any) -> Any:
     return lambda x, **how: _like(x, value, **how)
 
 
-zeros = _make("zeros", np.zeros, _of(0))
-ones = _make("ones", np.ones, _of(1))
-empty = _make("empty", np.zeros, _of(0))  # what the program does not write is 0 on every run
-full = _make("full", np.full, _filled, filled)
-zeros_like = _make("zeros_like", np.zeros_like, _alike(0), like)
-ones_like = _make("ones_like", np.ones_like, _alike(1), like)
-empty_like = _make("empty_like", np.zeros_like, _alike(0), like)
-full_like = _make("full_like", np.full_like, _like, filled_like)
+zeros = _make("zeros", np.zeros, types.of_shape, _of(0))
+ones = _make("ones", np.ones, types.of_shape, _of(1))
+empty = _make("empty", np.zeros, types.of_shape, _of(0))  # what the program does not write is 0 on every run
+full = _make("full", np.full, types.full, _filled, filled)
+zeros_like = _make("zeros_like", np.zeros_like, types.like(0), _alike(0), like)
+ones_like = _make("ones_like", np.ones_like, types.like(0), _alike(1), like)
+empty_like = _make("empty_like", np.zeros_like, types.like(0), _alike(0), like)
+full_like = _make("full_like", np.full_like, types.like(1), _like, filled_like)

@@ -51,7 +51,7 @@ from tapegrad.ops.linalg import adjoint, diagonal, tril
 from tapegrad.ops.reduce import any, max, sum
 from tapegrad.ops.shape import concat
 from tapegrad.ops.triangular import cholesky_pullback, halved
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
 
@@ -59,7 +59,8 @@ from tapegrad.rules.registry import define
 # vanish where nothing flows.
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
     lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))), pointwise=True,
-    torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)), aliases=None)
+    torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)), aliases=None,
+    spec=types.floating)
 
 
 def _refuse_gauge(part: Any, dy: Cotangent, what: str) -> None:
@@ -173,12 +174,12 @@ def _solve_tangent(ts: Any, y: Array, a: Array, b: Array) -> Any:
 
 
 solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, push=_solve_tangent, batch=solve_members,
-               torch=_solve_tensors, aliases=None)
+               torch=_solve_tensors, aliases=None, spec=types.solution)
 inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True,
              push=lambda ts, y, _x: -(y @ ts[0] @ y),
-             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"), aliases=None)
+             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"), aliases=None, spec=types.square)
 pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, push=_pinv_tangent,
-              batch=batching.stacked(2), torch=_pinv_tensor, aliases=None)
+              batch=batching.stacked(2), torch=_pinv_tensor, aliases=None, spec=types.pseudoinverse)
 
 
 def _lstsq_vjp(y: Array, a: Any, b: Array, *rcond: Any) -> Callable[[Any], Any]:
@@ -235,7 +236,7 @@ def _lstsq_tangent(ts: Any, y: Array, a: Array, b: Array, *rcond: Any) -> Any:
 
 
 lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, push=_lstsq_tangent, batch=False,
-               torch=_lstsq_tensors, aliases=None)
+               torch=_lstsq_tensors, aliases=None, spec=types.opaque("the rank decides how many residuals there are"))
 
 # -- triangular factors
 
@@ -269,12 +270,12 @@ def _cholesky_tangent(ts: Any, y: Array, _x: Array, upper: bool = False) -> Any:
 
 cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
                   raises=True, push=_cholesky_tangent, batch=batching.stacked(2),
-                  torch=lambda x, upper=False: _cholesky(x, upper=upper), aliases=None)
+                  torch=lambda x, upper=False: _cholesky(x, upper=upper), aliases=None, spec=types.square)
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
 qr = define("qr", np.linalg.qr, vjp=_qr_vjp, push=tangents.qr,
             batch=batching.stacked(2), torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode),
-            aliases=None)
+            aliases=None, spec=types.orthogonal)
 
 # -- eigenvalues and singular values
 
@@ -358,7 +359,8 @@ def _eigensolve_tangent(ts: Any, z: Any, x: Array, w: Array, v: Array, c: Any, U
 # (w_j - x) z_j = c_j for each column j, less what lies along v_j: by it an eigenvector of a simple eigenvalue depends
 # on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
 eigensolve = define("eigensolve", _eigensolve, vjp=_eigensolve_vjp, push=_eigensolve_tangent,
-                    batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, aliases=None)
+                    batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, aliases=None,
+                    spec=types.eigenvectors_of)
 
 
 def _lasting(w: Array, v: Array, dw: Any, dv: Any) -> Any:
@@ -454,15 +456,17 @@ def _eig_tensor(x: Any) -> Any:
 
 _complex_eig = tensors.matrix_function("linalg.eig")
 eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, push=tangents.eigh, batch=batching.stacked(2),
-              torch=tensors.matrix_function("linalg.eigh"), aliases=None)
+              torch=tensors.matrix_function("linalg.eigh"), aliases=None, spec=types.eigensystem)
 eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True, push=tangents.eigvalsh,
-                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"), aliases=None)
+                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"), aliases=None,
+                  spec=types.eigenvalues)
 eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, push=tangents.eig, batch=False, torch=_eig_tensor,
-    aliases=None)
+    aliases=None, spec=types.general_eigensystem)
 svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, push=tangents.svd, batch=batching.stacked(2),
-             torch=tensors.matrix_function("linalg.svd"), aliases=None)
+             torch=tensors.matrix_function("linalg.svd"), aliases=None, spec=types.singular)
 svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True, push=tangents.svdvals,
-                 batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"), aliases=None)
+                 batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"), aliases=None,
+                 spec=types.singular_values)
 
 
 def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
@@ -478,4 +482,4 @@ def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
 
 
 matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, batch=batching.stacked(2),
-                       on_torch=_matrix_rank)
+                       on_torch=_matrix_rank, spec=types.rank)

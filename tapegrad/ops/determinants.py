@@ -17,7 +17,7 @@ from tapegrad.ops.elementwise import conj, imag, is_complex, where
 from tapegrad.ops.linalg import adjoint, diagonal
 from tapegrad.ops.reduce import cumulative_prod
 from tapegrad.ops.shape import flip
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.registry import define
 
 
@@ -68,8 +68,9 @@ def _cofactors_tensor(x: Array) -> Any:
 
 
 det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
-             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"), aliases=None)
+             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"), aliases=None,
+             spec=types.determinant)
 cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), batch=batching.stacked(2), torch=_cofactors_tensor,
-    aliases=None)
+    aliases=None, spec=types.cofactors)
 slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), push=tangents.slogdet, batch=batching.stacked(2),
-                 torch=tensors.matrix_function("linalg.slogdet"), aliases=None)
+                 torch=tensors.matrix_function("linalg.slogdet"), aliases=None, spec=types.log_determinant)

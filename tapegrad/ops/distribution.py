@@ -32,6 +32,7 @@ from tapegrad.ops.special import (
     xlog1py,
     xlogy,
 )
+from tapegrad.rules import types
 from tapegrad.rules.op import Op
 
 
@@ -114,9 +115,10 @@ def _betainc_by(first: bool) -> Callable[..., Any]:
     return run
 
 
-def _slopes(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | str) -> Op:
+def _slopes(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | str,
+            spec: types.Family = types.integral) -> Op:
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
-    return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl))
+    return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl), spec=spec)
 
 
 gammainc_by_a = _slopes("gammainc_by_a", _gammainc_by_a, "a",
@@ -316,8 +318,8 @@ def _own(name: str) -> Callable[..., Any]:
     return lambda *args: getattr(needed("scipy.special._ufuncs"), name)(*args)
 
 
-kolmogorov_slope = _slopes("kolmogorov_slope", _own("_kolmogp"), "y")
-smirnov_slope = _slopes("smirnov_slope", _own("_smirnovp"), "n", "d")
+kolmogorov_slope = _slopes("kolmogorov_slope", _own("_kolmogp"), "y", spec=types.by_scipy("_kolmogp"))
+smirnov_slope = _slopes("smirnov_slope", _own("_smirnovp"), "n", "d", spec=types.by_scipy("_smirnovp"))
 kolmogorov = special("kolmogorov", lambda _y, x: kolmogorov_slope(x))
 kolmogi = special("kolmogi", lambda x, _p: 1 / kolmogorov_slope(x))
 smirnov = special("smirnov", "n", lambda _y, n, d: smirnov_slope(n, d))

@@ -21,7 +21,10 @@ from tapegrad.ops.index import getitem
 from tapegrad.ops.shape import broadcast_to, reshape, stack
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import Members
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import UNSIZED, Op
+from tapegrad.rules.types.family import Unknown, nest, numeric
+from tapegrad.rules.types.family import dtype_of as typed
+from tapegrad.rules.types.layout import array
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tree.flatten import is_leaf
 
@@ -46,8 +49,18 @@ class Each(Op):
         self.call = op.compute if isinstance(op, Derived) else op.run
         lazily = op.vjp is None and op.partials is not None
         super().__init__(f"each {op.__name__}", self._run, self._partial if lazily else None,
-                         vjp=None if lazily else self._vjp, differentiable=op.differentiable, dynamic=op.dynamic,
-                         torch=self._run, batch=self._of_batch, push=self._push)
+                         vjp=None if lazily else self._vjp, differentiable=op.differentiable,
+                         spec=UNSIZED if op.dynamic else self._type, torch=self._run, batch=self._of_batch,
+                         push=self._push)
+
+    def _type(self, *args: Any, **_: Any) -> Spec:
+        """Return the type of a call: as many results as there are members; what is summed has one of its own."""
+        size = next(spec_of(x).shape[0] for x, flag in zip(args, self.batched) if flag)
+        parts = self.spec_one.parts if self.several else (self.spec_one,)
+        if any(self.summed) or not parts:
+            raise Unknown("nobody knows the type of a sum of cotangents")
+        found = [array(typed(part), (size, *part.shape), None) for part in map(numeric, parts)]
+        return nest(*found) if self.several else found[0]
 
     # -- values
 

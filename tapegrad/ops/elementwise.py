@@ -30,7 +30,7 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
 from tapegrad.ops.promotion import exactly, number_like
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.op import Op, Partial
 from tapegrad.rules.registry import define
 
@@ -82,10 +82,10 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
                 means: tuple[Any, ...] = (),
                 scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None,
-                push: Partial | None = None) -> Op:
+                push: Partial | None = None, spec: types.Family | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
     return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
-                  push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None)
+                  push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None, spec=spec)
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False,
@@ -177,7 +177,7 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
     return where(equal(x, 0), 0.0, y * factor)
 
 
-pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow))
+pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power)
 float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
                           scalar=math.pow)
 
@@ -276,11 +276,11 @@ def _sinc_derivative(xp: Any, x: Array, n: int) -> Any:
 
 
 sinc = elementwise("sinc", np.sinc, lambda _y, x: sinc_derivative(x, n=1), means=(np.sinc,),
-                   on_torch=tensors.number_function("sinc"))
+                   on_torch=tensors.number_function("sinc"), spec=types.floating)
 sinc_derivative = define("sinc_derivative", lambda x, n: _sinc_derivative(np, x, n),
                          (lambda dy, _y, x, n: dy * conj(sinc_derivative(x, n=n + 1)),), pointwise=True,
                          torch=lambda x, n: tensors.number_function(lambda x: _sinc_derivative(torch, x, n))(x),
-                         aliases=None)
+                         aliases=None, spec=types.floating)
 deg2rad = elementwise("deg2rad", np.deg2rad, math.pi / 180, means=(np.deg2rad, np.radians), scalar=math.radians)
 rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, np.degrees), scalar=math.degrees)
 
@@ -332,7 +332,8 @@ def _round(x: Any, decimals: int = 0) -> Any:
     return _rint(x * scale) / scale if decimals > 0 else _rint(x / scale) * scale if decimals else _rint(x)
 
 
-round = constant("round", lambda x, decimals=0: np.round(x, decimals), on_torch=_round, batch=batching.of_first)
+round = constant("round", lambda x, decimals=0: np.round(x, decimals), on_torch=_round, batch=batching.of_first,
+                 spec=types.rounded)
 
 
 def _spacing(x: Any) -> Any:
@@ -376,16 +377,18 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
 
 
 nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num, batch=batching.of_first,
-                    aliases=None)
+                    aliases=None, spec=types.copy)
 
 real = define("real", np.real, (lambda dy, _y, _x: dy,), aliases=0, linear=(0,), torch=lambda x: x.real,
-              batch=batching.elementwise)
+              batch=batching.elementwise, spec=types.part)
 imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), aliases=0, linear=(0,),
-              torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise)
+              torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise,
+              spec=types.imaginary)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x),
                    (lambda dy, _y, _x: conj(dy),),
                    # Python's number stays one
-                   means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise)
+                   means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise,
+                   spec=types.conjugated)
 
 # -- comparison, logic and bits
 
@@ -429,7 +432,7 @@ def _where(c: Array, a: Array, b: Array) -> Any:
 
 where = define("where", np.where,
                (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
-               linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise, aliases=None)
+               linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise, aliases=None, spec=types.chosen)
 
 
 def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
@@ -458,25 +461,26 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
                (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
-                                      lambda x, low=None, high=None: np.clip(x, low, high)), aliases=None)
+                                      lambda x, low=None, high=None: np.clip(x, low, high)), aliases=None,
+                                      spec=types.clipped)
 
 # -- what a user says of a value
 
 stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, aliases=0, torch=lambda x: x,
-                       batch=batching.elementwise)
+                       batch=batching.elementwise, spec=types.itself)
 array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,),
-               batch=batching.elementwise, aliases=None)
+               batch=batching.elementwise, aliases=None, spec=types.new_array)
 # a Python number as NumPy's, with its arithmetic
 scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x,
-                batch=batching.elementwise, aliases=0)
+                batch=batching.elementwise, aliases=0, spec=types.as_number)
 copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,), batch=batching.of_first,
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C"
-                                                 else torch.preserve_format), aliases=None)
+                                                 else torch.preserve_format), aliases=None, spec=types.copy)
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,), batch=batching.of_first,
-                torch=lambda x, dtype: tensors.convert(x, dtype), aliases=None)
+                torch=lambda x, dtype: tensors.convert(x, dtype), aliases=None, spec=types.cast)
 # numbers as elements of an array of integers: NumPy checks those of a list, and a Python number; `astype` wraps them
 elements = constant("elements", lambda *xs, dtype: np.array(xs, dtype), raises=True, batch=False,
-                    on_torch=tensors.on_host(lambda *xs, dtype: np.array(xs, dtype)))
+                    on_torch=tensors.on_host(lambda *xs, dtype: np.array(xs, dtype)), spec=types.listed)
 element = constant("element", lambda x, dtype: np.array(x, dtype)[()], raises=True, batch=False,
-                   on_torch=tensors.on_host(lambda x, dtype: np.array(x, dtype)))
+                   on_torch=tensors.on_host(lambda x, dtype: np.array(x, dtype)), spec=types.element)

@@ -14,6 +14,7 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, equal, less, real, rint, sin, sqrt, where
 from tapegrad.ops.special import blocks, by_part, special
+from tapegrad.rules import types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -52,7 +53,7 @@ def _raised(i: int, powers: tuple[float, ...], x: tuple[Any, ...]) -> Any:
 
 # the integral of (t + x)^-a (t + y)^-b ... over t > 0: its derivatives are integrals of the same kind
 carlson = define("carlson", _carlson, tuple(map(_by, range(4))), pointwise=True, torch=tensors.on_host(_carlson),
-    aliases=None)
+    aliases=None, spec=types.integral)
 
 
 def _symmetric(name: str, factor: float, *powers: float) -> Op:

@@ -21,6 +21,7 @@ from tapegrad.ops.linalg import adjoint, matmul, tril, triu
 from tapegrad.ops.shape import concat
 from tapegrad.ops.sort import argsort
 from tapegrad.ops.triangular import solve_triangular
+from tapegrad.rules import types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -66,9 +67,9 @@ def _lu_factor_tensor(a: Any) -> Any:
     return lu, piv - 1  # torch counts rows as LAPACK does, from 1
 
 
-permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation))
+permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation), spec=types.order_of)
 lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises=True, push=_lu_tangent,
-                   torch=_lu_factor_tensor, aliases=None)
+                   torch=_lu_factor_tensor, aliases=None, spec=types.lu)
 
 # -- Sylvester's equation, a x + x b = q
 
@@ -81,7 +82,7 @@ def _sylvester_vjp(x: Array, a: Array, b: Array, q: Array) -> Any:
 
 
 solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp, raises=True,
-                         torch=tensors.on_host(implementation("solve_sylvester")), aliases=None)
+                         torch=tensors.on_host(implementation("solve_sylvester")), aliases=None, spec=types.sylvester)
 
 # -- functions of a matrix
 
@@ -95,7 +96,7 @@ def matrix_function(name: str) -> Op:
     op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), raises=True,
                 push=lambda ts, _y, x: corner(op, x, ts[0]),
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm"
-                else tensors.on_host(implementation(name)), aliases=None)
+                else tensors.on_host(implementation(name)), aliases=None, spec=types.matrix_function)
     return op
 
 
@@ -131,8 +132,8 @@ def _logm_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
     return adjoint(corner(logm, by * x, by * adjoint(dy)))
 
 
-turn = constant("turn", _turn, on_torch=tensors.on_host(_turn))
+turn = constant("turn", _turn, on_torch=tensors.on_host(_turn), spec=types.unit_number)
 sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), raises=True,
-               torch=tensors.on_host(implementation("sqrtm")), aliases=None)
+               torch=tensors.on_host(implementation("sqrtm")), aliases=None, spec=types.branched_function)
 logm = define("logm", implementation("logm"), (_logm_cotangent,), raises=True,
-              torch=tensors.on_host(implementation("logm")), aliases=None)
+              torch=tensors.on_host(implementation("logm")), aliases=None, spec=types.branched_function)

@@ -11,6 +11,7 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensors import duplicate, is_memory
+from tapegrad.rules import types
 from tapegrad.rules.op import Traced
 from tapegrad.rules.readonly import apart, reading
 from tapegrad.rules.registry import define
@@ -56,7 +57,7 @@ def _tangent(*args: Any, **kwargs: Any) -> Any:
                         "reverse mode: tg.grad, tg.pullback, tg.jacobian(f, mode=\"reverse\")")
 
 
-hook = define("hook", _value, torch=_value, linear=_tangent, batch=False, aliases=None)
+hook = define("hook", _value, torch=_value, linear=_tangent, batch=False, aliases=None, spec=types.itself)
 """`hook(x, *captured, fn=...)`: a function that has captured traced values is the structure
 that is built around them.
 """

@@ -24,7 +24,7 @@ from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.view_path import Path, add_at, follow, repeats
 from tapegrad.ops.batched_index import read_members, scatter_members, take_members
 from tapegrad.ops.shape import reshape
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.registry import define
 
 MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
@@ -170,7 +170,7 @@ def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -
 
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
 scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent,
-                 batch=scatter_members, aliases=None)
+                 batch=scatter_members, aliases=None, spec=types.scattered)
 
 
 def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
@@ -228,10 +228,11 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
 
 
 getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), aliases=0, linear=(0,),
-                 torch=_getitem_tensor, batch=read_members)
+                 torch=_getitem_tensor, batch=read_members, spec=types.read)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, dynamic=True, linear=(0,), moves=True,
-                        torch=getitem.lower["torch"], batch=read_members, aliases=None)
+getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, linear=(0,), moves=True,
+                        torch=getitem.lower["torch"], batch=read_members, aliases=None,
+                        spec=types.opaque("values decide how many there are", dynamic=True))
 
 
 def is_mask(part: Any) -> bool:
@@ -269,7 +270,7 @@ take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis),
               linear=(0,), moves=True, batch=take_members,
               torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)),
                                                                  (slice(None),) * (axis % x.ndim) + (indices,)),
-                                                                 aliases=None)
+                                                                 aliases=None, spec=types.taken)
 
 
 def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
@@ -284,4 +285,5 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, _y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    raises=True, linear=(0,), moves=True, torch=_take_along, batch=batching.along_both, aliases=None)
+    raises=True, linear=(0,), moves=True, torch=_take_along, batch=batching.along_both, aliases=None,
+    spec=types.taken_along)

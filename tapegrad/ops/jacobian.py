@@ -15,6 +15,7 @@ from tapegrad.ops.elementwise import add, conj, is_complex, multiply, real
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import reshape
+from tapegrad.rules import types
 from tapegrad.rules.registry import define
 
 
@@ -67,7 +68,7 @@ def _tangent(tangents: Any, y: Array, *parts: Any, each: tuple[bool, ...]) -> An
 
 
 with_jacobian = define("with_jacobian", _value, vjp=_vjp, linear=_tangent, torch=_value, batch=False,
-                       spec=lambda y, *parts, each: y, aliases=None)
+                       spec=types.itself, aliases=None)
 """`with_jacobian(y, x, dy_by_dx, ..., each=...)`: y, through which nothing flows but by these products.
 
 The derivative by an array has the places of x along axis 0, and the axes of y behind; by a number, or where each number

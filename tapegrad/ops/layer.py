@@ -26,6 +26,7 @@ from tapegrad.ops.batched_layer import (
 from tapegrad.ops.elementwise import conj, is_complex
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
+from tapegrad.rules import types
 from tapegrad.rules.op import EACH
 from tapegrad.rules.registry import define
 
@@ -70,10 +71,12 @@ def _linear_tangent(ts: Any, x: Any, w: Any, b: Any = None) -> Any:
 
 linear = define("linear", _linear, (lambda dy, _y, _x, w, _b=None: matmul(dy, conj(w)),
                                     lambda dy, _y, x, _w, _b=None: linear_weight(dy, conj(x)), _by_bias),
-                direct=True, torch=_linear_tensor, linear=_linear_tangent, batch=linear_members, aliases=None)
+                direct=True, torch=_linear_tensor, linear=_linear_tangent, batch=linear_members, aliases=None,
+                spec=types.linear)
 linear_weight = define("linear_weight", _linear_weight,
                        (lambda dw, _y, _dy, x: linear(conj(x), dw), lambda dw, _y, dy, _x: matmul(conj(dy), dw)),
-                       direct=True, torch=_linear_weight_tensor, linear=EACH, batch=linear_weight_members, aliases=None)
+                       direct=True, torch=_linear_weight_tensor, linear=EACH, batch=linear_weight_members, aliases=None,
+                       spec=types.linear_weight)
 
 # -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
 
@@ -118,8 +121,9 @@ def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, re
 
 nll_loss = define("nll_loss", _nll_loss,
                   (lambda dy, _y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
-                  direct=True, torch=_nll_loss_tensor, linear=(0,), batch=nll_loss_members, aliases=None)
+                  direct=True, torch=_nll_loss_tensor, linear=(0,), batch=nll_loss_members, aliases=None,
+                  spec=types.loss)
 nll_loss_backward = define("nll_loss_backward", _nll_backward,
                            (lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None),
                            direct=True, torch=_nll_backward_tensor, linear=(0,), batch=nll_loss_backward_members,
-                           aliases=None)
+                           aliases=None, spec=types.loss_slope)

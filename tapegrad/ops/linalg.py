@@ -21,10 +21,9 @@ from tapegrad.ops.batched_product import dot_members, einsum_members, matmul_mem
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.op import EACH
 from tapegrad.rules.registry import define
-from tapegrad.rules.result_spec import by_matmul
 
 
 def _ndim(x: Array) -> int:
@@ -72,29 +71,29 @@ def _matmul_right(dy: Cotangent, _y: Array, a: Array, _b: Array) -> Any:
 
 
 matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul),
-                direct=True, linear=EACH, torch=product("matmul"), spec=by_matmul, batch=matmul_members)
+                direct=True, linear=EACH, torch=product("matmul"), spec=types.matmul, batch=matmul_members)
 vecdot = define("vecdot", np.vecdot, (
     lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a),
                 means=(np.vecdot,), linear=EACH,
     batch=batching.stacked(1, 1),
-    torch=lambda a, b: matmul.lower["torch"](a.conj()[..., None, :], b[..., None])[..., 0, 0])
+    torch=lambda a, b: matmul.lower["torch"](a.conj()[..., None, :], b[..., None])[..., 0, 0], spec=types.by_core(1, 1))
 
 # of all elements, in C's order, whatever their shapes
 vdot = define("vdot", np.vdot, (
     lambda dy, _y, _a, b: conj(dy) * reshape(b, shape_of(_a)), lambda dy, _y, a, _b: dy * reshape(a, shape_of(_b))),
     linear=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))),
-    aliases=None)
+    aliases=None, spec=types.vdot)
 
 matvec = define("matvec", np.matvec, (
     lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))),
                 means=(np.matvec,), linear=EACH,
     batch=batching.stacked(2, 1),
-    torch=lambda a, v: matmul.lower["torch"](a, v[..., None])[..., 0])
+    torch=lambda a, v: matmul.lower["torch"](a, v[..., None])[..., 0], spec=types.by_core(2, 1))
 vecmat = define("vecmat", np.vecmat, (
     lambda dy, _y, _v, a: matvec(a, conj(dy)), lambda dy, _y, v, _a: v[..., :, None] * dy[..., None, :]),
                 means=(np.vecmat,), linear=EACH,
     batch=batching.stacked(1, 2),
-    torch=lambda v, a: matmul.lower["torch"](v.conj()[..., None, :], a)[..., 0, :])
+    torch=lambda v, a: matmul.lower["torch"](v.conj()[..., None, :], a)[..., 0, :], spec=types.by_core(1, 2))
 
 # -- products over any axes
 
@@ -149,11 +148,11 @@ def _dot(a: Array, b: Array) -> Any:
 
 
 tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, linear=EACH,
-                   batch=tensordot_members, aliases=None)
+                   batch=tensordot_members, aliases=None, spec=types.tensordot)
 dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b, _dot_axes(_a, b)),
                              # of stacks: of each pair
                              lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot,
-             linear=EACH, batch=dot_members, aliases=None)
+             linear=EACH, batch=dot_members, aliases=None, spec=types.dot)
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -202,9 +201,13 @@ def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:
     return y.copy() if len(xs) == 1 and np.may_share_memory(y, xs[0]) else y
 
 
+def _einsum_type(subscripts: str, *xs: Any, optimize: Any = False, **_: Any) -> Any:
+    return types.einsum(*labels(subscripts, [_ndim(x) for x in xs]), xs, optimize)
+
+
 einsum = define("einsum", _einsum, _einsum_cotangent, linear=EACH,
                 batch=einsum_members, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs),
-                aliases=None)
+                aliases=None, spec=_einsum_type)
 
 # -- parts of a matrix, the last two axes
 
@@ -217,7 +220,7 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
     lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), aliases=0,
     readonly=True, linear=(0,), batch=batching.stacked(2),
-    torch=lambda x, offset=0: x.diagonal(offset, -2, -1))
+    torch=lambda x, offset=0: x.diagonal(offset, -2, -1), spec=types.diagonal)
 
 
 def _triangle(x: Any) -> Any:
@@ -241,6 +244,6 @@ def _upper(x: Any, k: Any = 0) -> Any:
 
 
 tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=_lower, aliases=None)
+              batch=batching.stacked(2), torch=_lower, aliases=None, spec=types.triangle)
 triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=_upper, aliases=None)
+              batch=batching.stacked(2), torch=_upper, aliases=None, spec=types.triangle)

@@ -71,6 +71,11 @@ class Loop(Subtape):
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         return type(self).player(self, values)  # type: ignore[no-any-return]
 
+    def spec(self, *_: Any) -> Spec:
+        """Return the type of a call: what the body hands on and collects is of the same type in every run."""
+        found, carried = list(map(spec_of, self.results)), self.sizes[3]
+        return Spec(tuple, parts=(*found[:carried], *[Spec(tuple, parts=(x,) * self.count) for x in found[carried:]]))
+
     def misfits(self, op: Call) -> Iterator[str]:
         """Yield what does not fit in a call of the loop."""
         steps, given, listed, carried = self.sizes

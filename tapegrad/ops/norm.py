@@ -13,7 +13,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.ops.decompose import ratio
 from tapegrad.ops.elementwise import abs, conj, equal, is_complex, real, sign, where
 from tapegrad.ops.reduce import restore, sum
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.registry import define
 
 
@@ -43,4 +43,4 @@ def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool =
 
 
 vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), push=_vector_norm_tangent,
-                     batch=batching.along(None), torch=_vector_norm_tensor, aliases=None)
+                     batch=batching.along(None), torch=_vector_norm_tensor, aliases=None, spec=types.by_norm)

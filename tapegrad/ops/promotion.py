@@ -9,13 +9,14 @@ from typing import Any
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.systems import RECORDED, converted, system
 from tapegrad.ops.batched_shape import kept, valued
+from tapegrad.rules import types
 from tapegrad.rules.registry import define
 
 # `project` brings a cotangent back into the system of what was converted
 convert = define("convert", lambda x, to: converted(x, to), (lambda dy, _y, _x, to: dy,),
-                 torch=lambda x, to: x.double(), batch=kept, aliases=None)
+                 torch=lambda x, to: x.double(), batch=kept, aliases=None, spec=lambda _x, to: types.converted(to))
 number_like = define("number_like", lambda x, value: value, (None, lambda dy, _y, _x, value: dy),
-                     torch=lambda x, value: value, batch=valued, aliases=1)
+                     torch=lambda x, value: value, batch=valued, aliases=1, spec=types.second)
 RECORDED["convert"] = convert
 
 

@@ -31,10 +31,9 @@ from tapegrad.ops.elementwise import (
     where,
 )
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
-from tapegrad.rules.result_spec import by_reduction
 
 
 def reduced(x: Array, axis: Axis = None) -> Iterable[int]:
@@ -65,10 +64,10 @@ def _cast(x: Array, y: Array) -> Any:
     return real(x) if is_complex(x) and not is_complex(y) else x
 
 
-def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_torch: Callable[..., Any],
-              **kind: Any) -> Op:
-    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `on_torch` is its
-    implementation for tensors.
+def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], rule: Callable[..., Any],
+              on_torch: Callable[..., Any], **kind: Any) -> Op:
+    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `dtype` is that of the
+    result by that of x, `on_torch` its implementation for tensors.
     """
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         if axis is None and dtype is None:
@@ -81,7 +80,8 @@ def reduction(name: str, impl: Callable[..., Any], rule: Callable[..., Any], on_
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
     if "linear" not in kind:
         kind["push"] = tangent
-    return define(name, impl, (reading,), torch=on_torch, spec=by_reduction, batch=batching.along(None, "all"), **kind,
+    return define(name, impl, (reading,), torch=on_torch, spec=types.by_reduction(dtype),
+                  batch=batching.along(None, "all"), **kind,
         aliases=None)
 
 
@@ -147,18 +147,21 @@ def _share(dy: Cotangent, y: Array, x: Array, axis: Axis) -> Any:
     return where(ties, dy, 0.0) / (astype(n, dtype=np.dtype(np.float32)) if dtype_of(x) == np.float32 else n)
 
 
-sum = reduction("sum", np.sum, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
+sum = reduction("sum", np.sum, types.total, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
                 # of integers and bools torch's is int64 too
                 over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))
-prod = reduction("prod", np.prod, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)), over_axes(_prod))
-mean = reduction("mean", np.mean, lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)),
+prod = reduction("prod", np.prod, types.total, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)),
+                 over_axes(_prod))
+mean = reduction("mean", np.mean, types.inexact,
+                 lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)),
                  over_axes(_mean), direct=True, linear=(0,))
-max = reduction("max", np.max, _share, _extreme("amax", np.max))
-min = reduction("min", np.min, _share, _extreme("amin", np.min))
-nanmax = reduction("nanmax", np.nanmax, _share, _extreme("amax", np.nanmax, -math.inf))
-nanmin = reduction("nanmin", np.nanmin, _share, _extreme("amin", np.nanmin, math.inf))
+max = reduction("max", np.max, types.same, _share, _extreme("amax", np.max))
+min = reduction("min", np.min, types.same, _share, _extreme("amin", np.min))
+nanmax = reduction("nanmax", np.nanmax, types.same, _share, _extreme("amax", np.nanmax, -math.inf))
+nanmin = reduction("nanmin", np.nanmin, types.same, _share, _extreme("amin", np.nanmin, math.inf))
 logsumexp = reduction("logsumexp",
                       lambda x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
+                      types.logarithmic,
                       lambda dy, y, x, axis: dy * exp(x - restore(y, x, axis)),
                       over_axes(lambda x, axes, keepdim: torch.logsumexp(x.to(tensor_dtypes.inexact_type(x)), axes,
                                                                          keepdim=keepdim)))
@@ -175,16 +178,17 @@ def _place(name: str) -> Callable[..., Any]:
 
 
 any = constant("any", np.any, on_torch=over_axes(lambda x, axes, keepdim: torch.any(x != 0, axes, keepdim=keepdim)),
-               batch=batching.along(None, "all"))
+               batch=batching.along(None, "all"), spec=types.by_reduction(lambda _: np.dtype(bool)))
 all = constant("all", np.all, on_torch=over_axes(lambda x, axes, keepdim: torch.all(x != 0, axes, keepdim=keepdim)),
-               batch=batching.along(None, "all"))
-argmax = constant("argmax", np.argmax, on_torch=_place("argmax"), batch=batching.along(None))
-argmin = constant("argmin", np.argmin, on_torch=_place("argmin"), batch=batching.along(None))
+               batch=batching.along(None, "all"), spec=types.by_reduction(lambda _: np.dtype(bool)))
+argmax = constant("argmax", np.argmax, on_torch=_place("argmax"), batch=batching.along(None), spec=types.by_place)
+argmin = constant("argmin", np.argmin, on_torch=_place("argmin"), batch=batching.along(None), spec=types.by_place)
 count_nonzero = constant("count_nonzero", np.count_nonzero,
                          on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)),
-               batch=batching.along(None, "all"))
-nonzero = define("nonzero", np.nonzero, differentiable=False, dynamic=True, batch=False,
-                 torch=lambda x: torch.nonzero(x, as_tuple=True), aliases=None)
+               batch=batching.along(None, "all"), spec=types.by_count)
+nonzero = define("nonzero", np.nonzero, differentiable=False, batch=False,
+                 torch=lambda x: torch.nonzero(x, as_tuple=True), aliases=None,
+                 spec=types.opaque("values decide how many there are", dynamic=True))
 
 
 # -- running totals
@@ -212,7 +216,8 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], push: Callable
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
     return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, push=push,
-                  batch=batching.along(0), linear=(0,) if ufunc is np.add else (), aliases=None)
+                  batch=batching.along(0), linear=(0,) if ufunc is np.add else (), aliases=None,
+                  spec=types.running(types.total))
 
 
 def _before(x: Array, axis: int) -> Any:
@@ -265,7 +270,7 @@ def _running_extreme(name: str, ufunc: np.ufunc, on_torch: str) -> Op:
         return ufunc.accumulate(x, axis=axis)
     return define(name, impl, (_back_extreme,), push=_extreme_tangent,
     batch=batching.along(0), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl),
-    aliases=None)
+    aliases=None, spec=types.running(types.same))
 
 
 cumulative_max = _running_extreme("cumulative_max", np.maximum, "cummax")
@@ -291,7 +296,8 @@ def _logsumexp_tangent(ts: Any, y: Array, x: Array, axis: int = 0) -> Any:
 
 cumulative_logsumexp = define("cumulative_logsumexp", lambda x, axis=0: np.logaddexp.accumulate(x, axis=axis),
                               (_back_logsumexp,), push=_logsumexp_tangent, batch=batching.along(0), aliases=None,
-                              torch=lambda x, axis=0: torch.logcumsumexp(x, axis))
+                              torch=lambda x, axis=0: torch.logcumsumexp(x, axis),
+                              spec=types.running(types.logarithmic))
 
 
 def _recurrence(a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:
@@ -334,4 +340,5 @@ def _recurrence_tangent(ts: Any, a: Array, b: Array, axis: int = 0, reverse: boo
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
     _by_factor, lambda dy, _y, a, _b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
-    torch=_recurrence_tensor, linear=_recurrence_tangent, batch=batching.along(0, arrays=2), aliases=None)
+    torch=_recurrence_tensor, linear=_recurrence_tangent, batch=batching.along(0, arrays=2), aliases=None,
+    spec=types.recurrent)

@@ -16,7 +16,7 @@ from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import duplicates, is_memory
 from tapegrad.ops.elementwise import stop_gradient
 from tapegrad.rules.activity import has_gradient
-from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.op import UNSIZED, Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tree.copies import apart, check_apart
 from tapegrad.tree.flatten import Structure, changed, flatten, is_generator, leaves_of
@@ -67,7 +67,7 @@ class Solver:
     ) -> None:
         self.name, self.find, self.residual, self.kind, self.facts = name, find, residual, kind, facts
         self.limits, self.adjoint, self.draws = limits, adjoint, draws
-        self.op = Op(name, self.run, dynamic=True, torch=self.run)
+        self.op = Op(name, self.run, spec=UNSIZED, torch=self.run)
         self.op.rr = self._forward
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take_along_axis
 from tapegrad.ops.shape import permute_dims
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.registry import define
 
 
@@ -41,13 +41,15 @@ def _digitize(x: Array, bins: Any, right: bool = False) -> Any:
 
 sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,), batch=batching.along(),
               push=lambda ts, _y, x, axis=-1: take_along_axis(ts[0], argsort(x, axis=axis, stable=True), axis=axis),
-              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort), aliases=None)
+              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort), aliases=None,
+              spec=types.sorted_along)
 argsort = constant("argsort",
                    lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
-                   batch=batching.along(), on_torch=tensors.of_reals(_argsort, np.argsort))
+                   batch=batching.along(), on_torch=tensors.of_reals(_argsort, np.argsort), spec=types.places_along)
 argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(x, kth, axis=axis),
                         batch=batching.along(), on_torch=tensors.of_reals(lambda x, kth, axis=-1: _argsort(x, axis),
-                                                  lambda x, kth, axis=-1: np.argpartition(x, kth, axis)))
+                                                  lambda x, kth, axis=-1: np.argpartition(x, kth, axis)),
+                                                  spec=types.places_along)
 
 
 def _argrank(x: Array, ranks: tuple[int, ...]) -> Any:
@@ -69,7 +71,10 @@ def _argrank_batch(_members: Any, x: Array, ranks: tuple[int, ...]) -> Any:
     return permute_dims(argrank(permute_dims(x, axes=axes), ranks=ranks), axes=axes)
 
 
-argrank = constant("argrank", _argrank, batch=_argrank_batch, on_torch=tensors.of_reals(_argrank_tensor, _argrank))
+argrank = constant("argrank", _argrank, batch=_argrank_batch, on_torch=tensors.of_reals(_argrank_tensor, _argrank),
+                   spec=types.places_of_ranks)
 searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
-                        batch=batching.of_second, on_torch=tensors.of_reals(_searchsorted, np.searchsorted))
-digitize = constant("digitize", np.digitize, raises=True, batch=batching.of_first, on_torch=_digitize)
+                        batch=batching.of_second, on_torch=tensors.of_reals(_searchsorted, np.searchsorted),
+                        spec=types.places_among)
+digitize = constant("digitize", np.digitize, raises=True, batch=batching.of_first, on_torch=_digitize,
+                    spec=types.bins_of)

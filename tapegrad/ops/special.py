@@ -46,7 +46,7 @@ from tapegrad.ops.elementwise import (
     trunc,
     where,
 )
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -82,7 +82,7 @@ def check_real(name: str, x: Array, try_: str = "the unscaled function, and the 
 
 def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: Callable[[float], float] | None = None,
             means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False,
-            bounded: bool = False) -> Op:
+            bounded: bool = False, spec: types.Family | None = None) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
 
     Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and
@@ -94,7 +94,8 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
     impl = implementation(name, scalar)
     of_tensors = (tensors.on_host(impl) if on_torch is None
                   else tensors.of_reals(tensors.number_function(on_torch, strong), impl))
-    return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors)
+    return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors,
+                       spec=spec or types.by_scipy(name, scalar=scalar))
 
 
 def _within(formula: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,6 +139,7 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
         formula = _refused(name, derivative) if isinstance(derivative, str) else derivative
         return lambda dy, y, *x, part: dy * conj(formula(part, *x))
     return define(name, impl, tuple(map(partial, derivatives)), pointwise=True, torch=tensors.on_host(impl),
+                  spec=types.by_scipy_part(name, double),
         aliases=None)
 
 
@@ -171,7 +173,8 @@ def _polygamma(x: Any, n: int) -> Any:
 
 gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,), on_torch=_gamma)
 gammasgn = constant("gammasgn", implementation("gammasgn"),
-                    on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise)
+                    on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise,
+                    spec=types.by_scipy("gammasgn"))
 gammaln = special("gammaln", lambda _y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
@@ -180,7 +183,7 @@ digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _O
                   on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: needed("scipy.special").polygamma(n, x),
                    (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
-                   torch=lambda x, n: _polygamma(x.double(), int(n)), aliases=None)
+                   torch=lambda x, n: _polygamma(x.double(), int(n)), aliases=None, spec=types.boxed_in_double)
 
 
 def _lambertw(x: Array, k: Any) -> Any:
@@ -189,8 +192,9 @@ def _lambertw(x: Array, k: Any) -> Any:
 
 lambertw = define("lambertw", _lambertw,
                   (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw),
-                  aliases=None)
-zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta")
+                  aliases=None, spec=types.branch)
+zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta",
+               spec=types.by_scipy("_zeta"))
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)),
                lambda y, a, b: y * (digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))
@@ -397,7 +401,7 @@ def _diric_slope(dy: Cotangent, _y: Array, x: Array, n: int) -> Any:
 
 
 diric = define("diric", implementation("diric"), (_diric_slope,), pointwise=True,
-               torch=tensors.on_host(implementation("diric")), aliases=None)
+               torch=tensors.on_host(implementation("diric")), aliases=None, spec=types.boxed_in_double)
 
 # -- integrals
 

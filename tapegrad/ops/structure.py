@@ -12,6 +12,7 @@ from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import ZERO
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import on_host
+from tapegrad.rules import types
 from tapegrad.rules.op import ANY
 from tapegrad.rules.registry import define
 from tapegrad.tape.tape import Call, Tape, value_of
@@ -32,9 +33,9 @@ def _getfield_cotangent(dy: Cotangent, _y: Array, x: Array, key: Any) -> Any:
 
 
 pack = define("pack", lambda *leaves, into: into.build(list(leaves)), vjp=_pack_vjp,
-              torch=lambda *leaves, into: into.build(list(leaves)), aliases=ANY)
+              torch=lambda *leaves, into: into.build(list(leaves)), aliases=ANY, spec=types.packed)
 getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key],
-                  aliases=ANY)
+                  aliases=ANY, spec=types.field)
 
 
 def nest_result(tape: Tape, parts: Sequence[Any], into: Any, note: str = "result") -> None:
@@ -72,4 +73,5 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
     return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])
 
 
-choose = define("choose", _choose, differentiable=False, torch=on_host(_choose), aliases=None)
+choose = define("choose", _choose, differentiable=False, torch=on_host(_choose), aliases=None,
+                spec=types.opaque("a table of the program's constants decides"))

@@ -22,7 +22,7 @@ from tapegrad.ops.batched_product import solve_members
 from tapegrad.ops.elementwise import conj, where
 from tapegrad.ops.linalg import adjoint, matmul, tril, triu
 from tapegrad.ops.shape import permute_dims
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.registry import define
 
 BLOCK = 64  # rows: small systems are solved as general ones
@@ -102,7 +102,8 @@ def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = Fals
 
 
 solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True,
-                          torch=_solve_triangular_tensors, batch=solve_members, aliases=None)
+                          torch=_solve_triangular_tensors, batch=solve_members, aliases=None,
+                          spec=types.triangular_solution)
 
 # -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I.
 # Murray (2016), Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower
@@ -168,4 +169,5 @@ def _cholesky_pullback_vjp(dx: Cotangent, dy: Cotangent, y: Array) -> Any:
 
 
 cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, vjp=_cholesky_pullback_vjp,
-                           torch=_cholesky_pullback_tensor, batch=batching.stacked(2, 2), aliases=None)
+                           torch=_cholesky_pullback_tensor, batch=batching.stacked(2, 2), aliases=None,
+                           spec=types.from_factor)

@@ -15,7 +15,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import on_host
-from tapegrad.rules import batching
+from tapegrad.rules import batching, types
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -54,6 +54,6 @@ def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
 
 
 dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), linear=(0,), batch=batching.along(),
-             torch=on_host(_transform("dct")), aliases=None)
+             torch=on_host(_transform("dct")), aliases=None, spec=types.waves)
 dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), linear=(0,), batch=batching.along(),
-             torch=on_host(_transform("dst")), aliases=None)
+             torch=on_host(_transform("dst")), aliases=None, spec=types.waves)

@@ -18,6 +18,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import needed
 from tapegrad.ops.elementwise import cos, cosh, elementwise
 from tapegrad.ops.special import DEGREE, _refused, by_part, in_double, special
+from tapegrad.rules import types
 from tapegrad.rules.op import Op
 
 
@@ -37,7 +38,7 @@ def _value(name: str, function: str) -> Op:
         degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, and so the sum converges exponentially
         return builtins.sum(found(m, q, x)[0] ** 2 * math.cos(2 * DEGREE * x) for x in degrees) * (4 / len(degrees))
     slope = elementwise(f"{name}_slope", impl, _refused(f"{name}_slope", "m"), _refused(f"{name}_slope", "q"),
-                        on_torch=tensors.on_host(impl))
+                        on_torch=tensors.on_host(impl), spec=types.in_double)
     return special(name, "m", lambda _y, m, q: slope(m, q))
 
 
@@ -77,7 +78,8 @@ def _constant(name: str) -> Op:
 
     def impl(*x: Any) -> Any:
         return whole(*x)[0]
-    return elementwise(name, impl, *(_refused(name, argument) for argument in "mnc"), on_torch=tensors.on_host(impl))
+    return elementwise(name, impl, *(_refused(name, argument) for argument in "mnc"), on_torch=tensors.on_host(impl),
+                       spec=types.floating)
 
 
 pro_cv, obl_cv = _constant("pro_cv"), _constant("obl_cv")

@@ -50,8 +50,8 @@ from tapegrad.ops import (
 )
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.spec import UNKNOWN, Spec, same_type
-from tapegrad.tape.tape import Call, Guard, Operation, Tape, has_value
+from tapegrad.tape.spec import Spec, absent, same_type
+from tapegrad.tape.tape import Call, Guard, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, count_uses, pure
 
@@ -255,7 +255,7 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
     # else it would be multiplied in another precision
     alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)
     if passed is not None and _fits(passed) and alike:
-        return Scaled(passed, walk.make(op, op.fn, *args, val=UNKNOWN if has_value(op) else op.val, **op.kwargs))
+        return Scaled(passed, walk.make(op, op.fn, *args, val=absent(op.spec), **op.kwargs))
     if op.fn is add and -1.0 in given and 1.0 in given:
         return walk.instead(op, subtract, *(args if given[1] == -1.0 else args[::-1]))
     if op.fn is subtract and given == [1.0, -1.0]:
@@ -304,7 +304,7 @@ def _settle(walk: Walk, op: Call, made: Scaled, found: Factor | None, lazy: tupl
 
 
 def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
-    val = UNKNOWN if has_value(like) else like.val
+    val = absent(like.spec)
     if x.factor == -1.0:
         return walk.make(like, negative, x.base, val=val)
     return walk.make(like, multiply, x.factor, x.base, val=val)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tapegrad.ops import add, getitem, scatter, setitem
 from tapegrad.ops.index import pieced
+from tapegrad.rules.types import spec_of_call
 from tapegrad.tape.spec import Spec, absent, same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk, is_call, literal
@@ -197,8 +196,9 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
             continue
         if not (same_type(x.spec, op.spec) and op.spec.is_array and op.spec.ndim and y.spec.shape == op.spec.shape):
             continue  # of a scatter that is broadcast, an index means another place
-        parts = [spec_of(x.spec.sample()[tuple(map(_plain, index))]) for _, *index in pieces]
-        fits = all(np.result_type(*_dtypes(part, piece)) == op.spec.dtype for part, (piece, *_) in zip(parts, pieces))
+        parts = [spec_of_call(getitem, (x.spec, *map(_plain, index))) for _, *index in pieces]
+        fits = all(spec_of_call(add, (part, spec_of(piece))).has_dtype(op.spec.dtype)
+                   for part, (piece, *_) in zip(parts, pieces))
         if not fits or 2 * sum(part.size for part in parts) > op.spec.size:
             continue
         for part, (piece, *index) in zip(parts, pieces):
@@ -208,9 +208,3 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
             x = _write(walk, op, at, x, total, *index) or walk.instead(op, setitem, x, total, *index)
         return x
     return None
-
-
-def _dtypes(part: Any, piece: Any) -> list[Any]:
-    given = spec_of(piece)
-    return [part.dtype,
-            given.dtype if given.dtype is not None else given.sample() if isinstance(piece, Operation) else piece]

@@ -20,7 +20,7 @@ from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, nam
 from tapegrad.rules.missing_rule import missing_rule
 from tapegrad.rules.pullback_result import check_returned
 from tapegrad.rules.readonly import apart, reading
-from tapegrad.rules.result_spec import ResultSpec
+from tapegrad.rules.types.family import Family, is_dynamic, opaque
 from tapegrad.tree.flatten import is_leaf, leaves_of
 from tapegrad.tree.nodes import is_subclassed
 
@@ -29,6 +29,8 @@ ANY = -1  # an op's result may share memory with any argument
 Partial = Callable[..., Any]
 """`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
 
+UNTYPED = opaque("a function of the program's may return what it likes")
+UNSIZED = opaque("a function of the program's may return arrays of any shape", dynamic=True)
 OPS: dict[str, Op] = {}  # by their names, filled by `registry.define`
 
 
@@ -88,19 +90,19 @@ class Op:
     flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule that
     returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) ->
     pullback`, for cotangents that are computed together. Parameters of a partial that begin with an underscore are not
-    read: see residuals. `nested` arguments may be structures holding proxies. The shape of what a `dynamic` op returns
-    depends on values, or may. `aliases` says which argument's memory the result may share, with NumPy's arrays: None
-    for none (fresh memory), an argument's number (`reshape` has 0), or ANY. A view that is `readonly` may not be
-    written to (`broadcast_to`). What one that `owns` returns is needed by no rule. The pullback of one that
-    `accumulates` takes an Accumulator as it is. The partials of a `direct` op take tensors as they are: calls of ops
-    and arithmetic that mean of one dtype what they mean of arrays. One that `raises` may do so of other numbers. The
-    torch implementation of an `opaque` op may run torch's own autograd: nothing looks into it. For tangents, `linear`
-    says in which arguments it is linear, taken together (positions, True for all), or EACH, in each alone, or is itself
-    `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op multiply by a derivative, or its
-    conjugate. What a linear op returns that `moves` are numbers of its arguments as they are, or 0, and so it is of one
-    that `aliases` an argument. Where that is faster than its pullback transposed, `push` is a tangent of its own:
-    `(tangents, y, *args, **kwargs) -> tangent`. `batch` is the rule for a batch of calls (see batching), False for one
-    call each; ufuncs and pointwise ops need none.
+    read: see residuals. `nested` arguments may be structures holding proxies. `spec` is the family of types that says
+    what comes out of what; of a `dynamic` op values decide the shape, or may. `aliases` says which argument's memory
+    the result may share, with NumPy's arrays: None for none (fresh memory), an argument's number (`reshape` has 0), or
+    ANY. A view that is `readonly` may not be written to (`broadcast_to`). What one that `owns` returns is needed by no
+    rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of a `direct` op take
+    tensors as they are: calls of ops and arithmetic that mean of one dtype what they mean of arrays. One that `raises`
+    may do so of other numbers. The torch implementation of an `opaque` op may run torch's own autograd: nothing looks
+    into it. For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or
+    EACH, in each alone, or is itself `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op
+    multiply by a derivative, or its conjugate. What a linear op returns that `moves` are numbers of its arguments as
+    they are, or 0, and so it is of one that `aliases` an argument. Where that is faster than its pullback transposed,
+    `push` is a tangent of its own: `(tangents, y, *args, **kwargs) -> tangent`. `batch` is the rule for a batch of
+    calls (see batching), False for one call each; ufuncs and pointwise ops need none.
     """
 
     _tapegrad_op = True  # and no object of the program's, whatever module a class of it is from
@@ -108,16 +110,16 @@ class Op:
     def __init__(self, name: str, impl: Callable[..., Any],
                  partials: tuple[Partial | None, ...] | Partial | None = None, *,
                  differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
-                 vjp: Callable[..., Any] | None = None, dynamic: bool = False, aliases: int | None = ANY,
+                 vjp: Callable[..., Any] | None = None, aliases: int | None = ANY,
                  readonly: bool = False, owns: bool = False, accumulates: bool = False, direct: bool = False,
                  opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: ResultSpec | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False,
+                 spec: Family | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False,
                  push: Partial | None = None, batch: Any = None) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
         # what a backend has for it, by the backend's name: see `lowering`
         self.lower: dict[str, Any] = {} if torch is None else {"torch": named(torch) if isinstance(torch, str)
                                                                else torch}
-        self.partials, self.spec, self.batch = partials, spec, batch
+        self.partials, self.spec, self.batch = partials, spec or UNTYPED, batch
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
         self.rr: Callable[..., Any] | None = None
         self.rr_where: Location | None = None
@@ -133,7 +135,7 @@ class Op:
         self.is_ufunc = type(impl) is np.ufunc
         self.vjp, self.raises, self.linear, self.pointwise = vjp, raises, linear, pointwise
         self.moves = moves or aliases not in (None, ANY)
-        self.dynamic, self.aliases, self.readonly, self.owns = dynamic, aliases, readonly, owns
+        self.dynamic, self.aliases, self.readonly, self.owns = is_dynamic(self.spec), aliases, readonly, owns
         self.accumulates, self.direct, self.opaque = accumulates, direct, opaque
         self.loose = False  # made by a context for one trace: only that context calls it primitive
         # what it runs is the user's: it may keep what it returns, or return what it was given; so many of its results

@@ -17,7 +17,7 @@ from tapegrad.numbers.cotangents import SPECIAL, ZERO, Absorbing, conform, dtype
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import duplicate, is_memory
-from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.rules.op import UNSIZED, Op, Traced, tracer_of
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import is_leaf, leaves_of
 
@@ -145,7 +145,7 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
         )
 
     both = Op(
-        f"{op.__name__}_with_pullback", with_pullback, nested=True, dynamic=True, vjp=of_value, linear=tangent_of_value
+        f"{op.__name__}_with_pullback", with_pullback, nested=True, spec=UNSIZED, vjp=of_value, linear=tangent_of_value
     )
     pulled = Op(
         f"{op.__name__}_pullback",

@@ -18,7 +18,7 @@ from tapegrad.rules.op import (
     Op,
     Partial,
 )
-from tapegrad.rules.result_spec import by_ufunc
+from tapegrad.rules.types.elementwise import by_ufunc
 from tapegrad.tree.flatten import OPAQUE
 
 # np.multiply, operator.mul, math.sin …: the op or composite that each means
@@ -59,15 +59,17 @@ def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, 
            means: Sequence[Any] = (), **kind: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
-    ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.nout == 1 and fn.signature is None),
-                 None)
-    # `**` has types of its own
-    kind.setdefault("spec", None if ufunc is None or ufunc is np.power else by_ufunc(ufunc))
+    ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.signature is None), None)
     if any(isinstance(fn, np.ufunc) for fn in (impl, *means)):
         kind.setdefault("aliases", None)
     if "aliases" not in kind:
         raise TypeError(f"the op {name!r} does not say whose memory its result shares: aliases=None for nobody's, the "
                         "number of an argument, or ANY")
+    if kind.get("spec") is None:
+        if ufunc is None:
+            raise TypeError(f"the op {name!r} does not say of what type its result is: a family of rules.types, "
+                            "opaque(why) where nobody knows before it runs")
+        kind["spec"] = by_ufunc(ufunc, impl)
     op = Op(name, impl, partials, **kind)
     for fn in means:
         register(fn, op)

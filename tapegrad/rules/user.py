@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 from tapegrad.errors import DuplicateRule, MissingRule
 from tapegrad.numbers.formatting import name_of
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import UNSIZED, Op
 from tapegrad.rules.opaque_rule import followed
 from tapegrad.rules.readonly import reading
 from tapegrad.rules.registry import (
@@ -36,7 +36,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
     (8.0, (None, 12.0))
     """
     # of the shape of what it returns nobody knows
-    op = Op(name_of(fn), fn, nested=True, dynamic=True)
+    op = Op(name_of(fn), fn, nested=True, spec=UNSIZED)
     op.read, op.lends = reading(fn, op.__name__), True
     op.__wrapped__ = fn  # type: ignore[attr-defined]
     op.__module__ = getattr(fn, "__module__", __name__)

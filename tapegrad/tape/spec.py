@@ -105,8 +105,11 @@ class Spec:
     @property
     def order(self) -> str:
         """How a copy of an array lies in memory: "C", "F", or "K" for neither."""
-        layout = self.layout if self.layout in ("C", "F", None) else spec_of(np.empty_like(self.sample())).layout
-        return layout if isinstance(layout, str) else "K"
+        if self.layout in ("C", "F", None):
+            return self.layout or "K"
+        axes = [axis for axis, n in enumerate(self.shape) if n != 1]
+        outwards = sorted(axes, key=lambda axis: -abs(self.strides[axis]))  # type: ignore[index]
+        return "C" if outwards == axes else "F" if outwards == axes[::-1] else "K"
 
     def _is_dense(self, axes: range) -> bool:
         step = self.itemsize

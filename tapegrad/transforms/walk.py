@@ -13,13 +13,14 @@ from tapegrad.ops import hook, pow
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.rules.op import OPS, Op
+from tapegrad.rules.types import is_by_value, spec_of_call
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.spec import UNKNOWN, Absent, absent, spec_of
+from tapegrad.tape.spec import UNKNOWN, absent
 from tapegrad.tape.subtape import carries
-from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands, value_of
+from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands
 
 # of a real matrix the result may be complex
-_TYPED_BY_VALUE = frozenset(OPS[name] for name in ("eig", "sqrtm", "logm"))
+_TYPED_BY_VALUE = frozenset(op for op in OPS.values() if is_by_value(op.spec)) - {pow}
 # two hooks are two calls, and the sum of theirs is none
 _UNSURE = frozenset([*(OPS[name] for name in ("draw", "default_rng", "pack")), hook])
 # what other ops return has the type that follows from their arguments', unless that is dynamic
@@ -160,7 +161,7 @@ class Walk:
     def make(self, like: Operation, fn: Op, *args: Any, val: Any = UNKNOWN, **kwargs: Any) -> Operation:
         """Put a new call on the new tape in place of `like`, whose line and note it takes; return it."""
         if val is UNKNOWN:
-            val = _value(fn, args, kwargs)
+            val = absent(spec_of_call(fn, args, kwargs))
         return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.note(like.note)).at(like))
 
     def instead(self, op: Operation, fn: Any, *args: Any, **kwargs: Any) -> Operation:
@@ -227,33 +228,6 @@ class Walk:
     def _name(self, number: int) -> str:
         made = self.at[number] if 0 < number < len(self.at) else None
         return made.name if isinstance(made, Operation) else ""
-
-
-def _value(fn: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the value of a call; where one of its arguments is absent, an absent one, of the type that
-    the op says, or has of zeros, or of ones on the diagonals: matrices of zeros are singular.
-    """
-    values = list(map(value_of, args))
-    missing = [x.spec for x in values if type(x) is Absent]
-    if missing and fn.spec is not None and (made := fn.spec(*map(spec_of, values), **kwargs)) is not None:
-        return absent(made)
-    if not all(x.has_sample for x in missing):
-        return UNKNOWN
-    with np.errstate(all="ignore"):
-        try:
-            val = fn.run(*[x.spec.sample() if type(x) is Absent else x for x in values], **kwargs)
-        except np.linalg.LinAlgError:
-            val = fn.run(*[_regular(x.spec.sample()) if type(x) is Absent else x for x in values], **kwargs)
-    return absent(spec_of(val)) if missing else val
-
-
-def _regular(x: Any) -> Any:
-    """Return matrices of zeros with ones on their diagonals; another sample as it is."""
-    if getattr(x, "ndim", 0) < 2:
-        return x
-    x = x.copy(order="K")
-    np.einsum("...ii->...i", x[..., :min(x.shape[-2:]), :min(x.shape[-2:])])[...] = 1
-    return x
 
 
 def _itself(arg: Any) -> Any:

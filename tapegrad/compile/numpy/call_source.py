@@ -31,7 +31,9 @@ from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import Loop, range_of
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.rules.types import spec_of_call
+from tapegrad.rules.types.layout import copied, view_strides
+from tapegrad.tape.spec import NOTHING, Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
 
@@ -130,16 +132,19 @@ def _part(site: Site, part: Any, text: str) -> str:
     return "..." if part is Ellipsis else text
 
 
-def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
-    """Write the view that a path leads to of an array or its spec; None where there is no short way, or it is
+def path_text(site: Site, base: str, x: Spec, path: Path) -> str | None:
+    """Write the view that a path leads to of an array of this type; None where there is no short way, or it is
     no view of what lies as `x`.
     """
     if not path:
         return base
-    like = np.empty_like(x.sample() if type(x) is Spec else x)
-    view: Any = like
+    view = copied(x.dtype, x)
     for step in path:
-        view = step.op.run(view, *step.args, **step.kwargs)
+        before, view = view, spec_of_call(step.op, (view, *step.args), step.kwargs)
+        if view is NOTHING or not view.size or (step.op is ops.imag and before.kind != "c"):
+            return None
+        if step.op is ops.reshape and view_strides(before, view.shape) is None:
+            return None
         if step.op is ops.getitem:
             base += f"[{index_text(site, step.args, [site.text(part) for part in step.args])}]"
         elif step.op is ops.permute_dims:
@@ -151,7 +156,7 @@ def path_text(site: Site, base: str, x: Any, path: Path) -> str | None:
             base += f".{step.op.__name__}"
         else:
             return None
-    return base if np.may_share_memory(view, like) else None
+    return base
 
 
 

@@ -17,6 +17,8 @@ from tapegrad.compile.numpy.call_source import comment, index_text, path_text
 from tapegrad.compile.numpy.memory_plan import Plan, Storage, make_plan
 from tapegrad.compile.numpy.writer import Shared
 from tapegrad.optimise.result_memory import packs_of
+from tapegrad.rules.types.layout import copied
+from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Guard, Operation, Tape
 from tapegrad.transforms.walk import count_uses
 
@@ -176,14 +178,15 @@ class Texts:
         path = op.kwargs.get("through", ())
         in_place, slot = op in self.plan.in_place, self.plan.slot(op)
         name = self.use(x) if in_place else self.buffer(op) if slot is not None else self.names.fresh(f"v{op.id}")
-        like, order = self.kept.get(name), "K"
+        order, known = "K", self.kept.get(name)
+        like: Spec | None = None if known is None else spec_of(known)
         if like is None:
-            like = op.spec.sample()
+            like = op.spec
             # a view of what lies so, and of another a copy, into which a write would be lost
             if any(step.op is ops.reshape for step in path):
                 order = op.spec.order
                 laid = order in ("C", "F")
-                like = np.asarray(np.empty_like(like), order=order) if laid else None  # type: ignore[call-overload]
+                like = copied(like.dtype, like, order) if laid else None
         target = None if like is None else path_text(Site(self, op, [], ""), name, like, path)
         if target is None:
             return False
@@ -216,6 +219,6 @@ class Texts:
             at += 1 + rank
             text = index_text(site, index, [self.bare(part) for part in index])
             sign = "=" if at == 1 + rank else "+="  # the first is written into the zeros
-            self.statement(op, f"{path_text(site, name, like, path)}[{text}] {sign} {self.bare(piece)}")
+            self.statement(op, f"{path_text(site, name, spec_of(like), path)}[{text}] {sign} {self.bare(piece)}")
         self.expr[op] = name
 

@@ -1,0 +1,25 @@
+"""meta_tensors: tensors without memory, on which torch finds dtypes, shapes and strides and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tapegrad.numbers.lazy import torch
+
+
+def without_memory(dtype: Any, shape: Sequence[int], strides: Sequence[int] | None) -> Any:
+    """Return a tensor on torch's "meta" device; `strides` are in bytes, without them it is contiguous."""
+    if strides is None:
+        return torch.empty(tuple(shape), dtype=dtype, device="meta")
+    steps = [step // dtype.itemsize for step in strides]
+    return torch.empty_strided(tuple(shape), steps, dtype=dtype, device="meta")
+
+
+def evaluated(run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what an implementation for tensors makes of such ones; None where it asks for their content."""
+    try:
+        with torch.no_grad():
+            return run(*args, **kwargs)
+    except Exception:  # torch has many, of its own and of Python's
+        return None
