@@ -132,8 +132,8 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
                 if x in free:
                     at = f.at(f.at(row.base, f.times(k, row.step)), row.offset)
                     f.env[x] = Number(v.load("f", at, row.step, count), "f")
-            for op in needed:
-                f.lower(op)
+            for call in needed:
+                f.lower(call)
             for op, table in tables.items():
                 found: Any = f.env[op]
                 v.store("f", f.at(table, f.times(k, 8)), 8, found.ir, count)
@@ -142,8 +142,8 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
     for x, text in spread.items():
         f.env[x] = Number(text, "f")
     v.each(loop.count, some)
-    for op in (*needed, *rows):
-        f.env.pop(op, None)
+    for each in (*needed, *rows):
+        f.env.pop(each, None)
     f.env.update(outside)
     return tables
 

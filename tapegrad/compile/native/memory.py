@@ -193,24 +193,35 @@ def lower_pieces(f: Function, op: Call) -> Value:
     made = f.place(op)
     if made.kind != "f":
         raise Unlowered("of other numbers")
-    covered = np.zeros(made.shape, bool)
     parts = [(x, None if any(isinstance(i, (np.ndarray, list)) for i in index) else part_of(f, made, index), index)
              for x, index in pieces]
-    whole = next((k for k, (_, part, index) in enumerate(parts)
-                  if part is not None and part.size == made.size), None)
-    if whole is None:
+    first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
+    rest = beside(made, *parts[first][1:])
+    if rest is None:
         fill(f, made, Lanes().constant(0.0))
-        covered[...] = True
-    else:
-        parts.insert(0, parts.pop(whole))
-    for x, part, index in parts:
+    else:  # the largest piece is written, not added to zeros
+        parts.insert(0, parts.pop(first))
+        for start, end in rest:
+            begin = f.at(made.data, start)
+            f.put(f"call void @llvm.memset.p0.i64(ptr {begin}, i8 0, i64 {end - start}, i1 false)")
+    for number, (x, part, index) in enumerate(parts):
         value = operand(f, x)
         if part is None:
             add_at(f, made, value, index)
         else:
-            copy(f, part, value, add=bool(covered.any()))
-        covered[...] = True
+            copy(f, part, value, add=rest is None or number > 0)
     return f.loaded(made) if is_small(op.spec) else made
+
+
+def beside(to: Array, part: Array | None, index: Sequence[Any]) -> list[tuple[int, int]] | None:
+    """Return where in memory that lies together a part of it is not, in bytes; None where the part has gaps."""
+    if part is None or to.strides != dense(to.shape) or not part.size:
+        return None
+    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(index)]
+    low, high = int(places.min()), int(places.max()) + 1
+    if high - low != places.size or part.strides != dense(part.shape):
+        return None
+    return [(a, b) for a, b in ((0, 8 * low), (8 * high, 8 * to.size)) if b > a]
 
 
 def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence[Any]) -> None:
