@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.compile.torch.call_capture import is_dense
+from tapegrad.compile.torch.recorder import is_dense
 from tapegrad.compile.torch.kernel import (
     Kernel,
     arguments,
@@ -76,17 +76,16 @@ class Body(Lowering):
         return super().is_closed(op, fn, given, [given[i] if i in self.places else ref for i, ref in enumerate(refs)],
                                  mixed)
 
-    def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
-        places, mark = self.places if refs else {}, len(self.new.ops)
-        super().trail(op, given, [given[i] if i in places else ref for i, ref in enumerate(refs)])
-        if places:
-            call: Any = next(new for new in self.new.ops[mark:] if is_called(new, f"__{op.fn.__name__}__"))
-            (x, index, *value), _ = arguments(call)
-            begin = 2 if value else 1
-            index = tuple([places.get(begin + i, part) for i, part in enumerate(index)])
-            # of x, the first
-            new = call_of(call.fn.fn, (x, index, *value), aliases=call.fn.aliases, writes=call.fn.writes)
-            call.fn, call.args, call.val = new.fn, new.args, absent(call.spec)
+    def trail(self, op: Call, trail: list[Any]) -> None:
+        mark = len(self.new.ops)
+        super().trail(op, trail)
+        if self.places and op.fn in (ops.getitem, ops.setitem):
+            # each integer of an index selects along an axis, in order
+            begin, selects = 2 if op.fn is ops.setitem else 1, (x for x in self.new.ops[mark:] if is_called(x, "select"))
+            for i, part in enumerate(op.args[begin:], begin):
+                if type(self.value(part)) is int and (call := next(selects)) and i in self.places:
+                    call.args = (*call.args[:2], self.places[i])
+                    call.val = absent(call.spec)
 
     # -- the result
 

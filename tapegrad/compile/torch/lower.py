@@ -8,6 +8,7 @@ numbers among the arguments may steer, stays one call of its implementation.
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
@@ -20,10 +21,28 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tapegrad import ops
 from tapegrad.compile.numpy.call_facts import ufunc_of
 from tapegrad.compile.numpy.memory_plan import is_known, is_varying
-from tapegrad.compile.torch.call_capture import Calls, Seen, is_dense, share, storage_of, tensors_in
-from tapegrad.compile.torch.closed_calls import Again, Finish, Start, Watched, kinds_of, of_tensors, pairs_of
+from tapegrad.compile.torch.closed_calls import (
+    Again,
+    Finish,
+    Start,
+    Watched,
+    kinds_of,
+    on_host,
+    pairs_of,
+    runs_users_code,
+)
 from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
 from tapegrad.compile.torch.peephole import peephole
+from tapegrad.compile.torch.recorder import (
+    Calls,
+    Seen,
+    is_dense,
+    is_same_view,
+    share,
+    spelling,
+    storage_of,
+    tensors_in,
+)
 from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
@@ -49,6 +68,7 @@ from tapegrad.tree.signature import ValueAndGradients
 PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal",
                                            "greater", "greater_equal",
                                            "equal", "not_equal", "maximum", "minimum", "where"))
+DRAWING = (ops.draw, ops.default_rng)
 # that no number changes
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])
 
@@ -63,6 +83,13 @@ def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
     raises.
     """
     return Lowering(tape, leaves, device, numbers, loops).run()
+
+
+def other_than(x: Any) -> Any:
+    """Return another number of a type."""
+    if type(x) is bool:
+        return not x
+    return x + 1 if type(x) is int else x / 3 + 0.7 if cmath.isfinite(x) else type(x)(0.7)
 
 
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
@@ -202,7 +229,9 @@ class Lowering:
         fn = self.value(op.fn)
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
         watched = getattr(fn, "watched", False)
-        if is_varying(op, self.varies, watched or is_known(fn)):
+        draws = fn in DRAWING or (isinstance(fn, Op) and (fn.draws or (watched and fn.of is not None and fn.of.draws)))
+        sure = watched or draws or is_known(fn)  # what it does is seen
+        if is_varying(op, self.varies, sure):
             self.varies.add(op)
         if type(fn) in SUBTAPES:
             self.memory.release(op, fn, 0)
@@ -227,24 +256,22 @@ class Lowering:
             self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
         owned = self.memory.owned[first]
         within = isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
+        pair = None if op in self.varies else self.pairs.get(op)
         self.calls.start()
-        if within:
-            with self.calls.below if watched else nullcontext():
-                # it may lie otherwise in memory than without torch's tape
-                if op in self.pairs and op is self.pairs[op].op:
-                    self.memory.release(op, fn, first)
-                    y = self.pairs[op].start(given)[0]
-                else:
-                    y = self.memory.run(op, fn, given, dead)
-            if self.calls.escaped:
-                self.varies.add(op)
-        else:
-            with self.calls:
+        with self.calls if sure or not within else nullcontext():
+            if pair is not None and op is pair.op:
+                self.memory.release(op, fn, first)
+                y, pair.walked = pair.start(given)
+            elif pair is not None and pair.walked is not None and not within:
+                self.memory.release(op, fn, first)
+                y = pair.finish(given[0])
+            else:
                 y = self.memory.run(op, fn, given, dead)
-            within = (bool(self.calls.escaped) or not is_plain(y)
-                      or self.is_strange((y, [(seen.args, seen.kwargs) for seen in self.calls.seen])))
-        if within:
-            if op in self.pairs and op not in self.varies and self.pair(op, given, refs, y):
+        if self.calls.dynamic or (self.calls.escaped and not draws):
+            self.varies.add(op)
+        trail = None if within or self.calls.escaped or not is_plain(y) else self.numbered(op, fn, given, refs)
+        if trail is None or self.is_strange((y, [(seen.args, seen.kwargs) for seen in trail])):
+            if pair is not None and op not in self.varies and self.pair(op, given, refs, y):
                 return
             again: Any = None if mixed else self.host_function(op, fn, given)
             again = again or Again(self, op, fn, dead, first, owned)
@@ -252,7 +279,7 @@ class Lowering:
                 again = Watched(again, op, kinds_of(y, given))
             self.set(op, y, self.whole(op, again, given, refs, y))
         else:
-            self.trail(op, given, refs)
+            self.trail(op, trail)
             self.set(op, y, op.kwargs["into"].build(refs) if fn is ops.pack else self.ref_of(y, op))
         if is_tensor(y) and raising(op, fn) is not None:
             self.finite(op, y)
@@ -262,7 +289,7 @@ class Lowering:
         self.calls.start()
         with self.calls:
             holds = torch.isfinite(y)
-        self.trail(op, [], [])
+        self.trail(op, self.calls.seen)
         verify(self.push(Guard(self.ref_of(holds, op), "bool", True), op), holds)
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
@@ -272,12 +299,14 @@ class Lowering:
             return False
         if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
             return False  # torch.zeros and its kin, as the program calls them
-        if not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in (ops.draw, ops.default_rng):
+        if getattr(fn, "watched", False):
+            if fn.draws or runs_users_code(op):
+                return True
+        elif not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in DRAWING:
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
             return True
-        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref)
-                 and not of_tensors(value)]
+        hosts = [value for value, ref in zip(given, refs) if on_host(value, ref)]
         if (any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts)
             and fn not in (*PASSING, ops.setitem)):
             self.varies.add(op)  # a number may be a length
@@ -289,26 +318,57 @@ class Lowering:
 
     def is_strange(self, x: Any) -> bool:
         """True where a tensor appears that was computed, and by no call that was seen: then it is no constant."""
-        made = self.calls.below.made
         shown = {id(part) for seen in self.calls.seen for part in tensors_in(seen.result)}
-        new = [part for part in tensors_in(x) if id(part) not in shown and storage_of(part) in made]
-        return any(part not in self.known for part in new)
+        return any(part not in self.known and id(part) not in shown and storage_of(part) in self.calls.made
+                   for part in tensors_in(x))
 
-    def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
+    def numbered(self, op: Call, fn: Any, given: list[Any], refs: list[Any]) -> list[Seen] | None:
+        """Return the calls that were seen, with references for Python's numbers that may be others in another call.
+
+        Where such a number goes shows when the calls are made once more, with another one. Return None where they are
+        not the same but for that.
+        """
+        trail = self.calls.seen
+        numbers = {i: other_than(x) for i, (x, ref) in enumerate(zip(given, refs))
+                   if type(x) in PYTHON and isinstance(ref, Operation)} if fn in PASSING else {}
+        if not numbers:
+            return trail
+        self.calls.seen = []
+        with self.calls:
+            fn.run(*[numbers.get(i, x) for i, x in enumerate(given)], **op.kwargs)
+        known = [(given[i], x, refs[i]) for i, x in numbers.items()]
+
+        def leaf(x: Any, y: Any) -> Any:
+            if is_tensor(x) or (type(x) is type(y) and (x == y or x != x)):
+                return x
+            return next(ref for a, b, ref in known if (x, y) == (a, b))
+        try:
+            return [seen.with_args(mapped(seen.args, leaf, other.args), mapped(seen.kwargs, leaf, other.kwargs))
+                    for seen, other in zip(trail, self.calls.seen, strict=True) if seen.fn is other.fn or 1 / 0]
+        except (StopIteration, ValueError, ZeroDivisionError, KeyError):
+            return None
+
+    def trail(self, op: Call, trail: list[Seen]) -> None:
         """Put the calls that were seen on the new tape."""
-        numbers = [(x, ref) for x, ref in zip(given, refs) if type(x) in PYTHON and isinstance(ref, Operation)]
-        for seen in self.calls.seen:
-            args, kwargs = self.named(seen.args, op, numbers), self.named(seen.kwargs, op, numbers)
-            result: Any = None if any(seen.result is x for x in seen.written) else seen.result
+        for seen in trail:
+            given = tensors_in((seen.args, seen.kwargs))
+            if given and is_tensor(seen.result) and not seen.written and is_same_view(given[0], seen.result):
+                self.known[seen.result] = self.tensor(given[0], op)  # detach, and views that change nothing
+                continue
+            args, kwargs = self.named(seen.args, op), self.named(seen.kwargs, op)
+            result: Any = None if any(seen.result is x for x in seen.written) or not tensors_in(seen.result) \
+                else seen.result
             nested = isinstance(result, (tuple, list))
             aliases = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
             writes = [self.known[x] for x in seen.written]
-            call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=seen.draws, writes=writes), op)
+            # what returns nothing raises
+            draws = seen.draws or (result is None and not writes)
+            call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=draws, writes=writes, quick=spelling(seen)), op)
             found = not seen.draws and all(map(has_value, operands(call)))
             call.val = UNKNOWN if result is None else result if found else without(result)
             if nested:
                 parts = self.several(op, call, result if found else map(without, result))
-                self.known.update((x, part) for x, part in zip(result, parts) if x is not None)
+                self.known.update((x, part) for x, part in zip(result, parts) if is_tensor(x))
             elif result is not None:
                 self.known[result] = call
 
@@ -318,13 +378,9 @@ class Lowering:
             return None
         return next((self.known[x] for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None)
 
-    def named(self, x: Any, op: Call, numbers: list[tuple[Any, Operation]]) -> Any:
-        """Return the arguments of a call with operations for its tensors, and for the numbers that an input decides."""
-        def leaf(x: Any) -> Any:
-            if is_tensor(x):
-                return self.tensor(x, op)
-            return next((ref for number, ref in numbers if number is x), x) if numbers and type(x) in PYTHON else x
-        return mapped(x, leaf)
+    def named(self, x: Any, op: Operation) -> Any:
+        """Return the arguments of a call with operations for its tensors."""
+        return mapped(x, lambda x: self.tensor(x, op) if is_tensor(x) else x)
 
     def ref_of(self, y: Any, op: Operation) -> Any:
         """Return what stands for a value."""
@@ -431,7 +487,7 @@ class Lowering:
         self.calls.start()
         with self.calls:
             dx = conformed(value, leaf)
-        self.trail(op, [], [])
+        self.trail(op, self.calls.seen)
         return self.finished(dx, self.ref_of(dx, op))
 
     def own_results(self, parts: list[Any]) -> None:

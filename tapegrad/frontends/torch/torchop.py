@@ -337,9 +337,12 @@ def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
 
 def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) -> list[Any]:
     """Return what flows back to each root of a call, None to one that is None."""
-    pairs = [(out, cast(part, out).expand(out.shape)) for out, part in flowing(y, unwrap(mapped_cotangent(dy)))
-             if out.requires_grad]
+    given = list(flowing(y, unwrap(mapped_cotangent(dy))))
+    pairs = [(out, cast(part, out).expand(out.shape)) for out, part in given if out.requires_grad]
     known = [root for root in roots if root is not None]
+    if given and known and not pairs and not op.draws:  # what is drawn may depend on the shape of an argument alone
+        raise MissingRule(f"torch has no gradient of {op.__name__}: nothing that it returned requires one",
+                          user_location(), "tg.stop_gradient(x) as its argument, where none is to flow")
     if not pairs or not known:
         return [None if root is None else torch.zeros_like(root) for root in roots]
     try:
