@@ -20,7 +20,7 @@ from tapegrad.numbers.equality import alike
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, pack
 from tapegrad.replay.interpreter import Memory
-from tapegrad.tape.tape import Call, Constant, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.tree.flatten import leaves_of
 
 
@@ -186,6 +186,7 @@ def runs_users_code(op: Call) -> bool:
     if getattr(impl, "is_users", False):
         return True
     module = (getattr(impl, "__module__", None) or "torch").partition(".")[0]
-    given = [x.val if isinstance(x, Constant) else x for x in op.args if not isinstance(x, Operation) or type(x) is Constant]
-    return module not in ("torch", "tapegrad") or any(
-        callable(x) for x in leaves_of((given, op.kwargs)) if not isinstance(x, (torch.dtype, torch.Tensor, type)))
+    if module not in ("torch", "tapegrad"):
+        return True
+    known = [x.val if isinstance(x, Constant) else x for x in op.args if not isinstance(x, (Input, Call))]
+    return any(callable(x) for x in leaves_of((known, op.kwargs)) if not isinstance(x, (torch.Tensor, type)))

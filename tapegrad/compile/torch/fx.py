@@ -188,7 +188,7 @@ class RawCall:
         # it may write in place: what wraps is kept
         self.__wrapped__, self.fixed, self.spec, self.places = fn, fixed, spec, places
         # what it calls of torch may be looked into; a call of no tensors that is none of torch's answers anew each time
-        self.raw = not isinstance(fn, _Inside)
+        self.raw = spec is None or bool(places) or not isinstance(fn, _Inside)
         self.__name__ = name_of(fn) or type(fn).__name__
 
     def __call__(self, *given: Any) -> Any:

@@ -22,9 +22,10 @@ class Kernel:
     """A function of torch's, or any other, as one call of it has it: with what the call knows besides its arguments.
 
     Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is
-    given. `quick` is the function that calls it with the least delay, where that is another. `inside` says that nothing looks into it: the implementation of an operation, which may ask for numbers on
-    the host. What `draws` gives other numbers each time, or is a user's function. What its result `aliases`, and what
-    it `writes`: see optimise.memory.
+    given. `quick` is the function that makes the call with the least delay, where that is another than `fn`. `inside`
+    says that nothing looks into it: the implementation of an operation, which may ask for numbers on the host. What
+    `draws` gives other numbers each time, may raise, or is a user's function. What its result `aliases`, and what it
+    `writes`: see optimise.memory.
     """
 
     is_found = True  # a call of it has a value on the tape only where that follows from constants alone

@@ -1,9 +1,9 @@
-"""lower: what a flat tape comes down to on torch, found by running it once.
+"""lower: the calls of ATen's operators that a flat tape comes down to on torch, found by running it once.
 
-The tape runs by replay's own logic, on the arguments of a call; what it calls of torch meanwhile is the program. What
-is fixed by the shapes, dtypes and static values of the arguments is taken as it was found, and nothing else: an
-operation that looks at numbers on the host, whose result has a shape that numbers decide, that draws, or that Python's
-numbers among the arguments may steer, stays one call of its implementation.
+The tape runs by replay's own logic, on the arguments of a call; the operators that it calls meanwhile are the program.
+What is fixed by the shapes, dtypes and static values of the arguments is taken as it was found, and nothing else: an
+operation that looks at numbers on the host, whose result has a shape that numbers decide, that draws, that runs the
+user's code, or that Python's numbers among the arguments may steer, stays one call of its implementation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tapegrad.compile.torch.closed_calls import (
     pairs_of,
     runs_users_code,
 )
-from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
+from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, values_in, without
 from tapegrad.compile.torch.peephole import peephole
 from tapegrad.compile.torch.recorder import (
     Calls,
@@ -69,6 +69,7 @@ PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divid
                                            "greater", "greater_equal",
                                            "equal", "not_equal", "maximum", "minimum", "where"))
 DRAWING = (ops.draw, ops.default_rng)
+LOST = Operation()  # stands for what depends on a number otherwise than by being that number
 # that no number changes
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])
 
@@ -229,7 +230,7 @@ class Lowering:
         fn = self.value(op.fn)
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
         watched = getattr(fn, "watched", False)
-        draws = fn in DRAWING or (isinstance(fn, Op) and (fn.draws or (watched and fn.of is not None and fn.of.draws)))
+        draws = fn in DRAWING or (isinstance(fn, Op) and getattr(getattr(fn, "of", None) or fn, "draws", False))
         sure = watched or draws or is_known(fn)  # what it does is seen
         if is_varying(op, self.varies, sure):
             self.varies.add(op)
@@ -328,25 +329,26 @@ class Lowering:
         Where such a number goes shows when the calls are made once more, with another one. Return None where they are
         not the same but for that.
         """
-        trail = self.calls.seen
         numbers = {i: other_than(x) for i, (x, ref) in enumerate(zip(given, refs))
                    if type(x) in PYTHON and isinstance(ref, Operation)} if fn in PASSING else {}
+        first = self.calls.seen
         if not numbers:
-            return trail
+            return first
         self.calls.seen = []
         with self.calls:
             fn.run(*[numbers.get(i, x) for i, x in enumerate(given)], **op.kwargs)
+        again = self.calls.seen
+        if [seen.fn for seen in again] != [seen.fn for seen in first]:
+            return None
         known = [(given[i], x, refs[i]) for i, x in numbers.items()]
 
         def leaf(x: Any, y: Any) -> Any:
             if is_tensor(x) or (type(x) is type(y) and (x == y or x != x)):
                 return x
-            return next(ref for a, b, ref in known if (x, y) == (a, b))
-        try:
-            return [seen.with_args(mapped(seen.args, leaf, other.args), mapped(seen.kwargs, leaf, other.kwargs))
-                    for seen, other in zip(trail, self.calls.seen, strict=True) if seen.fn is other.fn or 1 / 0]
-        except (StopIteration, ValueError, ZeroDivisionError, KeyError):
-            return None
+            return next((ref for a, b, ref in known if (x, y) == (a, b)), LOST)
+        made = [seen.with_args(mapped(seen.args, leaf, other.args), mapped(seen.kwargs, leaf, other.kwargs))
+                for seen, other in zip(first, again)]
+        return None if any(x is LOST for seen in made for x in values_in((seen.args, seen.kwargs))) else made
 
     def trail(self, op: Call, trail: list[Seen]) -> None:
         """Put the calls that were seen on the new tape."""
@@ -361,9 +363,9 @@ class Lowering:
             nested = isinstance(result, (tuple, list))
             aliases = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
             writes = [self.known[x] for x in seen.written]
-            # what returns nothing raises
-            draws = seen.draws or (result is None and not writes)
-            call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=draws, writes=writes, quick=spelling(seen)), op)
+            draws = seen.draws or (result is None and not writes)  # what neither returns nor writes may raise
+            call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=draws, writes=writes,
+                                     quick=spelling(seen)), op)
             found = not seen.draws and all(map(has_value, operands(call)))
             call.val = UNKNOWN if result is None else result if found else without(result)
             if nested:

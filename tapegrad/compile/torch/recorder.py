@@ -28,16 +28,18 @@ _PLACES = (torch, torch.Tensor, torch._C._nn, torch._C._linalg, torch._C._fft, t
 class Seen:
     """One call of an operator, what it returned, and the tensors that it wrote to."""
 
-    __slots__ = ("args", "draws", "fn", "kwargs", "result", "written")
+    __slots__ = ("args", "draws", "fn", "found", "kwargs", "result", "written")
 
     def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         self.fn, self.args, self.kwargs, self.result, self.draws = fn, args, kwargs, result, _RANDOM in fn.tags
         self.written = [args[at] if at < len(args) else kwargs[name] for at, name in _written(fn)
                         if at < len(args) or name in kwargs]
+        self.found = self  # as it was made
 
     def with_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen:
         """Return the call with other arguments, which stand for those it had."""
         new = copy(self)
+        new.found = self
         new.args, new.kwargs = args, kwargs
         return new
 
@@ -96,6 +98,8 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
             self.escape(f"{func} of a tensor")
         elif func.namespace not in ("aten", "prims"):
             self.escape(f"{func}, which is not torch's own")
+        elif _RANDOM in func.tags and kwargs and kwargs.get("generator") is not None:
+            self.escape(f"{func} draws from a generator that may be another in another call")
         elif any(x.layout is not torch.strided for x in found):
             self.escape(f"a sparse tensor, by {func}")
         self.seen.append(Seen(func, args, kwargs or {}, result))
@@ -157,11 +161,11 @@ def spelling(seen: Seen) -> Callable[..., Any]:
     """Return the quickest function that makes a call: a sign, a method or a function of torch's that calls this very
     operator with these arguments, else the operator itself without its Python wrapper.
     """
+    seen = seen.found
     kinds = (seen.fn, tuple(map(type, seen.args)), tuple(seen.kwargs))
     if kinds not in SPELLINGS:
         name = seen.fn.overloadpacket.__name__
-        known = [SIGNS[name]] if name in SIGNS else []
-        known += [sliced] if name == "slice" else []
+        known: list[Any] = [SIGNS[name]] if name in SIGNS else [sliced] if name == "slice" else []
         known += [found for place in _PLACES if callable(found := getattr(place, name, None))]
         SPELLINGS[kinds] = next((fn for fn in known if _is_same(fn, seen)), seen.fn._op)
     return SPELLINGS[kinds]
@@ -234,8 +238,8 @@ def is_dense(x: Any) -> bool:
 
 def is_same_view(a: Any, b: Any) -> bool:
     """True for two tensors of the same elements, laid out and read alike."""
-    return bool(a.shape == b.shape and a.stride() == b.stride() and a.dtype is b.dtype and share(a, b)
-                and a.storage_offset() == b.storage_offset() and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg())
+    return bool(a.shape == b.shape and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
+                and a.dtype is b.dtype and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg() and share(a, b))
 
 
 def _masked(parts: Any) -> bool:

@@ -147,7 +147,7 @@ class Text:
         if fn in ON_HOST:
             return f"{self.operand(given[0])} {ON_HOST[fn]} {self.operand(given[1])}"
         if fn is sliced:
-            axis, start, stop, step = (*given[1:], *(0, 0, END, 1)[len(given) - 1:])
+            axis, start, stop, step = given[1:] + (0, 0, END, 1)[len(given) - 1:]
             bounds = f"{start or ''}:{'' if stop == END else stop}{'' if step == 1 else f':{step}'}"
             return f"{args[0]}[{':, ' * axis}{bounds}]"
         if fn is operator.neg:
