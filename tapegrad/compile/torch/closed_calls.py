@@ -178,7 +178,7 @@ def on_host(value: Any, ref: Any) -> bool:
     return holds_value(ref)
 
 
-def runs_users_code(op: Call) -> bool:
+def runs_user_code(op: Call) -> bool:
     """True for the call of a function recorded whole that is not torch's own, or that is given a function or a module,
     and for that of its pullback: what it does besides calling operators is not seen.
     """

@@ -8,7 +8,6 @@ user's code, or that Python's numbers among the arguments may steer, stays one c
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
@@ -29,20 +28,12 @@ from tapegrad.compile.torch.closed_calls import (
     kinds_of,
     on_host,
     pairs_of,
-    runs_users_code,
+    runs_user_code,
 )
-from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, values_in, without
+from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
+from tapegrad.compile.torch.number_places import PASSING, other_than, placed
 from tapegrad.compile.torch.peephole import peephole
-from tapegrad.compile.torch.recorder import (
-    Calls,
-    Seen,
-    is_dense,
-    is_same_view,
-    share,
-    spelling,
-    storage_of,
-    tensors_in,
-)
+from tapegrad.compile.torch.recorder import Calls, Seen, is_dense, is_same_view, share, spelling, storage_of, tensors_in
 from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
@@ -54,7 +45,7 @@ from tapegrad.optimise.memory import is_given, root
 from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
 from tapegrad.replay.python_errors import raising, spec_recorded
-from tapegrad.rules.op import ANY, OPS, Op
+from tapegrad.rules.op import ANY, Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import UNKNOWN
@@ -64,12 +55,7 @@ from tapegrad.transforms.walk import pure
 from tapegrad.tree.flatten import flatten
 from tapegrad.tree.signature import ValueAndGradients
 
-# What passes a Python number on to torch as it is, whatever number it is.
-PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal",
-                                           "greater", "greater_equal",
-                                           "equal", "not_equal", "maximum", "minimum", "where"))
 DRAWING = (ops.draw, ops.default_rng)
-LOST = Operation()  # stands for what depends on a number otherwise than by being that number
 # that no number changes
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])
 
@@ -84,13 +70,6 @@ def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
     raises.
     """
     return Lowering(tape, leaves, device, numbers, loops).run()
-
-
-def other_than(x: Any) -> Any:
-    """Return another number of a type."""
-    if type(x) is bool:
-        return not x
-    return x + 1 if type(x) is int else x / 3 + 0.7 if cmath.isfinite(x) else type(x)(0.7)
 
 
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
@@ -301,7 +280,7 @@ class Lowering:
         if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
             return False  # torch.zeros and its kin, as the program calls them
         if getattr(fn, "watched", False):
-            if fn.draws or runs_users_code(op):
+            if fn.draws or runs_user_code(op):
                 return True
         elif not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in DRAWING:
             return True
@@ -337,18 +316,7 @@ class Lowering:
         self.calls.seen = []
         with self.calls:
             fn.run(*[numbers.get(i, x) for i, x in enumerate(given)], **op.kwargs)
-        again = self.calls.seen
-        if [seen.fn for seen in again] != [seen.fn for seen in first]:
-            return None
-        known = [(given[i], x, refs[i]) for i, x in numbers.items()]
-
-        def leaf(x: Any, y: Any) -> Any:
-            if is_tensor(x) or (type(x) is type(y) and (x == y or x != x)):
-                return x
-            return next((ref for a, b, ref in known if (x, y) == (a, b)), LOST)
-        made = [seen.with_args(mapped(seen.args, leaf, other.args), mapped(seen.kwargs, leaf, other.kwargs))
-                for seen, other in zip(first, again)]
-        return None if any(x is LOST for seen in made for x in values_in((seen.args, seen.kwargs))) else made
+        return placed(first, self.calls.seen, [(given[i], x, refs[i]) for i, x in numbers.items()])
 
     def trail(self, op: Call, trail: list[Seen]) -> None:
         """Put the calls that were seen on the new tape."""
