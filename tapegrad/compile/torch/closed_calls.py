@@ -1,8 +1,8 @@
-"""closed_calls: calls that nothing looks into.
+"""closed_calls: calls that nothing looks into: of what computes on the host, draws, or runs the user's code.
 
-Whether numbers decide the shape of what a function of torch's returns, or one of the user's on torch's own tape, a tape
-does not say. Where that is not seen when it runs, they are taken not to; and each call is asked whether its results are
-such as the program was made for. Where the tape calls its pullback too, torch's own tape of the call is kept for that.
+Whether numbers decide the shape of what a function of the user's returns on torch's own tape, a tape does not say.
+Where that is not seen when it runs, they are taken not to; and each call is asked whether its results are such as the
+program was made for. Where the tape calls its pullback too, torch's own tape of the call is kept for that.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import torch
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import is_loop
+from tapegrad.rules.op import ANY
 from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
@@ -77,8 +78,9 @@ def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     def number(x: Any) -> Any:
         if type(x) is tuple:
             return tuple(map(number, x))
-        return next(i for i, arg in enumerate(args) if arg is x) if isinstance(x, Operation) else x
-    return Call(Kernel(fn, form, number(aliases), inside, draws, tuple(map(number, writes)), quick), args, kwargs, val)
+        return next((i for i, arg in enumerate(args) if arg is x), ANY) if isinstance(x, Operation) else x
+    places = tuple([next(i for i, arg in enumerate(args) if arg is x) for x in writes])
+    return Call(Kernel(fn, form, number(aliases), inside, draws, places, quick), args, kwargs, val)
 
 
 def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS,

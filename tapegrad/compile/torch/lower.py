@@ -235,22 +235,28 @@ class Lowering:
         if given and type(given[0]) is np.ndarray:
             self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
         owned = self.memory.owned[first]
-        within = isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
         pair = None if op in self.varies else self.pairs.get(op)
+        within = (isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
+                  or (pair is not None and pair.graph is not None))
+        walks = pair is not None and pair.walked is not None and not within
         self.calls.start()
         with self.calls if sure or not within else nullcontext():
             if pair is not None and op is pair.op:
                 self.memory.release(op, fn, first)
                 y, pair.walked = pair.start(given)
-            elif pair is not None and pair.walked is not None and not within:
+            elif walks:
                 self.memory.release(op, fn, first)
-                y = pair.finish(given[0])
+                y = pair.finish(given[0])  # type: ignore[union-attr]
             else:
                 y = self.memory.run(op, fn, given, dead)
+        if not (within or is_known(fn)) and self.calls.is_unread(() if walks else given, y):
+            self.calls.escape("integers that were read")
         if self.calls.dynamic or (self.calls.escaped and not draws):
             self.varies.add(op)
         trail = None if within or self.calls.escaped or not is_plain(y) else self.numbered(op, fn, given, refs)
         if trail is None or self.is_strange((y, [(seen.args, seen.kwargs) for seen in trail])):
+            if pair is not None and op is pair.op:
+                pair.walked = None  # what it saved is not known here
             if pair is not None and op not in self.varies and self.pair(op, given, refs, y):
                 return
             again: Any = None if mixed else self.host_function(op, fn, given)
@@ -369,9 +375,8 @@ class Lowering:
         if fixed and not tensors_in(y):
             return y
         if op.fn is ops.setitem and y is given[0]:  # in place
-            ref = self.known[y]
-            self.step(op, fn, *refs, inside=True, writes=[ref])
-            return ref
+            self.step(op, fn, *refs, inside=True, writes=[refs[0]])
+            return refs[0]
         flat = isinstance(y, (tuple, list)) and bool(y) and all(
             part is None or is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
         if isinstance(op.fn, Operation):

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tapegrad.numbers.tensors import ORDINARY
 
 LEAKS = frozenset(["numpy", "tolist", "__array__", "__dlpack__", "__reduce_ex__"])  # no operator of ATen's shows these
-READS = frozenset(["nonzero_static", "_local_scalar_dense", "equal", "is_nonzero", "item"])
+UNTAGGED = frozenset([torch.ops.aten._pack_padded_sequence.default])  # numbers decide a shape, and no tag says so
 SIGNS = {"mul": operator.mul, "add": operator.add, "sub": operator.sub, "div": operator.truediv, "eq": operator.eq,
          "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
          "neg": operator.neg}
@@ -91,7 +91,7 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
                            kwargs: dict[str, Any] | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
         found = tensors_in(result)
-        if _DYNAMIC in func.tags and (func is not torch.ops.aten.index.Tensor or _masked(args[1])):
+        if func in UNTAGGED or _DYNAMIC in func.tags and (func is not torch.ops.aten.index.Tensor or _masked(args[1])):
             self.escape(f"a shape that numbers decide, by {func}")
             self.dynamic = True
         elif not found and result is not None and result != ():
@@ -105,6 +105,16 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
         self.seen.append(Seen(func, args, kwargs or {}, result))
         self.made.update([storage_of(x) for x in found if x.layout is torch.strided])
         return result
+
+    def is_unread(self, given: Any, y: Any) -> bool:
+        """True if integers were given, or computed, that no operator has taken and that are no result: then C++ code
+        may have read them by itself, as torch.tensor_split does, and what was called next depends on them.
+        """
+        used = {id(x) for x in tensors_in(y)}
+        used.update([id(x) for seen in self.seen for x in tensors_in((seen.args, seen.kwargs))])
+        made = [seen.result for seen in self.seen if isinstance(seen.result, torch.Tensor)]
+        return bool(self.seen) and any(id(x) not in used and not (x.is_floating_point() or x.is_complex())
+                                       for x in (*tensors_in(given), *made))
 
     def escape(self, why: str) -> None:
         """Note that a call shows not all that happens."""
