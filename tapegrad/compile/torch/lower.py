@@ -197,8 +197,7 @@ class Lowering:
         verify(op, value)
         fixed = (op.fact in FIXED and op.args[0] not in self.varies
                  and all(map(is_tensor, value if type(value) is tuple else (value,))))
-        # by the exact type of a number too
-        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple
+        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by a number's exact type too
         if not fixed and not entered and holds_value(ref):
             self.push(Guard(self.operand(ref, op), op.fact, op.expected), op)
         self.values[op.id] = value
@@ -227,8 +226,7 @@ class Lowering:
             return self.set(op, element, part)
         mixed = bool(tensors_in((given, op.kwargs)))
         if mixed:
-            for i, (value, ref) in enumerate(zip(given, refs)):
-                # drawn, or computed on the host
+            for i, (value, ref) in enumerate(zip(given, refs)):  # drawn, or computed on the host
                 if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):
                     given[i], refs[i] = self.on_device(op, value, ref)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0

@@ -91,7 +91,8 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
                            kwargs: dict[str, Any] | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
         found = tensors_in(result)
-        if func in UNTAGGED or _DYNAMIC in func.tags and (func is not torch.ops.aten.index.Tensor or _masked(args[1])):
+        tagged = _DYNAMIC in func.tags and (func is not torch.ops.aten.index.Tensor or _masked(args[1]))
+        if tagged or func in UNTAGGED:
             self.escape(f"a shape that numbers decide, by {func}")
             self.dynamic = True
         elif not found and result is not None and result != ():
