@@ -1,8 +1,8 @@
-"""closed_calls: calls that nothing looks into.
+"""closed_calls: calls that nothing looks into: of what computes on the host, draws, or runs the user's code.
 
-Whether numbers decide the shape of what a function of torch's returns, or one of the user's on torch's own tape, a tape
-does not say. Where that is not seen when it runs, they are taken not to; and each call is asked whether its results are
-such as the program was made for. Where the tape calls its pullback too, torch's own tape of the call is kept for that.
+Whether numbers decide the shape of what a function of the user's returns on torch's own tape, a tape does not say.
+Where that is not seen when it runs, they are taken not to; and each call is asked whether its results are such as the
+program was made for. Where the tape calls its pullback too, torch's own tape of the call is kept for that.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.compile.torch.call_capture import storage_of, tensors_in
+import torch
+
+from tapegrad.compile.torch.kernel import holds_value
+from tapegrad.compile.torch.recorder import storage_of, tensors_in
 from tapegrad.errors import GuardError
 from tapegrad.numbers.equality import alike
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import getfield
+from tapegrad.ops import getfield, pack
 from tapegrad.replay.interpreter import Memory
-from tapegrad.tape.tape import Call, Constant, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
+from tapegrad.tree.flatten import leaves_of
 
 
 class Again:
@@ -83,11 +87,16 @@ class Pair:
     def __init__(self, op: Call) -> None:
         self.op, self.pullbacks = op, list[Call]()
         self.graph: Any = None  # what stands for torch's own tape on the new one
+        self.walked: Any = None  # that tape, of the call that was made to find what it comes down to
         self.only: set[int] | None = set()
 
     def start(self, given: Any) -> tuple[Any, Any]:
         """Return the value of the call, and torch's own tape of it."""
         return self.op.fn.start(tuple(given), only=self.only, **self.op.kwargs)  # type: ignore[no-any-return]
+
+    def finish(self, dy: Any) -> Any:
+        """Return what flows back through that tape."""
+        return self.op.fn.finish(self.walked, dy, again=len(self.pullbacks) > 1)
 
 
 def pairs_of(tape: Tape) -> dict[Any, Pair]:
@@ -126,6 +135,10 @@ def is_same(x: Any, y: Any) -> bool:
     """True for the same operation, or the same constant."""
     if isinstance(x, Constant) and isinstance(y, Constant):
         return x.val is y.val
+    if isinstance(x, (tuple, list)) and type(x) is type(y):
+        return len(x) == len(y) and all(map(is_same, x, y))
+    if x is not y and type(x) is type(y) is Call and x.fn is y.fn is pack:
+        return x.kwargs == y.kwargs and all(map(is_same, x.args, y.args))
     return x is y or (not isinstance(x, Operation) and not isinstance(y, Operation) and bool(alike(x, y)))
 
 
@@ -154,6 +167,26 @@ class Finish:
         return self.pair.op.fn.finish(graph, dy, again=len(self.pair.pullbacks) > 1)
 
 
-def of_tensors(x: Any) -> bool:
-    """True for a tuple or list that holds tensors and nothing else that a call could decide by."""
-    return isinstance(x, (tuple, list)) and all(is_tensor(part) or of_tensors(part) for part in x)
+def on_host(value: Any, ref: Any) -> bool:
+    """True if what an argument holds besides tensors may be another in another call; `ref` stands for it."""
+    if isinstance(ref, Operation):
+        if isinstance(value, (tuple, list)):
+            return any(on_host(part, ref) for part in value)
+        return not is_tensor(value)
+    if isinstance(ref, (tuple, list)):
+        return any(map(on_host, value, ref))
+    return holds_value(ref)
+
+
+def runs_user_code(op: Call) -> bool:
+    """True for the call of a function recorded whole that is not torch's own, or that is given a function or a module,
+    and for that of its pullback: what it does besides calling operators is not seen.
+    """
+    impl = (op.fn.of or op.fn).impl  # type: ignore[union-attr]
+    if getattr(impl, "is_users", False):
+        return True
+    module = (getattr(impl, "__module__", None) or "torch").partition(".")[0]
+    if module not in ("torch", "tapegrad"):
+        return True
+    known = [x.val if isinstance(x, Constant) else x for x in op.args if not isinstance(x, (Input, Call))]
+    return any(callable(x) for x in leaves_of((known, op.kwargs)) if not isinstance(x, (torch.Tensor, type)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from tapegrad.compile.numpy.function import Miss, Unfit
@@ -19,13 +20,15 @@ from tapegrad.compile.torch.kernel import call_of, inside, is_kernel, nest
 from tapegrad.compile.torch.lower import Lowered
 from tapegrad.compile.torch.results import result_of
 from tapegrad.compile.torch.source import Text
-from tapegrad.compile.torch.unchecked import Failure, unchecked
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import put_results
 from tapegrad.rules.op import Op
+from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Guard, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk
 
+CHECK = torch.ops.aten._linalg_check_errors.default  # of what torch.linalg's function of a name says of each matrix
+FAILURES = {"linalg.cholesky": "Matrix is not positive definite"}  # NumPy's words
 LAST = (nest, float, complex)  # what is made of the tensors that come out
 
 
@@ -47,7 +50,7 @@ class Whole:
         ends: list[Any] = [*self.last, *self.others, self.full.result]
         used = dict.fromkeys(x for op in ends for x in operands(op))
         self.results = [x for x in used if not is_kernel(x, *LAST)]
-        self.failures: list[Failure] = []
+        self.checks: list[Any] = []
         self.tape = self.unguarded()
         self.entered, self.source = _entering(lowered, leaves)
 
@@ -58,16 +61,15 @@ class Whole:
         left |= {x for x in self.full.inputs[1:] if not isinstance(x.spec.dtype, torch.dtype)}
         for op in self.full.ops:
             if op not in left:
-                failure = unchecked(walk, op)
-                if failure is None:
-                    walk.keep(op)
+                if is_kernel(op, CHECK):
+                    self.checks.append(op)
                 else:
-                    self.failures.append(failure)
+                    walk.keep(op)
 
         def put(fn: Callable[..., Any], *args: Any) -> Operation:
             return walk._push(call_of(fn, args).at(self.full.result))  # type: ignore[arg-type]
         flags = [put(torch.ne if guard.expected else torch.eq, walk.bind(guard.args[0]), 0) for guard in self.truths]
-        flags += [failure.flag for failure in self.failures]
+        flags += [put(torch.any, walk.bind(call.args[0])) for call in self.checks]
         put_results(walk.new, [*map(walk.bind, self.results), *([put(torch.stack, flags)] if flags else [])])
         return walk.new
 
@@ -75,7 +77,7 @@ class Whole:
         """Return the result, or raise Miss where a guard does not hold, else NumPy's
         LinAlgError where a call failed.
         """
-        flags = parts[len(self.results)].tolist() if self.truths or self.failures else []
+        flags = parts[len(self.results)].tolist() if self.truths or self.checks else []
         values: dict[Any, Any] = dict(zip(self.results, parts))
 
         def given(op: Any) -> list[Any]:
@@ -88,9 +90,10 @@ class Whole:
         for guard in self.others:
             if not check(guard, *given(guard)):
                 raise Miss(self.of, guard)
-        for failure, failed in zip(self.failures, flags[len(self.truths):]):
-            if failed:  # and no guard does: the program itself would have come here
-                raise failure.error(self.full)
+        for call, fails in zip(self.checks, flags[len(self.truths):]):
+            if fails:  # and no guard does: the program itself would have come here
+                what = FAILURES.get(call.args[1], "Singular matrix")
+                raise failed(self.full, call, np.linalg.LinAlgError(what))
         return result_of(self.full, given(self.full.result))
 
 

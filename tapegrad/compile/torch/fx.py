@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from types import MethodWrapperType
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from tapegrad.compile.source_names import Names
-from tapegrad.compile.torch.call_capture import name_of
-from tapegrad.compile.torch.kernel import arguments, nest, replaced
+from tapegrad.compile.torch.kernel import arguments, name_of, nest, replaced
 from tapegrad.compile.torch.results import result_of
 from tapegrad.compile.torch.tape_function import lowered
 from tapegrad.errors import ArgumentError
@@ -73,15 +71,10 @@ class _Writer:
             return args[0]
         if op.fn.inside or not all(map(_is_writable, (*args, *kwargs.values()))):
             return self.inside(op, fn, args, kwargs)
-        if isinstance(fn, MethodWrapperType):
-            return self.graph.call_function(getattr, (*args, name))
-        if name in ("__getitem__", "__setitem__"):
-            return self.graph.call_function(getattr(operator, name.strip("_")), args)
+        if isinstance(fn, torch._ops.OpOverload):
+            return self.graph.call_function(fn, args, kwargs)
         if getattr(torch.Tensor, name, None) is fn:
             return self.graph.call_method(name, args, kwargs)
-        if getattr(fn, "__module__", "") == "torch._tensor":  # `__pow__` is called pow, of a module that has none
-            return self.graph.call_method(next(key for key, value in vars(torch.Tensor).items() if value is fn), args,
-                                          kwargs)
         return self.graph.call_function(fn, args, kwargs)
 
 

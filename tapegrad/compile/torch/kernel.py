@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.call_capture import name_of
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import is_loop
+from tapegrad.rules.op import ANY
 from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
@@ -23,19 +23,20 @@ class Kernel:
     """A function of torch's, or any other, as one call of it has it: with what the call knows besides its arguments.
 
     Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is
-    given. `inside` says that nothing looks into it: the implementation of an operation, which may ask for numbers on
-    the host. What `draws` gives other numbers each time, or is a user's function. What its result `aliases`, and what
-    it `writes`: see optimise.memory.
+    given. `quick` is the function that makes the call with the least delay, where that is another than `fn`. `inside`
+    says that nothing looks into it: the implementation of an operation, which may ask for numbers on the host. What
+    `draws` gives other numbers each time, may raise, or is a user's function. What its result `aliases`, and what it
+    `writes`: see optimise.memory.
     """
 
     is_found = True  # a call of it has a value on the tape only where that follows from constants alone
-    __slots__ = ("__name__", "aliases", "draws", "fn", "form", "inside", "writes")
+    __slots__ = ("__name__", "aliases", "draws", "fn", "form", "inside", "quick", "writes")
 
     def __init__(self, fn: Callable[..., Any], form: Any = None, aliases: Any = None, inside: bool = False,
-                 draws: bool = False, writes: tuple[int, ...] = ()) -> None:
+                 draws: bool = False, writes: tuple[int, ...] = (), quick: Any = None) -> None:
         self.fn, self.form, self.aliases, self.inside = fn, form, aliases, inside
-        self.draws, self.writes = draws, writes
-        self.__name__ = name_of(fn) or type(fn).__name__
+        self.draws, self.writes, self.quick = draws, writes, quick or fn
+        self.__name__ = name_of(fn)
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
         args, kwargs = self.nested(given, kwargs)
@@ -51,13 +52,21 @@ class Kernel:
         return [*map(short, args), *(f"{key}={short(x)}" for key, x in kwargs.items())]
 
 
+def name_of(fn: Any) -> str:
+    """Return the name of a function, an operator of ATen's, or what reads an attribute."""
+    if isinstance(fn, torch._ops.OpOverload):
+        return fn.overloadpacket.__name__  # type: ignore[no-any-return]
+    name = getattr(fn, "__name__", "") or type(fn).__name__
+    return getattr(fn.__self__, "__name__", "") if name == "__get__" else name  # type: ignore[no-any-return]
+
+
 def arguments(op: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of the function that a call calls."""
     return op.fn.nested(op.args, op.kwargs)  # type: ignore[no-any-return]
 
 
 def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, aliases: Any = None,
-            inside: bool = False, draws: bool = False, writes: Any = (), val: Any = UNKNOWN) -> Call:
+            inside: bool = False, draws: bool = False, writes: Any = (), val: Any = UNKNOWN, quick: Any = None) -> Call:
     """Make a call of a function with operations among its arguments; `aliases` and `writes` name the operations."""
     form = None
     nests = [arg for arg in args if isinstance(arg, (tuple, list, dict, slice))]
@@ -69,8 +78,9 @@ def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     def number(x: Any) -> Any:
         if type(x) is tuple:
             return tuple(map(number, x))
-        return next(i for i, arg in enumerate(args) if arg is x) if isinstance(x, Operation) else x
-    return Call(Kernel(fn, form, number(aliases), inside, draws, tuple(map(number, writes))), args, kwargs, val)
+        return next((i for i, arg in enumerate(args) if arg is x), ANY) if isinstance(x, Operation) else x
+    places = tuple([next(i for i, arg in enumerate(args) if arg is x) for x in writes])
+    return Call(Kernel(fn, form, number(aliases), inside, draws, places, quick), args, kwargs, val)
 
 
 def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS,

@@ -14,11 +14,8 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.compile.torch.call_capture import is_dense
 from tapegrad.compile.torch.kernel import (
     Kernel,
-    arguments,
-    call_of,
     holds_value,
     is_called,
     is_kernel,
@@ -27,12 +24,12 @@ from tapegrad.compile.torch.kernel import (
     without,
 )
 from tapegrad.compile.torch.lower import Lowering
+from tapegrad.compile.torch.recorder import is_dense
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.rules.op import ANY
-from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.transforms.walk import count_uses
 
@@ -76,17 +73,17 @@ class Body(Lowering):
         return super().is_closed(op, fn, given, [given[i] if i in self.places else ref for i, ref in enumerate(refs)],
                                  mixed)
 
-    def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
-        places, mark = self.places if refs else {}, len(self.new.ops)
-        super().trail(op, given, [given[i] if i in places else ref for i, ref in enumerate(refs)])
-        if places:
-            call: Any = next(new for new in self.new.ops[mark:] if is_called(new, f"__{op.fn.__name__}__"))
-            (x, index, *value), _ = arguments(call)
-            begin = 2 if value else 1
-            index = tuple([places.get(begin + i, part) for i, part in enumerate(index)])
-            # of x, the first
-            new = call_of(call.fn.fn, (x, index, *value), aliases=call.fn.aliases, writes=call.fn.writes)
-            call.fn, call.args, call.val = new.fn, new.args, absent(call.spec)
+    def numbered(self, op: Call, fn: Any, given: list[Any], refs: list[Any]) -> list[Any] | None:
+        trail = super().numbered(op, fn, given, refs)
+        if not self.places or trail is None:
+            return trail
+        # each integer of an index selects along an axis, in order
+        integers = [i for i in range(2 if fn is ops.setitem else 1, len(given)) if type(given[i]) is int]
+        selects = [seen for seen in trail if seen.fn is torch.ops.aten.select.int]
+        if len(selects) != len(integers):
+            return None
+        at = {id(seen): self.places.get(i, given[i]) for seen, i in zip(selects, integers)}
+        return [seen.with_args((*seen.args[:2], at[id(seen)]), {}) if id(seen) in at else seen for seen in trail]
 
     # -- the result
 

@@ -1,9 +1,9 @@
-"""lower: what a flat tape comes down to on torch, found by running it once.
+"""lower: the calls of ATen's operators that a flat tape comes down to on torch, found by running it once.
 
-The tape runs by replay's own logic, on the arguments of a call; what it calls of torch meanwhile is the program. What
-is fixed by the shapes, dtypes and static values of the arguments is taken as it was found, and nothing else: an
-operation that looks at numbers on the host, whose result has a shape that numbers decide, that draws, or that Python's
-numbers among the arguments may steer, stays one call of its implementation.
+The tape runs by replay's own logic, on the arguments of a call; the operators that it calls meanwhile are the program.
+What is fixed by the shapes, dtypes and static values of the arguments is taken as it was found, and nothing else: an
+operation that looks at numbers on the host, whose result has a shape that numbers decide, that draws, that runs the
+user's code, or that Python's numbers among the arguments may steer, stays one call of its implementation.
 """
 
 from __future__ import annotations
@@ -20,10 +20,20 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tapegrad import ops
 from tapegrad.compile.numpy.call_facts import ufunc_of
 from tapegrad.compile.numpy.memory_plan import is_known, is_varying
-from tapegrad.compile.torch.call_capture import Calls, Seen, is_dense, share, storage_of, tensors_in
-from tapegrad.compile.torch.closed_calls import Again, Finish, Start, Watched, kinds_of, of_tensors, pairs_of
+from tapegrad.compile.torch.closed_calls import (
+    Again,
+    Finish,
+    Start,
+    Watched,
+    kinds_of,
+    on_host,
+    pairs_of,
+    runs_user_code,
+)
 from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
+from tapegrad.compile.torch.number_places import PASSING, other_than, placed
 from tapegrad.compile.torch.peephole import peephole
+from tapegrad.compile.torch.recorder import Calls, Seen, is_dense, is_same_view, share, spelling, storage_of, tensors_in
 from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
@@ -35,7 +45,7 @@ from tapegrad.optimise.memory import is_given, root
 from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
 from tapegrad.replay.python_errors import raising, spec_recorded
-from tapegrad.rules.op import ANY, OPS, Op
+from tapegrad.rules.op import ANY, Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import UNKNOWN
@@ -45,10 +55,7 @@ from tapegrad.transforms.walk import pure
 from tapegrad.tree.flatten import flatten
 from tapegrad.tree.signature import ValueAndGradients
 
-# What passes a Python number on to torch as it is, whatever number it is.
-PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal",
-                                           "greater", "greater_equal",
-                                           "equal", "not_equal", "maximum", "minimum", "where"))
+DRAWING = (ops.draw, ops.default_rng)
 # that no number changes
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])
 
@@ -190,8 +197,7 @@ class Lowering:
         verify(op, value)
         fixed = (op.fact in FIXED and op.args[0] not in self.varies
                  and all(map(is_tensor, value if type(value) is tuple else (value,))))
-        # by the exact type of a number too
-        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple
+        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by exact type
         if not fixed and not entered and holds_value(ref):
             self.push(Guard(self.operand(ref, op), op.fact, op.expected), op)
         self.values[op.id] = value
@@ -202,7 +208,9 @@ class Lowering:
         fn = self.value(op.fn)
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
         watched = getattr(fn, "watched", False)
-        if is_varying(op, self.varies, watched or is_known(fn)):
+        draws = fn in DRAWING or (isinstance(fn, Op) and getattr(getattr(fn, "of", None) or fn, "draws", False))
+        sure = watched or draws or is_known(fn)  # what it does is seen
+        if is_varying(op, self.varies, sure):
             self.varies.add(op)
         if type(fn) in SUBTAPES:
             self.memory.release(op, fn, 0)
@@ -218,33 +226,36 @@ class Lowering:
             return self.set(op, element, part)
         mixed = bool(tensors_in((given, op.kwargs)))
         if mixed:
-            for i, (value, ref) in enumerate(zip(given, refs)):
-                # drawn, or computed on the host
+            for i, (value, ref) in enumerate(zip(given, refs)):  # drawn, or computed on the host
                 if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):
                     given[i], refs[i] = self.on_device(op, value, ref)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         if given and type(given[0]) is np.ndarray:
             self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
         owned = self.memory.owned[first]
-        within = isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
+        pair = None if op in self.varies else self.pairs.get(op)
+        within = (isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
+                  or (pair is not None and pair.graph is not None))
+        walks = pair is not None and pair.walked is not None and not within
         self.calls.start()
-        if within:
-            with self.calls.below if watched else nullcontext():
-                # it may lie otherwise in memory than without torch's tape
-                if op in self.pairs and op is self.pairs[op].op:
-                    self.memory.release(op, fn, first)
-                    y = self.pairs[op].start(given)[0]
-                else:
-                    y = self.memory.run(op, fn, given, dead)
-            if self.calls.escaped:
-                self.varies.add(op)
-        else:
-            with self.calls:
+        with self.calls if sure or not within else nullcontext():
+            if pair is not None and op is pair.op:
+                self.memory.release(op, fn, first)
+                y, pair.walked = pair.start(given)
+            elif walks:
+                self.memory.release(op, fn, first)
+                y = pair.finish(given[0])  # type: ignore[union-attr]
+            else:
                 y = self.memory.run(op, fn, given, dead)
-            within = (bool(self.calls.escaped) or not is_plain(y)
-                      or self.is_strange((y, [(seen.args, seen.kwargs) for seen in self.calls.seen])))
-        if within:
-            if op in self.pairs and op not in self.varies and self.pair(op, given, refs, y):
+        if not (within or is_known(fn)) and self.calls.is_unread(() if walks else given, y):
+            self.calls.escape("integers that were read")
+        if self.calls.dynamic or (self.calls.escaped and not draws):
+            self.varies.add(op)
+        trail = None if within or self.calls.escaped or not is_plain(y) else self.numbered(op, fn, given, refs)
+        if trail is None or self.is_strange((y, [(seen.args, seen.kwargs) for seen in trail])):
+            if pair is not None and op is pair.op:
+                pair.walked = None  # what it saved is not known here
+            if pair is not None and op not in self.varies and self.pair(op, given, refs, y):
                 return
             again: Any = None if mixed else self.host_function(op, fn, given)
             again = again or Again(self, op, fn, dead, first, owned)
@@ -252,7 +263,7 @@ class Lowering:
                 again = Watched(again, op, kinds_of(y, given))
             self.set(op, y, self.whole(op, again, given, refs, y))
         else:
-            self.trail(op, given, refs)
+            self.trail(op, trail)
             self.set(op, y, op.kwargs["into"].build(refs) if fn is ops.pack else self.ref_of(y, op))
         if is_tensor(y) and raising(op, fn) is not None:
             self.finite(op, y)
@@ -262,7 +273,7 @@ class Lowering:
         self.calls.start()
         with self.calls:
             holds = torch.isfinite(y)
-        self.trail(op, [], [])
+        self.trail(op, self.calls.seen)
         verify(self.push(Guard(self.ref_of(holds, op), "bool", True), op), holds)
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
@@ -272,12 +283,14 @@ class Lowering:
             return False
         if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
             return False  # torch.zeros and its kin, as the program calls them
-        if not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in (ops.draw, ops.default_rng):
+        if getattr(fn, "watched", False):
+            if fn.draws or runs_user_code(op):
+                return True
+        elif not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in DRAWING:
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
             return True
-        hosts = [value for value, ref in zip(given, refs) if not is_tensor(value) and holds_value(ref)
-                 and not of_tensors(value)]
+        hosts = [value for value, ref in zip(given, refs) if on_host(value, ref)]
         if (any(type(x) not in (float, complex) or ufunc_of(op) is None for x in hosts)
             and fn not in (*PASSING, ops.setitem)):
             self.varies.add(op)  # a number may be a length
@@ -289,26 +302,47 @@ class Lowering:
 
     def is_strange(self, x: Any) -> bool:
         """True where a tensor appears that was computed, and by no call that was seen: then it is no constant."""
-        made = self.calls.below.made
         shown = {id(part) for seen in self.calls.seen for part in tensors_in(seen.result)}
-        new = [part for part in tensors_in(x) if id(part) not in shown and storage_of(part) in made]
-        return any(part not in self.known for part in new)
+        return any(part not in self.known and id(part) not in shown and storage_of(part) in self.calls.made
+                   for part in tensors_in(x))
 
-    def trail(self, op: Call, given: list[Any], refs: list[Any]) -> None:
+    def numbered(self, op: Call, fn: Any, given: list[Any], refs: list[Any]) -> list[Seen] | None:
+        """Return the calls that were seen, with references for Python's numbers that may be others in another call.
+
+        Where such a number goes shows when the calls are made once more, with another one. Return None where they are
+        not the same but for that.
+        """
+        numbers = {i: other_than(x) for i, (x, ref) in enumerate(zip(given, refs))
+                   if type(x) in PYTHON and isinstance(ref, Operation)} if fn in PASSING else {}
+        first = self.calls.seen
+        if not numbers:
+            return first
+        self.calls.seen = []
+        with self.calls:
+            fn.run(*[numbers.get(i, x) for i, x in enumerate(given)], **op.kwargs)
+        return placed(first, self.calls.seen, [(given[i], x, refs[i]) for i, x in numbers.items()])
+
+    def trail(self, op: Call, trail: list[Seen]) -> None:
         """Put the calls that were seen on the new tape."""
-        numbers = [(x, ref) for x, ref in zip(given, refs) if type(x) in PYTHON and isinstance(ref, Operation)]
-        for seen in self.calls.seen:
-            args, kwargs = self.named(seen.args, op, numbers), self.named(seen.kwargs, op, numbers)
-            result: Any = None if any(seen.result is x for x in seen.written) else seen.result
+        for seen in trail:
+            given = tensors_in((seen.args, seen.kwargs))
+            if given and is_tensor(seen.result) and not seen.written and is_same_view(given[0], seen.result):
+                self.known[seen.result] = self.tensor(given[0], op)  # detach, and views that change nothing
+                continue
+            args, kwargs = self.named(seen.args, op), self.named(seen.kwargs, op)
+            result: Any = None if any(seen.result is x for x in seen.written) or not tensors_in(seen.result) \
+                else seen.result
             nested = isinstance(result, (tuple, list))
             aliases = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
             writes = [self.known[x] for x in seen.written]
-            call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=seen.draws, writes=writes), op)
+            draws = seen.draws or (result is None and not writes)  # what neither returns nor writes may raise
+            call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=draws, writes=writes,
+                                     quick=spelling(seen)), op)
             found = not seen.draws and all(map(has_value, operands(call)))
             call.val = UNKNOWN if result is None else result if found else without(result)
             if nested:
                 parts = self.several(op, call, result if found else map(without, result))
-                self.known.update((x, part) for x, part in zip(result, parts) if x is not None)
+                self.known.update((x, part) for x, part in zip(result, parts) if is_tensor(x))
             elif result is not None:
                 self.known[result] = call
 
@@ -318,13 +352,9 @@ class Lowering:
             return None
         return next((self.known[x] for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None)
 
-    def named(self, x: Any, op: Call, numbers: list[tuple[Any, Operation]]) -> Any:
-        """Return the arguments of a call with operations for its tensors, and for the numbers that an input decides."""
-        def leaf(x: Any) -> Any:
-            if is_tensor(x):
-                return self.tensor(x, op)
-            return next((ref for number, ref in numbers if number is x), x) if numbers and type(x) in PYTHON else x
-        return mapped(x, leaf)
+    def named(self, x: Any, op: Operation) -> Any:
+        """Return the arguments of a call with operations for its tensors."""
+        return mapped(x, lambda x: self.tensor(x, op) if is_tensor(x) else x)
 
     def ref_of(self, y: Any, op: Operation) -> Any:
         """Return what stands for a value."""
@@ -343,9 +373,8 @@ class Lowering:
         if fixed and not tensors_in(y):
             return y
         if op.fn is ops.setitem and y is given[0]:  # in place
-            ref = self.known[y]
-            self.step(op, fn, *refs, inside=True, writes=[ref])
-            return ref
+            self.step(op, fn, *refs, inside=True, writes=[refs[0]])
+            return refs[0]
         flat = isinstance(y, (tuple, list)) and bool(y) and all(
             part is None or is_tensor(part) or isinstance(part, (np.ndarray, np.generic, *PYTHON)) for part in y)
         if isinstance(op.fn, Operation):
@@ -431,7 +460,7 @@ class Lowering:
         self.calls.start()
         with self.calls:
             dx = conformed(value, leaf)
-        self.trail(op, [], [])
+        self.trail(op, self.calls.seen)
         return self.finished(dx, self.ref_of(dx, op))
 
     def own_results(self, parts: list[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tapegrad.compile.torch.kernel import call_of, instead, is_called, is_kernel, is_plain
+from tapegrad.compile.torch.kernel import call_of, instead, is_called, is_plain
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.memory import Lying
 from tapegrad.tape.spec import absent
@@ -38,14 +38,14 @@ def masks(tape: Tape) -> Tape:
 
 class _Masks(Lying):
     def run(self) -> Tape:
-        if not any(is_kernel(op, torch.where) for op in self.old.ops):
+        if not any(is_called(op, "where") for op in self.old.ops):
             return self.old
         self.uses_of = count_uses(self.old)
         # a mask, or its opposite, as numbers on the new tape
         self.numbers: dict[tuple[Operation, bool], Operation] = {}
         self.parted: dict[Operation, tuple[Any, Any]] = {}  # where(x == 0, dy * k, dy): that x, and what became of it
         for op in self.old.ops:
-            if not (is_kernel(op, torch.where) and self.selected(op)):
+            if not (is_called(op, "where") and self.selected(op)):
                 self.keep(op)
         return dce(self.done()) if self.numbers else self.old
 

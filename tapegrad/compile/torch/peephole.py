@@ -1,4 +1,4 @@
-"""peephole: a few calls of torch's that it has one for."""
+"""peephole: a few calls of operators that torch has one for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from tapegrad.compile.torch.kernel import Kernel, is_called, is_plain, is_real
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.memory import Lying
-from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.tape.tape import Call, Tape
 
 Found = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -28,6 +28,9 @@ def peephole(tape: Tape) -> Tape:
                 fn, made.args, made.kwargs = found
                 made.fn = Kernel(fn, aliases=made.fn.aliases)
                 break
+        else:
+            if is_called(made, "mul") and len(made.args) == 2 and made.args[1] == 1 and walk.alike(made, made.args[0]):
+                walk.stand_in(op, made.args[0])  # 1 / x is a product with 1
     return dce(walk.done())
 
 
@@ -41,34 +44,6 @@ class _Calls(Lying):
     def alike(self, *values: Any) -> bool:
         """True for real tensors of one dtype, in memory that nothing writes to."""
         return all(map(is_real, values)) and len({x.spec.dtype for x in values}) == 1 and all(map(self.stays, values))
-
-
-def _of_one(op: Call, walk: _Calls) -> Found | None:
-    """`1 - x`, `1 / x`: the operators are functions of Python's."""
-    x, k = op.args
-    if type(k) not in (int, float):
-        return None
-    if op.fn.__name__ == "__rsub__":
-        return torch.rsub, op.args, {}
-    return (torch.reciprocal, (x,), {}) if k == 1 and is_real(x) else None
-
-
-def _transposed(op: Call, walk: _Calls) -> Found | None:
-    """`x.permute((1, 0))`: torch reads no axes for `x.t()`."""
-    return (torch.Tensor.t, op.args[:1], {}) if op.args[1] == (1, 0) else None
-
-
-def _of_integers(op: Call, walk: _Calls) -> Found | None:
-    """`x / n.to(x.dtype)` and its like, for integers n: torch converts them itself."""
-    for x, n, place in ((*op.args, 1), (*op.args[::-1], 0)):
-        if not is_called(n, "to") or not walk.once(n) or n.kwargs.keys() - {"copy"} or n.fn.form is not None:
-            continue
-        given = n.args[0]
-        if len(n.args) != 2 or not isinstance(given, Operation) or given.spec.dtype not in (torch.int32, torch.int64):
-            continue
-        if given.spec.ndim and walk.stays(given) and walk.alike(x, n, op) and x.spec.ndim >= given.spec.ndim:
-            return op.fn.fn, (x, given) if place else (given, x), {}
-    return None
 
 
 def _tanh_backward(op: Call, walk: _Calls) -> Found | None:
@@ -85,19 +60,18 @@ def _tanh_backward(op: Call, walk: _Calls) -> Found | None:
 
 
 def _product(op: Call, walk: _Calls) -> Found | None:
-    """`a + b * c` and `bias + x @ w`."""
+    """`a + b * c` and `a + x @ w`."""
     minus = op.fn.__name__ == "sub"
     for a, product in (op.args,) if minus else (op.args, op.args[::-1]):
-        of = walk.alone(product, "mul", "matmul")
+        of = walk.alone(product, "mul", "mm")
         if of is None or not walk.alike(a, of, *of.args):
             continue
         if of.fn.__name__ == "mul":
             return torch.addcmul, (a, *of.args), {"value": -1} if minus else {}
-        if not minus and of.args[0].spec.ndim == of.args[1].spec.ndim == 2 and op.spec.shape == of.spec.shape:
+        if not minus and op.spec.shape == of.spec.shape:
             return torch.addmm, (a, *of.args), {}
     return None
 
 
-RULES = {"__rsub__": (_of_one,), "__rdiv__": (_of_one,), "permute": (_transposed,), "div": (_of_integers,),
-         "mul": (_of_integers, _tanh_backward), "add": (_of_integers, _product), "sub": (_of_integers, _product)}
-"""By the name of a function."""
+RULES = {"mul": (_tanh_backward,), "add": (_product,), "sub": (_product,)}
+"""By the name of an operator."""

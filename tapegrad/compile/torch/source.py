@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from types import MethodWrapperType
 from typing import Any
 
 import torch
@@ -12,15 +11,13 @@ import torch
 from tapegrad.compile.numpy.call_source import comment, loop_head
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.torch.kernel import arguments, nest, values_in
+from tapegrad.compile.torch.recorder import sliced
 from tapegrad.ops import getfield
 from tapegrad.ops.loop import is_loop
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 
-INFIX = {"mul": "*", "add": "+", "sub": "-", "div": "/", "matmul": "@", "__eq__": "==", "__ne__": "!=", "eq": "==",
-         "ne": "!=", "lt": "<", "le": "<=",
-         "gt": ">", "ge": ">=", "__and__": "&", "__or__": "|", "__xor__": "^"}
-REFLECTED = {"__rsub__": "-", "__rdiv__": "/", "__rpow__": "**"}
+END = 2**63 - 1  # the end of a slice that goes on to the last element
 ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**",
            operator.floordiv: "//",
            operator.mod: "%", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
@@ -141,44 +138,27 @@ class Text:
         """Write a call: with an operator, as a method, or by the function's name in torch."""
         if op.fn is getfield:
             return f"{self.text(op.args[0])}[{self.text(op.args[1])}]"
-        fn, name, (given, options) = op.fn.fn, op.fn.__name__, arguments(op)
+        fn, name, (given, options) = op.fn.quick, op.fn.__name__, arguments(op)
         args = list(map(self.text, given))
         if fn is nest:
             return args[0]
         if fn in ON_HOST:
             return f"{self.operand(given[0])} {ON_HOST[fn]} {self.operand(given[1])}"
+        if fn is sliced:
+            axis, start, stop, step = given[1:] + (0, 0, END, 1)[len(given) - 1:]
+            bounds = f"{start or ''}:{'' if stop == END else stop}{'' if step == 1 else f':{step}'}"
+            return f"{args[0]}[{':, ' * axis}{bounds}]"
+        if fn is operator.neg:
+            return f"-{args[0]}"
         kwargs = [f"{key}={self.text(value)}" for key, value in options.items()]
         if getattr(torch.Tensor, name, None) is fn and args and isinstance(given[0], Operation):
-            if name in INFIX and len(args) == 2 and not kwargs:
-                return f"{args[0]} {INFIX[name]} {self.operand(given[1])}"
-            if name in REFLECTED and not kwargs:
-                return f"{self.operand(given[1])} {REFLECTED[name]} {args[0]}"
-            if name == "__getitem__":
-                return f"{args[0]}[{self.index(given[1])}]"
-            if name == "__setitem__":
-                return f"{args[0]}[{self.index(given[1])}] = {args[2]}"
-            if name == "neg":
-                return f"-{args[0]}"
             return f"{args[0]}.{name}({', '.join(args[1:] + kwargs)})"
-        if isinstance(fn, MethodWrapperType):
-            return f"{args[0]}.{name}"
         known = getattr(torch, name, None) is fn
         return f"{f'torch.{name}' if known else self.names.bind(fn, name or 'fn')}({', '.join(args + kwargs)})"
 
     def operand(self, x: Any) -> str:
         text = self.text(x)
         return f"({text})" if text.startswith("-") else text
-
-    def index(self, x: Any) -> str:
-        if type(x) is not tuple or not x:
-            return self.bound(x)
-        return ", ".join(map(self.bound, x)) + ("," if len(x) == 1 and type(x[0]) is not slice else "")
-
-    def bound(self, part: Any) -> str:
-        if type(part) is not slice:
-            return self.text(part)
-        start, stop, step = ("" if bound is None else self.text(bound) for bound in (part.start, part.stop, part.step))
-        return f"{start}:{stop}" + (f":{step}" if step else "")
 
     def text(self, x: Any) -> str:
         """Write an argument."""

@@ -21,7 +21,7 @@ def whole(cls: Any) -> Callable[..., Any]:
     """Return the function that applies a class."""
     def apply(*args: Any) -> Any:
         return cls.apply(*args)
-    apply.__name__ = cls.__name__
+    apply.__name__, apply.is_users = cls.__name__, True  # type: ignore[attr-defined]
     return apply
 
 

@@ -337,9 +337,12 @@ def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
 
 def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) -> list[Any]:
     """Return what flows back to each root of a call, None to one that is None."""
-    pairs = [(out, cast(part, out).expand(out.shape)) for out, part in flowing(y, unwrap(mapped_cotangent(dy)))
-             if out.requires_grad]
+    given = list(flowing(y, unwrap(mapped_cotangent(dy))))
+    pairs = [(out, cast(part, out).expand(out.shape)) for out, part in given if out.requires_grad]
     known = [root for root in roots if root is not None]
+    if given and known and not pairs and not autograd_records():
+        raise MissingRule(f"torch has no gradient of {op.__name__} here: its autograd does not record what is called",
+                          user_location(), "torch.no_grad() in place of torch.inference_mode()")
     if not pairs or not known:
         return [None if root is None else torch.zeros_like(root) for root in roots]
     try:
@@ -352,6 +355,14 @@ def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, ag
         raise MissingRule(f"torch has no gradient of {op.__name__}: {str(err).partition('. ')[0]}", user_location(),
                           op.cure) from None
     return [None if root is None else dense_tensor(next(found)) for root in roots]
+
+
+def autograd_records() -> bool:
+    """Return whether what is made of a tensor that requires a gradient requires one: not in inference mode, nor below
+    torch's autograd, as in a dispatch mode.
+    """
+    with torch.enable_grad():
+        return bool(torch.ones((), requires_grad=True).neg().requires_grad)
 
 
 def dense_tensor(x: Any) -> Any:

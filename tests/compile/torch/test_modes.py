@@ -379,3 +379,17 @@ def test_what_torch_exports_as_a_tape() -> None:
     tape = tg.from_fx(torch.export.export(Nested(), (x,)).module(), x)
     for run in (tape.play, tg.optimise(tape).play, tape.to_fx(), tg.compile(tape, backend="torch")):
         torch.testing.assert_close(run(2 * x), Nested()(2 * x))
+
+
+def parts(x: Any, n: Any) -> Any:
+    """Return sums of parts that integers decide."""
+    split = torch.tensor_split(x * x, n)
+    return split[0].sum() + 2 * split[1].sum() + 3 * split[2].sum()
+
+
+def test_integers_that_no_operator_shows_are_read_in_each_call() -> None:
+    x = torch.tensor(draw(9))
+    tape = tg.from_fx(torch.fx.symbolic_trace(parts), x, torch.tensor([2, 5]))
+    run = tg.compile(tape, backend="torch")
+    for n in ([2, 5], [1, 7], [4, 4]):
+        torch.testing.assert_close(run(x, torch.tensor(n)), parts(x, torch.tensor(n)))

@@ -347,3 +347,25 @@ def test_a_checkpoint_that_draws_compiles_where_nothing_is_seeded() -> None:
     for _ in range(4):
         assert set(step(torch.ones(64))[1].tolist()) <= {0.0, 2.0, 4.0}
     assert step.stats.hits > 0
+
+
+def padded(x: Any) -> Any:
+    return torch.nn.functional.pad(x[None], (1, 1), mode="reflect").sum()
+
+
+def in_inference_mode() -> Any:
+    with torch.inference_mode():
+        return tg.grad(padded, X)
+
+
+def below_autograd() -> Any:
+    with torch._C._AutoDispatchBelowAutograd():
+        return tg.grad(padded, X)
+
+
+@pytest.mark.parametrize("run", [in_inference_mode, below_autograd])
+def test_where_torchs_autograd_does_not_record_a_gradient_of_its_own_is_refused(run: Any) -> None:
+    with pytest.raises(tg.MissingRule, match="does not record"):
+        run()
+    assert tg.grad(padded, X)[1][1].tolist() == [1.0, 3.0, 1.0]
+    assert tg.grad(lambda x: x.new([1.0, 2.0]).sum() * x.sum(), X)[1][1].tolist() == [3.0, 3.0, 3.0]
