@@ -1,7 +1,7 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
 import tapegrad.compile.steps
-from tapegrad import api, frontends, numbers, ops, passes
+from tapegrad import api, frontends, numbers, ops, passes, tree
 from tapegrad.compile.cache import compile, value_and_grad
 from tapegrad.compile.exchange import from_fx
 from tapegrad.compile.jacobian import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
@@ -34,8 +34,8 @@ from tapegrad.optimise.roll import roll
 from tapegrad.replay import inspect
 from tapegrad.rules.user import frule, primitive, rrule
 from tapegrad.store.read import load
-from tapegrad.tape.check import check
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
+from tapegrad.testing import check_grads
 from tapegrad.trace.checkpoint import checkpoint
 from tapegrad.trace.checkpoint_loop import checkpoint_loop
 from tapegrad.trace.context import Context
@@ -61,15 +61,15 @@ __all__ = [
     "EffectWarning", "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingPackage",
     "MissingRule", "MutationError",
     "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
-    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "checkpoint",
+    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check_grads", "checkpoint",
     "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx",
     "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp",
     "laplacian", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
-    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "unroll",
-    "value",
+    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "tree",
+    "unroll", "value",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "wirtinger",
 ]
 

@@ -88,9 +88,13 @@ def _copied(tape: Tape, memo: dict[int, Any] | None) -> Tape:
 
 
 @does("format")
-def _format(tape: Tape, style: str, width: int | None) -> str:
-    from tapegrad.show.plain import format_tape
-    return format_tape(tape, style, width)
+def _format(tape: Tape, format: str, width: int | None) -> str:
+    from tapegrad.show import WRITTEN
+    if format in WRITTEN:
+        from tapegrad.show.plain import format_tape
+        return format_tape(tape, format == "compact", width)
+    from tapegrad.show.view import written
+    return written(tape, format, width)
 
 
 @does("show")

@@ -21,6 +21,7 @@ from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.probe import codes_of, probe
 from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
@@ -38,6 +39,7 @@ from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.grad import grad, gradients_of
 from tapegrad.transforms.loop_types import NoLoop
+from tapegrad.transforms.seed import pair_of
 from tapegrad.tree.argnums import Argnums, wanted
 from tapegrad.tree.flatten import Walk, leaves_of
 
@@ -57,10 +59,11 @@ class Compiled(ByName):
     """
 
     def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend,
-                 warmup: int | None, sweeps: bool, again: Callable[[], Any]) -> None:
+                 warmup: int | None, sweeps: bool, again: Callable[..., Any]) -> None:
         self.named(f, again)
         self.__wrapped__, self._make, self._plainly, self.backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
+        self.of_tensors: Compiled | None = None  # for torch, made by the first call with tensors; it counts here
         self._warmup, self.sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
@@ -70,6 +73,8 @@ class Compiled(ByName):
         self._warned: set[str] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.of_tensors is not None and (self.backend.met_tensor or any(map(is_tensor, args))):
+            return self.of_tensors(*args, **kwargs)
         found = self.kept(args, kwargs)
         return self.traced(args, kwargs) if found is NONE else found
 
@@ -121,7 +126,8 @@ class Compiled(ByName):
     @property
     def tapes(self) -> list[Tape]:
         """The tapes that are kept, the most recently used first among those of as many arguments."""
-        return [entry.tape for entries in self._entries.values() for entry in entries]
+        found = [entry.tape for entries in self._entries.values() for entry in entries]
+        return found if self.of_tensors is None else found + self.of_tensors.tapes
 
     def __repr__(self) -> str:
         return f"<compiled {self.__name__}: {len(self.tapes)} tapes, {self.stats!r}>"
@@ -134,6 +140,8 @@ class Compiled(ByName):
             leaves += leaves_of(self.__wrapped__)
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
+        if self.backend.leaves_tensors and any(map(is_tensor, leaves)):
+            return self._on_tensors()(*args, **kwargs)
         with self._lock:
             attempt = Attempt(self, key)
         try:
@@ -142,6 +150,8 @@ class Compiled(ByName):
             next(self.stats._traces)
             fold(err)
             raise
+        if self.backend.met_tensor and self.backend.leaves_tensors:
+            self._on_tensors()  # which has the next calls
         if first.untold:
             self._warn("refused", describe(self.__name__, *first.untold))
         entry = None if first.tape is None else self._keep(attempt, first.tape)
@@ -159,6 +169,15 @@ class Compiled(ByName):
                 self._missed(f"whether it raises {type(err).__name__}")
         next(self.stats._traces)
         return first.result
+
+    def _on_tensors(self) -> Compiled:
+        """Return the same function compiled for torch."""
+        with self._lock:
+            if self.of_tensors is None:
+                made = self._again(backend="torch")
+                made.stats, made._warned = self.stats, self._warned
+                self.of_tensors = made
+            return self.of_tensors
 
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something
@@ -210,7 +229,7 @@ class Compiled(ByName):
         with self._lock:
             path.keep(entry)
             self._entries[attempt.key] = (entry, *self._entries.get(attempt.key, ()))
-            if len(self.tapes) > self.max_tapes:
+            if sum(map(len, self._entries.values())) > self.max_tapes:
                 self._evict()
         return entry
 
@@ -309,7 +328,7 @@ class Compiled(ByName):
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
 
 
-def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto",
+def compile(f: Callable[..., Any] | Tape, *, backend: str | None = None, device: Any = None, mode: str = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
     those it was recorded with.
@@ -328,6 +347,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     does by itself, a second, if torch is installed; "threads" by NumPy alone, "blocks" by NumPy in one thread, "plain"
     one whole array after the other. Raises ArgumentError for another mode.
 
+    `backend` is "numpy" or "torch"; without one calls that meet tensors run on torch, and others on NumPy.
     With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of
     the arguments' device where that is None). Program and tape may be NumPy's, or torch's. `mode` is "eager" ("auto"
     too: torch's calls, one after the other), "graph" (one CUDA graph; Python's numbers are fixed) or "inductor"
@@ -359,27 +379,30 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
 
 
-def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool = False, *, captured: bool = True,
+def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, captured: bool = True,
                    seed: Any = 1,
-                   backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
+                   backend: str | None = None, device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
                    max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
-    """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
+    """Return a function of f's arguments that returns `(value, dx)`, from compiled gradient tapes, as JAX and autograd
+    have it and `scipy.optimize` takes it.
+
+    `argnums` is the number of the argument to differentiate by, on a method 0 for the object itself; several give a
+    tuple of gradients, in their order. What `f` captured is constant. With `argnums=None` it returns what
+    `grad(f, *args)` does, `(value, (df, *dargs))`; then `captured` is that of `grad`. With `has_aux` the function
+    returns a pair, of which the first is differentiated, and the second only returned: `((value, aux), dx)`.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
     `backend`, `device` and `mode` and `warmup` are those of `compile`.
-    `argnums` and `captured` are those of `grad`: `value_and_grad(f, argnums=0)` returns `(value, dx)`, as
-    `scipy.optimize` takes it. With `has_aux` the function returns a pair, of which the first is differentiated, and the
-    second only returned: `((value, aux), gradients)`.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
     >>> step(2.0, 3.0), step(-2.0, 3.0), step(4.0, 3.0)
-    ((6.0, (None, 3.0, 2.0)), (3.0, (None, 0.0, 1.0)), (12.0, (None, 3.0, 4.0)))
+    ((6.0, 3.0), (3.0, 0.0), (12.0, 3.0))
     >>> step.stats
     Stats(traces=2, hits=1, misses=0)
     """
     chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
-    seed = (seed, None) if has_aux else seed
+    given, seed = seed, (seed, None) if has_aux else seed
 
     def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         economy = Economy()
@@ -387,6 +410,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
             found = attempt.find(fn, args, kwargs)
             tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy, observer=attempt.observer, found=found,
                           wanted=asked, replays=attempt.compared)
+            if has_aux:
+                pair_of(tape.result.val)  # type: ignore[union-attr]
             if not attempt.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))
@@ -406,8 +431,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
             return First(short, (value[0] if stores else value, gradients_of(tape, begun, economy=economy)))
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
-        return grad(f, *args, seed=seed, argnums=argnums, captured=captured, **kwargs)
-    again = partial(value_and_grad, f, argnums, has_aux, captured=captured, seed=seed[0] if has_aux else seed,
-                    backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
+        return grad(f, *args, seed=given, argnums=argnums, captured=captured, has_aux=has_aux, **kwargs)
+    again = partial(value_and_grad, f, argnums, has_aux, captured=captured, seed=given, backend=backend,
+                    device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
     return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
 

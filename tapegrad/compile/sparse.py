@@ -50,7 +50,7 @@ def sparse_jacobian(
     array([[2., 1., 0.],
            [0., 3., 2.]])
     """
-    return SparseDerivative(f, asked_for(argnums), *way_of(mode, chunk_size), _numbers)
+    return SparseDerivative(f, asked_for(argnums, "sparse_jacobian"), *way_of(mode, chunk_size), _numbers)
 
 
 def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
@@ -65,7 +65,7 @@ def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int 
            [2., 6., 4.],
            [0., 4., 0.]])
     """
-    asked = asked_for(argnums)
+    asked = asked_for(argnums, "sparse_hessian")
     made = SparseDerivative(gradient_of(f, asked), asked, *way_of("forward", chunk_size), _symmetric)
     made.named(f, functools.partial(sparse_hessian, f, argnums, chunk_size))
     return made
@@ -77,10 +77,11 @@ class SparseDerivative(Derivative):
     often, warmup = 1, 1  # to find a pattern and its colours takes longer than most compiling
 
     def __init__(
-        self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None, made: Callable[[Sweeps], Any]
+        self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None, made: Callable[[Sweeps], Any],
+        *how: bool
     ) -> None:
         needed("scipy.sparse")
-        super().__init__(f, asked, mode, chunk, made)
+        super().__init__(f, asked, mode, chunk, made, *how)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Traced) for x in leaves_of((args, kwargs, self._f))):

@@ -32,7 +32,7 @@ def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
     >>> wirtinger(lambda z: z * z.conjugate())(1 + 2j)
     (np.complex128(1-2j), np.complex128(1+2j))
     """
-    return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size), by_complex=True)
+    return Derivative(f, asked_for(argnums, "wirtinger"), *way_of(mode, chunk_size), by_complex=True)
 
 
 def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
