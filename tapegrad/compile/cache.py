@@ -14,6 +14,7 @@ from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws
 from tapegrad.compile.backend import KEPT, Backend, First, choose, recorded_result
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.effects import apart
+from tapegrad.compile.memo import anew, memoised
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Entry, Path, Stats, describe, warn
 from tapegrad.compile.skeleton import Skeleton
@@ -328,6 +329,7 @@ class Compiled(ByName):
                 self._entries[key] = (entry, *(other for other in entries if other is not entry))
 
 
+@memoised
 def compile(f: Callable[..., Any] | Tape, *, backend: str | None = None, device: Any = None, mode: str = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
@@ -374,11 +376,12 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str | None = None, device:
             return First(None, result)
         tape = attempt.general(tape)
         return First(roll(tape) if chosen.rolls else tape, result)
-    again = partial(compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,
+    again = partial(anew, compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,
                     warmup=warmup)
     return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
 
 
+@memoised
 def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, captured: bool = True,
                    seed: Any = 1,
                    backend: str | None = None, device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
@@ -432,7 +435,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = 
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=given, argnums=argnums, captured=captured, has_aux=has_aux, **kwargs)
-    again = partial(value_and_grad, f, argnums, has_aux, captured=captured, seed=given, backend=backend,
+    again = partial(anew, value_and_grad, f, argnums, has_aux, captured=captured, seed=given, backend=backend,
                     device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
     return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
 

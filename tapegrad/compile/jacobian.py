@@ -17,6 +17,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.cache import NONE, compile
+from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import brief, name_of, plain
@@ -44,6 +45,7 @@ OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile
 PATIENCE = 16  # such calls in a row that were traced all the same
 
 
+@memoised
 def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
              chunk_size: int | None = None, has_aux: bool = False) -> Callable[..., Any]:
     """Return a function of f's arguments that returns the derivative of each number of its value with respect to
@@ -83,6 +85,7 @@ def jacrev(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -
     return jacobian(f, argnums, "reverse", has_aux=has_aux)
 
 
+@memoised
 def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
                        chunk_size: int | None = None, has_aux: bool = False) -> Callable[..., Any]:
     """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run; with
@@ -96,6 +99,7 @@ def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = 
                       has_aux=has_aux)
 
 
+@memoised
 def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None,
             has_aux: bool = False) -> Callable[..., Any]:
     """Return a function of f's arguments that returns the second derivatives of its value, a real
@@ -112,10 +116,11 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
     asked = asked_for(argnums, "hessian")
     made = Derivative(gradient_of(f, asked, has_aux), asked, *way_of("forward", chunk_size),
                       Sweeps.blocks_and_aux if has_aux else Sweeps.blocks, has_aux=has_aux)
-    made.named(f, functools.partial(hessian, f, argnums, chunk_size, has_aux))
+    made.named(f, functools.partial(anew, hessian, f, argnums, chunk_size, has_aux))
     return made
 
 
+@memoised
 def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """Return a function of f's arguments and a vector that returns the second derivative along it, at
     the cost of about two gradients.
@@ -146,7 +151,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             return pullback(f, *args, argnums=places, **kwargs)[1](1)
         return jvp(gradient, given, tangents)[1]
     product.__name__ = name_of(f)
-    return Product(f, product, functools.partial(hvp, f, argnums))
+    return Product(f, product, functools.partial(anew, hvp, f, argnums))
 
 
 class Product(ByName):
@@ -434,7 +439,7 @@ class Derivative(ByName):
 
 def _compiled(f: Callable[..., Any], warmup: int | None = None) -> Any:
     """Return a function compiled for NumPy that traces the calls which meet a tensor, a global one, say."""
-    made: Any = compile(f, backend="numpy", warmup=warmup)
+    made: Any = anew(compile, f, backend="numpy", warmup=warmup)
     made.backend.refuses_tensors = False
     return made
 
