@@ -1,4 +1,4 @@
-"""jacobian, hessian, hvp: derivatives of more than one number, all rows or columns in one sweep.
+"""jacobian, hessian: derivatives of more than one number, all rows or columns in one sweep.
 
 A function is run once. The sweep of its tape for one row or column, which is linear, becomes a tape, and that is run
 for a batch of them. What is called often is compiled, with all of that, as a function of the arguments.
@@ -20,7 +20,7 @@ from tapegrad.compile.cache import NONE, compile
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import brief, name_of, plain
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
@@ -30,8 +30,8 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.batch import Nest, Pass, spread
-from tapegrad.transforms.forward import Push, jvp
-from tapegrad.transforms.grad import gradient_of, gradients_of, pullback
+from tapegrad.transforms.forward import Push
+from tapegrad.transforms.grad import gradient_of, gradients_of
 from tapegrad.transforms.seed import pair_of
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
@@ -118,59 +118,6 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
                       Sweeps.blocks_and_aux if has_aux else Sweeps.blocks, has_aux=has_aux)
     made.named(f, functools.partial(anew, hessian, f, argnums, chunk_size, has_aux))
     return made
-
-
-@memoised
-def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return a function of f's arguments and a vector that returns the second derivative along it, at
-    the cost of about two gradients.
-
-    The vector stands right behind the argument that it belongs to, and is nested as that is: `hvp(f)(x, v, *rest)`, as
-    `scipy.optimize` calls its `hessp`. With several `argnums` a tuple of vectors stands behind the last of them. The
-    result is nested as the vector is.
-
-    >>> hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
-    array([  6., 120.])
-    """
-    asked = asked_for(argnums, "hvp")
-
-    def product(*args: Any, **kwargs: Any) -> Any:
-        places: Any = asked.among(max(len(args) - 1, 0)).argnums
-        several, one = ((places,), True) if isinstance(places, int) else (places, False)
-        at = max(several, default=-1) + 1
-        if not args:
-            raise ArgumentError("there is no vector", None,
-                                "tg.hvp(f)(x, v): it stands behind the argument that it belongs to")
-        given, vector = (*args[:at], *args[at + 1:]), args[at]
-        if not one and not (isinstance(vector, (tuple, list)) and len(vector) == len(several)):
-            raise ArgumentError(f"the vectors are {brief(vector)}", None,
-                                f"a tuple of {len(several)}, one for each of the argnums")
-        along = dict(zip(several, (vector,) if one else vector))
-        tangents = [along.get(i) for i in range(len(given))]
-        def gradient(*args: Any) -> Any:
-            return pullback(f, *args, argnums=places, **kwargs)[1](1)
-        return jvp(gradient, given, tangents)[1]
-    product.__name__ = name_of(f)
-    return Product(f, product, functools.partial(anew, hvp, f, argnums))
-
-
-class Product(ByName):
-    """A Hessian's product with a vector: compiled for numbers and arrays, computed at once for tensors."""
-
-    def __init__(self, f: Callable[..., Any], product: Callable[..., Any], again: Callable[[], Any]) -> None:
-        self.named(f, again)
-        self._f, self._product, self._compiled = f, product, _compiled(product)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # the tensors that a function captured, or a module among the arguments holds, count as well
-        if (found := self._compiled.kept(args, kwargs)) is not NONE:
-            return found
-        if self._compiled.backend.met_tensor or any(map(is_tensor, leaves_of((args, kwargs, self._f)))):
-            return self._product(*args, **kwargs)
-        return self._compiled.traced(args, kwargs)
-
-    def __repr__(self) -> str:
-        return f"<product with the second derivative of {self.__name__}>"
 
 
 def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
@@ -412,7 +359,7 @@ class Derivative(ByName):
         def whole(*args: Any) -> Any:
             return Sweeps(f, args, {}, asked.among(len(args)), *how).ended(made)
         whole.__name__ = self.__name__
-        self._compiled: Any = _compiled(whole, self.warmup)
+        self._compiled: Any = compiled_for_numpy(whole, self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs and self._patience and (found := self._compiled.kept(args, kwargs)) is not NONE:
@@ -437,7 +384,7 @@ class Derivative(ByName):
         return f"<derivative of {self.__name__}>"
 
 
-def _compiled(f: Callable[..., Any], warmup: int | None = None) -> Any:
+def compiled_for_numpy(f: Callable[..., Any], warmup: int | None = None) -> Any:
     """Return a function compiled for NumPy that traces the calls which meet a tensor, a global one, say."""
     made: Any = anew(compile, f, backend="numpy", warmup=warmup)
     made.backend.refuses_tensors = False

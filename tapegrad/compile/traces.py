@@ -8,7 +8,8 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.compile.cache import compile
-from tapegrad.compile.jacobian import hessian, hvp, jacobian
+from tapegrad.compile.hessian_product import hvp
+from tapegrad.compile.jacobian import hessian, jacobian
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
