@@ -17,6 +17,7 @@ from tapegrad.compile.effects import apart
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Entry, Path, Stats, describe, warn
+from tapegrad.compile.reasons import CURES, IDLE, Log, Reason, Reasons, reason_of, state_of
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.probe import codes_of, probe
@@ -72,6 +73,7 @@ class Compiled(ByName):
         self._changing = 0  # calls that changed what tapes are told apart by
         self._lock = threading.RLock()
         self._warned: set[str] = set()
+        self.log = Log()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.of_tensors is not None and (self.backend.met_tensor or any(map(is_tensor, args))):
@@ -124,6 +126,15 @@ class Compiled(ByName):
         """How many calls of a path are traced before it is compiled; None for what `Attempt.is_due` says."""
         return WARMUP if self._warmup is None else self._warmup
 
+    def explain(self) -> Reasons:
+        """Return why calls were traced (which argument, read or branch differed, what it was and is), and how far each
+        path is from being compiled; to be printed.
+        """
+        paths = [state_of(self, path, known) for known in self.paths.values() for path in known]
+        if self.of_tensors is not None:
+            paths += self.of_tensors.explain().paths
+        return Reasons(self.__name__, self.stats.hits, self.stats.traces, self.log, paths)
+
     @property
     def tapes(self) -> list[Tape]:
         """The tapes that are kept, the most recently used first among those of as many arguments."""
@@ -158,6 +169,7 @@ class Compiled(ByName):
         entry = None if first.tape is None else self._keep(attempt, first.tape)
         if attempt.effects is not None:
             attempt.effects.settle()
+        reason = reason_of(attempt)
         attempt.end()
         if entry is not None and self.warmup is not None and entry.stored is None and not draws(entry.tape):
             try:
@@ -169,6 +181,7 @@ class Compiled(ByName):
             except Exception as err:
                 self._missed(f"whether it raises {type(err).__name__}")
         next(self.stats._traces)
+        self._note(reason)
         return first.result
 
     def _on_tensors(self) -> Compiled:
@@ -176,7 +189,7 @@ class Compiled(ByName):
         with self._lock:
             if self.of_tensors is None:
                 made = self._again(backend="torch")
-                made.stats, made._warned = self.stats, self._warned
+                made.stats, made._warned, made.log = self.stats, self._warned, self.log
                 self.of_tensors = made
             return self.of_tensors
 
@@ -208,7 +221,7 @@ class Compiled(ByName):
             if belied is not None:
                 return belied
             self.new += 1
-            if self.new == LOST:
+            if self.new == LOST and "idle" not in self._warned:
                 self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were traced took another "
                                    "path than those before, by its arguments or its branches: from now on one such "
                                    f"call in {SPARSE} is compared with those before it, and the others are only "
@@ -317,6 +330,16 @@ class Compiled(ByName):
         if kind not in self._warned:
             self._warned.add(kind)
             warn(message)
+
+    def _note(self, reason: Reason) -> None:
+        """Keep why a call was traced; warn once of a function that never runs compiled."""
+        log, stats = self.log, self.stats
+        log.note(self.__name__, reason, stats.calls)
+        if (not stats.hits and not self._warned and (most := log.most) is not None
+            and log.counts[most.kind, most.what] >= IDLE[most.kind]):
+            self._warn("idle", f"each of the {stats.calls} calls of {self.__name__} was traced: they took another "
+                               f"path than those before, or read another value. What changes most often: {most}. Its "
+                               f"explain() says more\n  try: {CURES[most.kind]}")
 
     def _missed(self, what: str) -> None:
         next(self.stats._misses)

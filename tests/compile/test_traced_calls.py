@@ -167,7 +167,7 @@ def test_what_is_drawn_decides_whether_a_tape_fits() -> None:
     same(step(x, rng), (3.0, (None, np.ones(2), None)))
     assert rng.random() == np.random.default_rng(1).random(2)[1] and step.stats.hits == 1
 
-    step, rng = tg.value_and_grad(by_branch, argnums=None), np.random.default_rng(2)  # draws 0.26
+    step, rng = tg.value_and_grad(lambda x, rng: by_branch(x, rng), argnums=None), np.random.default_rng(2)  # draws 0.26
     for _ in range(2):
         step(x, np.random.default_rng(0))
     same(step(x, rng), (5.0, (None, 2 * x, None)))
