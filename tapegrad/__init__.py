@@ -18,6 +18,7 @@ from tapegrad.errors import (
     MissingPackage,
     MissingRule,
     MutationError,
+    NonFiniteError,
     ReplayError,
     TapeError,
     TapeFormatError,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
     from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
     from tapegrad.debug.explain import Explanation, explain
+    from tapegrad.debug.finite import raise_on_nan
     from tapegrad.optimise.pipeline import optimise
     from tapegrad.optimise.roll import roll
     from tapegrad.replay import inspect
@@ -68,14 +70,15 @@ __all__ = [
     "ArgumentError", "Call", "CallError", "ConcretizationError", "Constant", "Context", "DuplicateRule",
     "EffectWarning", "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingPackage",
     "MissingRule", "MutationError",
-    "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
+    "NoTangent", "NonFiniteError", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check_grads", "checkpoint",
     "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx",
     "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp",
     "laplacian", "linearize", "load",
-    "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
+    "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback",
+    "raise_on_nan", "rewrite", "roll", "rrule",
     "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "tree",
     "unroll", "value",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "wirtinger",
@@ -91,6 +94,7 @@ LATER = {
     "compile.traces": ("divergence", "gauss_newton_product", "laplacian"),
     "compile.wirtinger": ("holomorphic_derivative", "wirtinger"),
     "debug.explain": ("Explanation", "explain"),
+    "debug.finite": ("raise_on_nan",),
     "optimise.pipeline": ("optimise",),
     "optimise.roll": ("roll",),
     "store.read": ("load",),

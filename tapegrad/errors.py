@@ -256,6 +256,12 @@ class GuardError(TapeError):
     """A replay met a value that would have taken the program down another path."""
 
 
+class NonFiniteError(TapeError, ArithmeticError):
+    """An operation made a nan or an inf where `raise_on_nan` looks for it."""
+
+    refuses = True
+
+
 class ReplayError(TapeError):
     """An operation, or its pullback, raised while its tape was played or swept: the error shows
     it among its neighbours.

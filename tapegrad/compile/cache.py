@@ -37,11 +37,13 @@ from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.tracer import record
 from tapegrad.trace.twins import is_doubled
 from tapegrad.trace.value_retention import Economy
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.grad import grad, gradients_of
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.seed import pair_of
+from tapegrad.transforms.watched import WATCHES, context, watch
 from tapegrad.tree.argnums import Argnums, wanted
 from tapegrad.tree.flatten import Walk, leaves_of
 
@@ -86,6 +88,8 @@ class Compiled(ByName):
         key: Any = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
         if SURROUNDINGS:
             key = surrounded(key)
+        if WATCHES and watch() is not None:
+            return NONE
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
@@ -152,6 +156,8 @@ class Compiled(ByName):
             leaves += leaves_of(self.__wrapped__)
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
+        if watch() is not None:
+            return self._watched(args, kwargs)
         if self.backend.leaves_tensors and any(map(is_tensor, leaves)):
             return self._on_tensors()(*args, **kwargs)
         with self._lock:
@@ -183,6 +189,15 @@ class Compiled(ByName):
         next(self.stats._traces)
         self._note(reason)
         return first.result
+
+    def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a call gives where each value of the program is looked at."""
+        next(self.stats._traces)
+        if self.sweeps:
+            return self._plainly(*args, **kwargs)
+        tape = record(self.__wrapped__, args, kwargs, context(), replays=False)
+        settle(tape)
+        return tape.result.val  # type: ignore[union-attr]
 
     def _on_tensors(self) -> Compiled:
         """Return the same function compiled for torch."""

@@ -33,6 +33,7 @@ from tapegrad.transforms.batch import Nest, Pass, spread
 from tapegrad.transforms.forward import Push
 from tapegrad.transforms.grad import gradient_of, gradients_of
 from tapegrad.transforms.seed import pair_of
+from tapegrad.transforms.watched import watch
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 
@@ -362,6 +363,8 @@ class Derivative(ByName):
         self._compiled: Any = compiled_for_numpy(whole, self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and watch() is not None:
+            return self._compiled.traced(args, kwargs)
         if not kwargs and self._patience and (found := self._compiled.kept(args, kwargs)) is not NONE:
             self._patience = PATIENCE
             return found

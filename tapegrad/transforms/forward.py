@@ -37,6 +37,7 @@ from tapegrad.transforms.tangent_pass import Pass
 from tapegrad.transforms.tangents import settled
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import Walk
+from tapegrad.transforms.watched import context
 from tapegrad.tree.argnums import Wanted
 from tapegrad.tree.flatten import BOOLS, Structure, flatten, is_leaf
 from tapegrad.tree.nodes import Static
@@ -60,7 +61,7 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has
         raise ArgumentError(f"the arguments are {brief(args)}", None,
                             "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
     with collector:
-        tape = record(f, tuple(args), {}, DEFAULT, grad=True, wanted=Wanted(captured=False), replays=False)
+        tape = record(f, tuple(args), {}, context(), grad=True, wanted=Wanted(captured=False), replays=False)
         value, aux = tape.result.val, None  # type: ignore[union-attr]
         if has_aux:
             value, aux = pair_of(value)
@@ -80,7 +81,7 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     (6.0, 3.0, 5.0)
     """
     # on copies: what the caller writes to an array before the tangents come must not change the result
-    tape = record(f, args, {}, DEFAULT, grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
+    tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
     settle(tape)
     return tape.result.val, Push(tape)  # type: ignore[union-attr]
 
@@ -89,7 +90,7 @@ def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable
     """Return the value of `f(*args)`, what `linearize` pushes tangents by, and what pulls a seed back to the first
     argument: `f` runs once.
     """
-    tape = record(f, args, {}, DEFAULT, grad=True, copy=True, wanted=Wanted(0, False), replays=False)
+    tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(0, False), replays=False)
     settle(tape)
     return tape.result.val, Push(tape), lambda seed: gradients_of(tape, seed)  # type: ignore[union-attr]
 

@@ -10,7 +10,6 @@ from tapegrad.numbers.formatting import name_of
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
-from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.tracer import record
 from tapegrad.trace.value_retention import Economy
@@ -18,6 +17,7 @@ from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.seed import pair_of, start
+from tapegrad.transforms.watched import context, look_at_sweep, watch
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 from tapegrad.tree.keywords import check_keywords
 
@@ -53,9 +53,9 @@ def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums =
 def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seed: Any, asked: Wanted,
           has_aux: bool) -> tuple[Any, Any]:
     """Return the value and the gradients of one run, whose values are freed by the sweep."""
-    economy = Economy()
+    economy = Economy() if watch() is None else None
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=asked, replays=False)
+        tape = record(f, args, kwargs, context(), grad=True, once=economy, wanted=asked, replays=False)
         value = tape.result.val  # type: ignore[union-attr]
         if has_aux:
             value, seed = pair_of(value), (seed, None)
@@ -97,7 +97,7 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     if kwargs:
         check_keywords("pullback", f, kwargs, OPTIONS)
     # on copies: what the caller writes to an array before the seed comes must not change the gradient
-    tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
+    tape = record(f, args, kwargs, context(), grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
     settle(tape)
 
     def back(seed: Any) -> Any:
@@ -126,7 +126,7 @@ def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> 
     again; with `has_aux` the function of the pair of that and of what `f` returns besides.
     """
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, wanted=asked.among(len(args)), replays=False)
+        tape = record(f, args, kwargs, context(), grad=True, wanted=asked.among(len(args)), replays=False)
         value = tape.result.val  # type: ignore[union-attr]
         y, aux = pair_of(value) if has_aux else (value, None)
         start(y, 1, TWICE)  # which raises where the value is no real number
@@ -155,7 +155,7 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
                             "tg.gradtape(f, *args, argnums=...) of the function itself")
     with collector:
         tape = (flattened(f) if isinstance(f, Tape)
-                else record(f, args, kwargs, DEFAULT, grad=True, found=Found(f, args, kwargs), wanted=asked))
+                else record(f, args, kwargs, context(), grad=True, found=Found(f, args, kwargs), wanted=asked))
         found = back(rewrite(tape.check()), seed)
         settle(tape)
         return found
@@ -165,6 +165,7 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep:
     with an `economy` the last one, which frees the values.
     """
+    look_at_sweep(tape, seed)
     result = tape.result
     assert result is not None
     wrt = differentiated(tape)
