@@ -50,6 +50,7 @@ from tapegrad.tree.flatten import Walk, leaves_of
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
 CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
+STRICT = "that NumPy's warnings are errors"
 NONE: Any = object()  # no result: no tape fits
 
 Make = Callable[[Attempt, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
@@ -97,7 +98,7 @@ class Compiled(ByName):
                 self._missed("whether two arguments are one array")
                 continue
             if entry.loses and strict():
-                self._missed("that NumPy's warnings are errors")
+                self._missed(STRICT)
                 continue
             found = entry.stored.find(args, kwargs) if entry.stored is not None else ([], [])
             if found is None:
@@ -350,7 +351,7 @@ class Compiled(ByName):
         """Keep why a call was traced; warn once of a function that never runs compiled."""
         log, stats = self.log, self.stats
         log.note(self.__name__, reason, stats.calls)
-        if (not stats.hits and not self._warned and (most := log.most) is not None
+        if (not stats.hits and not self._warned and not stats.guards[STRICT] and (most := log.most) is not None
             and log.counts[most.kind, most.what] >= IDLE[most.kind]):
             self._warn("idle", f"each of the {stats.calls} calls of {self.__name__} was traced: they took another "
                                f"path than those before, or read another value. What changes most often: {most}. Its "
