@@ -73,12 +73,12 @@ def measure(program: Program, calls: Sequence[int], repeats: int, backend: str) 
     """Return the seconds of n calls by each of the ways, which take turns."""
     few = [n for n in calls if n <= SHOTS]
     times: dict[str, list[list[float]]] = {"grad": [], "auto": [], "at once": []}
-    tg.value_and_grad(program.f, warmup=1, backend=backend)(*program.args(0))
+    tg.value_and_grad(program.f, argnums=None, warmup=1, backend=backend)(*program.args(0))
     stats = ""
     for _ in range(repeats):
         times["grad"].append(cumulated(partial(tg.grad, fresh(program.f)), program, few))
         for name, warmup in (("auto", None), ("at once", 1)):
-            step = tg.value_and_grad(fresh(program.f), warmup=warmup, backend=backend)
+            step = tg.value_and_grad(fresh(program.f), argnums=None, warmup=warmup, backend=backend)
             times[name].append(cumulated(step, program, calls))
             stats = repr(step.stats) if name == "auto" else stats  # type: ignore[attr-defined]
     one, auto, at_once = ([statistics.median(column) for column in zip(*rows)] for rows in times.values())

@@ -1,15 +1,11 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
-import tapegrad.compile.steps
-from tapegrad import api, frontends, numbers, ops, passes
-from tapegrad.compile.cache import compile, value_and_grad
-from tapegrad.compile.exchange import from_fx
-from tapegrad.compile.jacobian import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
-from tapegrad.compile.path import RetraceWarning
-from tapegrad.compile.sparse import sparse_hessian, sparse_jacobian
-from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
-from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
-from tapegrad.debug.explain import Explanation, explain
+import importlib
+from typing import TYPE_CHECKING
+
+import tapegrad.compile
+import tapegrad.optimise
+from tapegrad import api, frontends, numbers, ops, tree
 from tapegrad.errors import (
     ArgumentError,
     CallError,
@@ -22,6 +18,7 @@ from tapegrad.errors import (
     MissingPackage,
     MissingRule,
     MutationError,
+    NonFiniteError,
     ReplayError,
     TapeError,
     TapeFormatError,
@@ -29,30 +26,43 @@ from tapegrad.errors import (
 )
 from tapegrad.frontends.user import hook, nestlevel, stop_gradient, value
 from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
-from tapegrad.optimise.pipeline import optimise
-from tapegrad.optimise.roll import roll
-from tapegrad.replay import inspect
 from tapegrad.rules.user import frule, primitive, rrule
-from tapegrad.store.read import load
-from tapegrad.tape.check import check
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
 from tapegrad.trace.checkpoint import checkpoint
-from tapegrad.trace.checkpoint_loop import checkpoint_loop
 from tapegrad.trace.context import Context
 from tapegrad.trace.tracer import trace
-from tapegrad.transforms.flat_gradient import flatgrad
-from tapegrad.transforms.forward import forwardtape, jvp, linearize
-from tapegrad.transforms.forward_diff import forwarddiff
 from tapegrad.transforms.grad import grad, gradient, gradtape, pullback, vjp
-from tapegrad.transforms.implicit import implicit
-from tapegrad.transforms.primitivize import primitivize
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
-from tapegrad.transforms.sparsity import hessian_sparsity, jacobian_sparsity
-from tapegrad.transforms.taylor import taylor, taylortape
-from tapegrad.transforms.transpose import transpose
-from tapegrad.transforms.unroll import unroll
-from tapegrad.transforms.vmap import batchtape, vmap
+
+if TYPE_CHECKING:
+    from tapegrad import passes
+    from tapegrad.compile.cache import compile, value_and_grad
+    from tapegrad.compile.exchange import from_fx
+    from tapegrad.compile.hessian_product import hvp
+    from tapegrad.compile.jacobian import hessian, jacfwd, jacobian, jacrev, value_and_jacobian
+    from tapegrad.compile.path import RetraceWarning
+    from tapegrad.compile.sparse import sparse_hessian, sparse_jacobian
+    from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
+    from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
+    from tapegrad.debug.explain import Explanation, explain
+    from tapegrad.debug.finite import raise_on_nan
+    from tapegrad.optimise.pipeline import optimise
+    from tapegrad.optimise.roll import roll
+    from tapegrad.replay import inspect
+    from tapegrad.store.read import load
+    from tapegrad.testing import check_grads
+    from tapegrad.trace.checkpoint_loop import checkpoint_loop
+    from tapegrad.transforms.flat_gradient import flatgrad
+    from tapegrad.transforms.forward import forwardtape, jvp, linearize
+    from tapegrad.transforms.forward_diff import forwarddiff
+    from tapegrad.transforms.implicit import implicit
+    from tapegrad.transforms.primitivize import primitivize
+    from tapegrad.transforms.sparsity import hessian_sparsity, jacobian_sparsity
+    from tapegrad.transforms.taylor import taylor, taylortape
+    from tapegrad.transforms.transpose import transpose
+    from tapegrad.transforms.unroll import unroll
+    from tapegrad.transforms.vmap import batchtape, vmap
 
 __version__ = "0.1.0"
 
@@ -60,23 +70,67 @@ __all__ = [
     "ArgumentError", "Call", "CallError", "ConcretizationError", "Constant", "Context", "DuplicateRule",
     "EffectWarning", "EscapedProxy", "Explanation", "Guard", "GuardError", "Input", "MalformedTape", "MissingPackage",
     "MissingRule", "MutationError",
-    "NoTangent", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
-    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check", "checkpoint",
+    "NoTangent", "NonFiniteError", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
+    "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check_grads", "checkpoint",
     "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx",
     "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp",
     "laplacian", "linearize", "load",
-    "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback", "rewrite", "roll", "rrule",
-    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "unroll",
-    "value",
+    "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback",
+    "raise_on_nan", "rewrite", "roll", "rrule",
+    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "tree",
+    "unroll", "value",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "wirtinger",
 ]
 
+LATER = {
+    "compile.cache": ("compile", "value_and_grad"),
+    "compile.exchange": ("from_fx",),
+    "compile.jacobian": ("hessian", "jacfwd", "jacobian", "jacrev", "value_and_jacobian"),
+    "compile.hessian_product": ("hvp",),
+    "compile.path": ("RetraceWarning",),
+    "compile.sparse": ("sparse_hessian", "sparse_jacobian"),
+    "compile.traces": ("divergence", "gauss_newton_product", "laplacian"),
+    "compile.wirtinger": ("holomorphic_derivative", "wirtinger"),
+    "debug.explain": ("Explanation", "explain"),
+    "debug.finite": ("raise_on_nan",),
+    "optimise.pipeline": ("optimise",),
+    "optimise.roll": ("roll",),
+    "store.read": ("load",),
+    "testing": ("check_grads",),
+    "trace.checkpoint_loop": ("checkpoint_loop",),
+    "transforms.flat_gradient": ("flatgrad",),
+    "transforms.forward": ("forwardtape", "jvp", "linearize"),
+    "transforms.forward_diff": ("forwarddiff",),
+    "transforms.implicit": ("implicit",),
+    "transforms.primitivize": ("primitivize",),
+    "transforms.sparsity": ("hessian_sparsity", "jacobian_sparsity"),
+    "transforms.taylor": ("taylor", "taylortape"),
+    "transforms.transpose": ("transpose",),
+    "transforms.unroll": ("unroll",),
+    "transforms.vmap": ("batchtape", "vmap"),
+}
+"""The public names that are imported when they are first used, by their modules. What a gradient needs is imported with
+the package.
+"""
+_HOMES = {name: f"tapegrad.{module}" for module, names in LATER.items() for name in names}
+_MODULES = {"inspect": "tapegrad.replay.inspect", **{name: f"tapegrad.{name}" for name in (
+    "debug", "passes", "show", "store", "testing")}}
+for _package in ("compile", "optimise"):
+    del globals()[_package]  # the functions have these names
+
 
 def __getattr__(name: str) -> object:
-    """Say what a name of another library, or a slip, is called here."""
-    from tapegrad.elsewhere import told
+    """Import a public name when it is first used; say what a name of another library, or a slip, is called here."""
+    if name in _HOMES:
+        globals()[name] = found = getattr(importlib.import_module(_HOMES[name]), name)
+        return found  # type: ignore[no-any-return]
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    told = importlib.import_module("tapegrad.elsewhere").told
+    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}{told(name, __all__)}", name=name, obj=None)
 
-    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}{told(name, __all__)}", name=name,
-                         obj=None)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

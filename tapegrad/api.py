@@ -5,6 +5,7 @@ The public functions stand in `tapegrad`. What needs rich, networkx or torch is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import tapegrad.transforms.ode
 import tapegrad.transforms.switch
 import tapegrad.transforms.vectorize  # noqa: F401  (gives np.vectorize its)
 from tapegrad.numbers.lazy import needed
+from tapegrad.ops.steps import Steps
 from tapegrad.replay import interpreter
 from tapegrad.tape.check import check
 from tapegrad.tape.facade import does
@@ -21,6 +23,15 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 
 does("check")(check)
+
+
+def _faster(steps: Steps, values: Sequence[Any]) -> Any:
+    """Return the compiled functions of a long loop's step, None where it is interpreted."""
+    from tapegrad.compile.steps import fast
+    return fast(steps, values)
+
+
+Steps.faster = staticmethod(_faster)
 
 
 @does("play")
@@ -88,13 +99,19 @@ def _copied(tape: Tape, memo: dict[int, Any] | None) -> Tape:
 
 
 @does("format")
-def _format(tape: Tape, style: str, width: int | None) -> str:
-    from tapegrad.show.plain import format_tape
-    return format_tape(tape, style, width)
+def _format(tape: Tape, format: str, width: int | None) -> str:
+    from tapegrad.show import WRITTEN
+    if format in WRITTEN:
+        from tapegrad.show.plain import format_tape
+        return format_tape(tape, format == "compact", width)
+    needed("rich")
+    from tapegrad.show.view import written
+    return written(tape, format, width)
 
 
 @does("show")
 def _show(tape: Tape, format: str, group: str | None, width: int | None, file: Any, console: Any) -> None:
+    needed("rich")
     from tapegrad.show.view import show
     show(tape, format, group, width, file, console)
 

@@ -109,7 +109,8 @@ class Listing:
 
 
 # Frames of these files are ours: the user's line is the first one outside them.
-INTERNAL = frozenset(str(path) for path in Path(__file__).parent.rglob("*.py"))
+INTERNAL = frozenset(os.path.join(folder, name) for folder, _, names in os.walk(os.path.dirname(__file__))
+                     for name in names if name.endswith(".py"))
 
 _places: dict[int, int] = {}
 # one(i, i) is the same object for each place in a code: a long tape names few places many times
@@ -253,6 +254,12 @@ class DuplicateRule(TapeError, ValueError):
 
 class GuardError(TapeError):
     """A replay met a value that would have taken the program down another path."""
+
+
+class NonFiniteError(TapeError, ArithmeticError):
+    """An operation made a nan or an inf where `raise_on_nan` looks for it."""
+
+    refuses = True
 
 
 class ReplayError(TapeError):

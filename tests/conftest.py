@@ -11,7 +11,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of l
 
 import pytest
 
-from tapegrad.compile import cache
+from tapegrad.compile import cache, memo
 
 
 def pytest_collection_finish() -> None:
@@ -25,3 +25,4 @@ def pytest_runtest_setup() -> None:
 @pytest.hookimpl(trylast=True)  # when fixtures have restored what they found
 def pytest_runtest_teardown() -> None:
     cache.WARMUP = None
+    memo.kept.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,59 @@ def test_import_brings_neither_torch_nor_rich() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.quick
+def test_import_costs_what_a_gradient_needs(tmp_path: Path) -> None:
+    """Once Python has written its bytecode: less than two times NumPy's own import; compiling, passes, views and files come later."""
+    code = """
+import time; start = time.process_time(); import numpy
+half = time.process_time(); import tapegrad
+end = time.process_time()
+import sys; rooms = {name.split(".")[1] for name in sys.modules if name.startswith("tapegrad.") and name.count(".") > 1}
+assert not rooms & {"compile", "optimise", "store", "show", "debug", "cli"}, rooms
+assert not {"tapegrad.testing", "tapegrad.passes", "optree", "concurrent.futures", "numpy.ma"} & set(sys.modules)
+print(half - start, end - half)
+"""
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment) for _ in range(6)]
+    numpy_s, ours = zip(*[tuple(map(float, run.stdout.split())) for run in runs[1:]])
+    assert min(ours) < 2 * min(numpy_s)
+
+
+def test_a_name_that_is_imported_later() -> None:
+    code = """
+import tapegrad, pickle
+assert set(tapegrad.__all__) <= set(dir(tapegrad))
+from tapegrad.compile.numpy.function import compile_tape  # the room of compile: the name stays the function's
+from tapegrad import compile, optimise
+assert tapegrad.compile is compile and tapegrad.compile.__name__ == "compile" and tapegrad.optimise is optimise
+assert [name for name in tapegrad.__all__ if getattr(tapegrad, name, None) is None] == []
+assert tapegrad.passes.cse and tapegrad.testing.check_rule
+from tapegrad import *
+assert hessian is tapegrad.hessian
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("package", "call", "install"), [
+    ("networkx", "tape.to_networkx()", "networkx"), ("networkx", "tape.to_svg()", "networkx"), ("rich", "tape.show()", "rich"),
+    ("scipy", "tg.jacobian_sparsity(abs, 1.0)", "tapegrad[scipy]"), ("torch", "tg.compile(abs, backend='torch')", "tapegrad[torch]"),
+    ("torch", "tg.compile(abs, device='cuda')", "tapegrad[torch]")])
+def test_a_package_that_is_missing(package: str, call: str, install: str) -> None:
+    code = f"""
+import sys
+sys.modules[{package!r}] = None
+import tapegrad as tg
+tape = tg.trace(lambda x: x * x, 2.0)[1]
+try:
+    {call}
+except tg.MissingPackage as err:
+    print(err)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.startswith(f"{package} is not installed") and f'try: pip install "{install}"' in out
+
+
 def test_no_file_is_longer_than_500_lines() -> None:
     long = {path.name: count for path in ROOT.rglob("*.py") if (count := len(path.read_text().splitlines())) > 500}
     assert not long
@@ -99,9 +153,9 @@ def f(A, b):
     return np.log(np.sum(np.exp(x))) + np.linalg.cholesky(np.outer(b, b) + 9 * np.eye(3)).sum()
 
 A, b = np.arange(9.0).reshape(3, 3), np.ones(3)
-step = tg.value_and_grad(f, warmup=1)
+step = tg.value_and_grad(f, (0, 1), warmup=1)
 for _ in range(4):
-    dA, db = step(A, b)[1][1:]
+    dA, db = step(A, b)[1]
 assert np.allclose(dA, tg.gradient(f, A, b)[0]) and step.stats.hits
 tg.hessian(lambda b: f(A, b))(b), tg.vmap(lambda b: f(A, b))(np.ones((2, 3))), tg.jvp(f, (A, b), (A, b))
 tape = tg.gradtape(f, A, b)

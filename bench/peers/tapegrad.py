@@ -70,7 +70,7 @@ def value_and_grad(problem: Problem) -> Gradient:
     """Call what finds the compiled tape by itself; it compiles at the second call."""
     made = program(problem)
     refuse(made)
-    return of(problem, made, tg.value_and_grad(made.f, **made.backend))
+    return of(problem, made, tg.value_and_grad(made.f, argnums=None, **made.backend))
 
 
 def refuse(made: Program) -> None:
@@ -87,7 +87,7 @@ def on_torch(problem: Problem) -> Gradient:
 
     def tensor(value: Any) -> Any:
         return torch.tensor(value) if isinstance(value, np.ndarray) else value
-    step = tg.value_and_grad(problem.objective, backend="torch")
+    step = tg.value_and_grad(problem.objective, argnums=None, backend="torch")
     step(*problem.args, **problem.given)
     call = partial(step, *map(tensor, problem.args), **{name: tensor(value) for name, value in problem.given.items()})
     return Gradient(call, lambda result: (float(result[0]), tuple(np.asarray(dx) for dx in result[1][1:])))
@@ -108,7 +108,7 @@ def load_torch() -> None:
     import torch
     x = torch.ones(10 ** 6, requires_grad=True)
     torch.autograd.grad(torch.sum(x * x), x)
-    step = tg.value_and_grad(lambda x: x * x, backend="torch")
+    step = tg.value_and_grad(lambda x: x * x, argnums=None, backend="torch")
     for _ in range(2):
         step(np.float64(2.0))
 

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tapegrad.cli.program import Program, literal, load
-from tapegrad.show import GROUPS
+from tapegrad.show import FORMATS, GROUPS
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.grad import gradtape
-
-PLAIN = ("plain", "compact", "rich")
-VIEWS = ("tree", "mirror", "summary", "python")  # what Tape.show prints, and Tape.format does not
 
 
 class Command(NamedTuple):
@@ -37,7 +34,7 @@ def program_arguments(parser: argparse.ArgumentParser) -> None:
 
 def format_arguments(parser: argparse.ArgumentParser) -> None:
     """Add how a tape is printed: as `Tape.show` can, and as text."""
-    parser.add_argument("--format", choices=(*PLAIN, *VIEWS), help="rich on a terminal, else plain")
+    parser.add_argument("--format", choices=FORMATS, help="table on a terminal, else plain")
     parser.add_argument("--group", choices=GROUPS, help="a heading above each line or call")
     parser.add_argument("--width", type=int, metavar="n",
                         help="characters to a line; the terminal's, or as many as it takes")

@@ -17,7 +17,7 @@ def run_coverage(options: argparse.Namespace) -> None:
 
 def _coverage(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("namespace", nargs="?", choices=tuple(SPACES), help=" ".join(SPACES), metavar="namespace")
-    parser.add_argument("--format", choices=("plain", "rich"), help="rich on a terminal, else plain")
+    parser.add_argument("--format", choices=("plain", "table"), help="table on a terminal, else plain")
 
 
 COVERAGE = Command("coverage", "print which functions of NumPy, math and SciPy are differentiable", """\

@@ -120,7 +120,7 @@ def run_export(options: argparse.Namespace) -> None:
 
 def exports() -> dict[str, Callable[[Tape], Any]]:
     """Return the formats that tapes can be exported to, and the functions that do it."""
-    return {"text": Tape.format, "json": _json, "python": Tape.to_python, "dot": Tape.to_dot, "svg": Tape.to_svg,
+    return {"plain": Tape.format, "json": _json, "python": Tape.to_python, "dot": Tape.to_dot, "svg": Tape.to_svg,
             "html": Tape.to_html}
 
 
@@ -196,7 +196,7 @@ SAVE = Command("save", "write the tape to a file", """\
 """, _save, run_save, "tg.load and the other commands read it.")
 
 _EXPORTED = {
-    "text": '"x*x + x" x=3 --to text -o -', "json": "pkg.mod:function 2.0 3.0 --grad --to json -o f.json",
+    "plain": '"x*x + x" x=3 --to plain -o -', "json": "pkg.mod:function 2.0 3.0 --grad --to json -o f.json",
     "python": "pkg.mod:function 2.0 3.0 --flat --to python -o gradient.py",
     "dot": "pkg.mod:function 2.0 3.0 --to dot -o f.dot",
     "svg": "pkg.mod:function 2.0 3.0 --grad --to svg -o f.svg", "html": "saved.tape --to html -o f.html",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.cli.command import VIEWS
+from tapegrad.show import WRITTEN
 from tapegrad.tape.tape import Tape
 
 PATIENCE = 0.5  # seconds until work counts as long
@@ -22,18 +22,18 @@ PATIENCE = 0.5  # seconds until work counts as long
 
 def print_tape(tape: Tape, options: argparse.Namespace) -> None:
     """Print a tape in the format, the grouping and the width that were asked for."""
-    group, style = getattr(options, "group", None), options.format
-    if group or style in VIEWS:
-        tape.show(format="table" if style in (None, "rich") else style, group=group, width=options.width)
+    group, format = getattr(options, "group", None), options.format
+    if group or format not in (None, "table", *WRITTEN):
+        tape.show(format or "table", group, options.width)
     else:
-        print_shown(tape, functools.partial(tape.format, style or "plain"), style, options.width)
+        print_shown(tape, functools.partial(tape.format, format or "plain"), format, options.width)
 
 
-def print_shown(shown: Any, text: Callable[[int | None], str], style: str | None = None,
+def print_shown(shown: Any, text: Callable[[int | None], str], format: str | None = None,
                 width: int | None = None) -> None:
     """Print as a table on a terminal, as text of the terminal's width or of any elsewhere."""
     terminal = sys.stdout.isatty()
-    if style == "rich" or (style is None and terminal):
+    if format == "table" or (format is None and terminal):
         from rich.console import Console
         Console(width=width).print(shown)
     else:

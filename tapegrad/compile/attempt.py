@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tapegrad.compile.choice import Choice, choice_of, chosen
 from tapegrad.compile.effects import Effects
-from tapegrad.compile.path import Path
+from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.observer import Observer
 from tapegrad.errors import Location
@@ -19,9 +20,9 @@ from tapegrad.trace.random_state import Found, unrecorded_draws
 from tapegrad.trace.write_back import Pending
 
 AT_ONCE = 0.05  # seconds: what is expected to compile in less time is compiled from a path's third call on
-SWEPT = 2  # times as long is it compiled as the function alone: a gradient
 NEW = 2  # traced calls in a row that took new paths, after which the next is not observed: its path may be new too
 LOST = 64  # traced calls in a row that took new paths, or refused ones, after which most record what `grad` does
+SWEPT = 2  # times as long is it compiled as the function alone: a gradient
 SPARSE = 16  # one in so many of these is still compared with the known paths
 # bytes that are compared in a second, half of that at least: to look whether what is read is the same
 # may take half of a trace
@@ -37,8 +38,8 @@ class Attempt:
     until its calls have cost what compiling will, and where comparing has been of no use for long.
     """
 
-    __slots__ = ("call", "choice", "compared", "compiled", "effects", "fresh", "key", "loses", "observer", "path",
-                 "paths", "stale", "start", "stored", "waiting")
+    __slots__ = ("call", "changed", "choice", "compared", "compiled", "effects", "fresh", "key", "loses", "observer",
+                 "path", "paths", "stale", "start", "stored", "waiting")
 
     def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled.backend.clock()
@@ -54,28 +55,22 @@ class Attempt:
         self.loses, self.stale = False, list[Path]()
         self.effects: Pending | None = None  # what the program writes once the call has ended well
         self.call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
+        self.changed: tuple[str, str, str] | None = None  # a place that was read and has changed, what it was, and is
         self.stored: Effects | None = None  # the same for the calls of a tape, whose results have what is stored then
         if not self.compared:
             return
         # what has changed that paths read, before the program runs, and may change it itself
         looks = {id(look): look for path in self.paths for look in path.looks}
         changed = {key for key, look in looks.items() if not look()}
+        if changed and compiled.log.room:  # of the path that was taken last
+            self.changed = next((look.changed() for look in self.paths[0].looks if id(look) in changed), None)
         self.stale = [path for path in self.paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
         if due and (compiled.warmup is not None or compiled.new < NEW):
             self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE))
 
     def is_due(self, path: Path) -> bool:
-        """Return whether the next trace of a path may be the last: it was traced once, or, if compiling is expected to
-        take long, for as long as that. Paths of the same length, which one tape may serve, count together.
-        """
-        compiled = self.compiled
-        if not path.is_candidate:
-            return False
-        if compiled.warmup is not None:
-            return bool(path.calls >= compiled.warmup)
-        seconds = compiled.backend.seconds_to_compile(path.length * (SWEPT if compiled.sweeps else 1))
-        return bool(seconds <= AT_ONCE or seconds <= sum(other.spent for other in self.paths
-                                                         if other.length == path.length))
+        """Return whether the next trace of a path may be the last."""
+        return path.is_candidate and is_due(self.compiled, path, self.paths)
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
         """Return the random generators that the program can reach, with their states if its tape may be kept; None
@@ -180,6 +175,21 @@ class Attempt:
             if path is not self.waiting:
                 path.probe = self.compiled.probe(path, self.paths)
             path.count(self.compiled.backend.clock() - self.start, observed=self.observer is not None)
+
+
+def seconds_to_compile(compiled: Any, path: Path) -> float:
+    """Return how long it is expected to take to compile the tape of a path."""
+    return float(compiled.backend.seconds_to_compile(path.length * (SWEPT if compiled.sweeps else 1)))
+
+
+def is_due(compiled: Any, path: Path, paths: Iterable[Path]) -> bool:
+    """Return whether a path was traced as often as it is to be: once, or, if compiling is expected to take long, for as
+    long as that. Paths of the same length, which one tape may serve, count together.
+    """
+    if compiled.warmup is not None:
+        return bool(path.calls >= compiled.warmup)
+    seconds = seconds_to_compile(compiled, path)
+    return seconds <= AT_ONCE or seconds <= spent_on(path, paths)
 
 
 def draws(tape: Tape) -> bool:

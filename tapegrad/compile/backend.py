@@ -66,11 +66,12 @@ class Backend:
     returns. This one: NumPy.
 
     `rolls` says whether it runs loops, `looks_up` whether it has `choose`. Where it `refuses_tensors` not, a tape with
-    a tensor among its constants is not kept, and `met_tensor` is set: the caller traces.
+    a tensor among its constants is not kept, and `met_tensor` is set: the caller traces, or, where it `leaves_tensors`,
+    has another backend make such calls.
     """
 
     rolls = looks_up = refuses_tensors = True
-    met_tensor = False
+    leaves_tensors = met_tensor = False
     clock = staticmethod(thread_time)  # what other processes do at the same time does not count
     price = (2e-3, 6e-5)
 
@@ -216,8 +217,15 @@ def last_uses_told(tape: Tape) -> Tape:
     return walk.done()
 
 
-def choose(backend: str, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
-    """Return the backend of a name, in a mode."""
+def choose(backend: str | None, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
+    """Return the backend of a name, in a mode; without a name torch for a device, and otherwise NumPy, which leaves
+    calls with tensors to torch where the mode is "auto".
+    """
+    if backend is None:
+        found = choose("numpy" if device is None else "torch", device, mode, passes)
+        if device is None and mode == "auto":
+            found.refuses_tensors, found.leaves_tensors = False, True
+        return found
     if backend in LATER:
         if backend in PACKAGES:
             needed(backend)

@@ -17,7 +17,7 @@ Remade = str | tuple[Callable[..., Any], tuple[()]]
 class ByName:
     """A function made of another, with its name: where that was decorated, the module has this one in its place."""
 
-    def named(self, f: Any, again: Callable[[], Any]) -> None:
+    def named(self, f: Any, again: Callable[..., Any]) -> None:
         """Take the name of `f`; `again` makes this function of it."""
         self.__name__ = name_of(f)
         self.__module__ = getattr(f, "__module__", None) or type(f).__module__

@@ -14,13 +14,16 @@ from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws
 from tapegrad.compile.backend import KEPT, Backend, First, choose, recorded_result
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.effects import apart
+from tapegrad.compile.memo import anew, memoised
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import Entry, Path, Stats, describe, warn
+from tapegrad.compile.reasons import CURES, IDLE, Log, Reason, Reasons, reason_of, state_of
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.probe import codes_of, probe
 from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
@@ -34,10 +37,13 @@ from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.tracer import record
 from tapegrad.trace.twins import is_doubled
 from tapegrad.trace.value_retention import Economy
+from tapegrad.trace.write_back import settle
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.grad import grad, gradients_of
 from tapegrad.transforms.loop_types import NoLoop
+from tapegrad.transforms.seed import pair_of
+from tapegrad.transforms.watched import WATCHES, context, watch
 from tapegrad.tree.argnums import Argnums, wanted
 from tapegrad.tree.flatten import Walk, leaves_of
 
@@ -45,6 +51,7 @@ WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
 FIRST = 4  # tapes that a dispatcher tries
 CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
+STRICT = "that NumPy's warnings are errors"
 NONE: Any = object()  # no result: no tape fits
 
 Make = Callable[[Attempt, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
@@ -58,10 +65,11 @@ class Compiled(ByName):
     """
 
     def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend,
-                 warmup: int | None, sweeps: bool, again: Callable[[], Any]) -> None:
+                 warmup: int | None, sweeps: bool, again: Callable[..., Any]) -> None:
         self.named(f, again)
         self.__wrapped__, self._make, self._plainly, self.backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
+        self.of_tensors: Compiled | None = None  # for torch, made by the first call with tensors; it counts here
         self._warmup, self.sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
@@ -69,6 +77,7 @@ class Compiled(ByName):
         self._changing = 0  # calls that changed what tapes are told apart by
         self._lock = threading.RLock()
         self._warned: set[str] = set()
+        self.log = Log()
         # the machine code of the tapes that were used last, by which a call begins
         self._tapes: list[Any] = []
 
@@ -76,6 +85,8 @@ class Compiled(ByName):
         return self._called(*args, **kwargs)
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
+        if self.of_tensors is not None and (self.backend.met_tensor or any(map(is_tensor, args))):
+            return self.of_tensors(*args, **kwargs)
         found = self.kept(args, kwargs)
         return self.traced(args, kwargs) if found is NONE else found
 
@@ -84,6 +95,8 @@ class Compiled(ByName):
         key: Any = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
         if SURROUNDINGS:
             key = surrounded(key)
+        if WATCHES and watch() is not None:
+            return NONE
         for entry in self._entries.get(key, ()):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
@@ -91,7 +104,7 @@ class Compiled(ByName):
                 self._missed("whether two arguments are one array")
                 continue
             if entry.loses and strict():
-                self._missed("that NumPy's warnings are errors")
+                self._missed(STRICT)
                 continue
             found = entry.stored.find(args, kwargs) if entry.stored is not None else ([], [])
             if found is None:
@@ -125,10 +138,20 @@ class Compiled(ByName):
         """How many calls of a path are traced before it is compiled; None for what `Attempt.is_due` says."""
         return WARMUP if self._warmup is None else self._warmup
 
+    def explain(self) -> Reasons:
+        """Return why calls were traced (which argument, read or branch differed, what it was and is), and how far each
+        path is from being compiled; to be printed.
+        """
+        paths = [state_of(self, path, known) for known in self.paths.values() for path in known]
+        if self.of_tensors is not None:
+            paths += self.of_tensors.explain().paths
+        return Reasons(self.__name__, self.stats.hits, self.stats.traces, self.log, paths)
+
     @property
     def tapes(self) -> list[Tape]:
         """The tapes that are kept, the most recently used first among those of as many arguments."""
-        return [entry.tape for entries in self._entries.values() for entry in self._by_use(entries)]
+        found = [entry.tape for entries in self._entries.values() for entry in self._by_use(entries)]
+        return found if self.of_tensors is None else found + self.of_tensors.tapes
 
     def _by_use(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return entries in the order in which they were used, the last first."""
@@ -146,6 +169,10 @@ class Compiled(ByName):
             leaves += leaves_of(self.__wrapped__)
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
+        if watch() is not None:
+            return self._watched(args, kwargs)
+        if self.backend.leaves_tensors and any(map(is_tensor, leaves)):
+            return self._on_tensors()(*args, **kwargs)
         with self._lock:
             attempt = Attempt(self, key)
         try:
@@ -154,11 +181,14 @@ class Compiled(ByName):
             next(self.stats._traces)
             fold(err)
             raise
+        if self.backend.met_tensor and self.backend.leaves_tensors:
+            self._on_tensors()  # which has the next calls
         if first.untold:
             self._warn("refused", describe(self.__name__, *first.untold))
         entry = None if first.tape is None else self._keep(attempt, first.tape)
         if attempt.effects is not None:
             attempt.effects.settle()
+        reason = reason_of(attempt)
         attempt.end()
         if entry is not None and self.warmup is not None and entry.stored is None and not draws(entry.tape):
             try:
@@ -170,7 +200,26 @@ class Compiled(ByName):
             except Exception as err:
                 self._missed(f"whether it raises {type(err).__name__}")
         next(self.stats._traces)
+        self._note(reason)
         return first.result
+
+    def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a call gives where each value of the program is looked at."""
+        next(self.stats._traces)
+        if self.sweeps:
+            return self._plainly(*args, **kwargs)
+        tape = record(self.__wrapped__, args, kwargs, context(), replays=False)
+        settle(tape)
+        return tape.result.val  # type: ignore[union-attr]
+
+    def _on_tensors(self) -> Compiled:
+        """Return the same function compiled for torch."""
+        with self._lock:
+            if self.of_tensors is None:
+                made = self._again(backend="torch")
+                made.stats, made._warned, made.log = self.stats, self._warned, self.log
+                self.of_tensors = made
+            return self.of_tensors
 
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something
@@ -200,7 +249,7 @@ class Compiled(ByName):
             if belied is not None:
                 return belied
             self.new += 1
-            if self.new == LOST:
+            if self.new == LOST and "idle" not in self._warned:
                 self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were traced took another "
                                    "path than those before, by its arguments or its branches: from now on one such "
                                    f"call in {SPARSE} is compared with those before it, and the others are only "
@@ -222,7 +271,7 @@ class Compiled(ByName):
         with self._lock:
             path.keep(entry)
             self._entries[attempt.key] = (entry, *self._entries.get(attempt.key, ()))
-            if len(self.tapes) > self.max_tapes:
+            if sum(map(len, self._entries.values())) > self.max_tapes:
                 self._evict()
         return entry
 
@@ -311,6 +360,16 @@ class Compiled(ByName):
             self._warned.add(kind)
             warn(message)
 
+    def _note(self, reason: Reason) -> None:
+        """Keep why a call was traced; warn once of a function that never runs compiled."""
+        log, stats = self.log, self.stats
+        log.note(self.__name__, reason, stats.calls)
+        if (not stats.hits and not self._warned and not stats.guards[STRICT] and (most := log.most) is not None
+            and log.counts[most.kind, most.what] >= IDLE[most.kind]):
+            self._warn("idle", f"each of the {stats.calls} calls of {self.__name__} was traced: they took another "
+                               f"path than those before, or read another value. What changes most often: {most}. Its "
+                               f"explain() says more\n  try: {CURES[most.kind]}")
+
     def _missed(self, what: str) -> None:
         next(self.stats._misses)
         self.stats.guards[what] += 1
@@ -332,7 +391,8 @@ class Compiled(ByName):
             self.__class__ = type(type(self).__name__, (type(self),), {"__call__": dispatcher, "__module__": __name__})
 
 
-def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any = None, mode: str = "auto",
+@memoised
+def compile(f: Callable[..., Any] | Tape, *, backend: str | None = None, device: Any = None, mode: str = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
     those it was recorded with.
@@ -351,6 +411,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
     does by itself, a second, if torch is installed; "threads" by NumPy alone, "blocks" by NumPy in one thread, "plain"
     one whole array after the other. Raises ArgumentError for another mode.
 
+    `backend` is "numpy" or "torch"; without one calls that meet tensors run on torch, and others on NumPy.
     With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of
     the arguments' device where that is None). Program and tape may be NumPy's, or torch's. `mode` is "eager" ("auto"
     too: torch's calls, one after the other), "graph" (one CUDA graph; Python's numbers are fixed) or "inductor"
@@ -377,32 +438,36 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str = "numpy", device: Any
             return First(None, result)
         tape = attempt.general(tape)
         return First(roll(tape) if chosen.rolls else tape, result)
-    again = partial(compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,
+    again = partial(anew, compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,
                     warmup=warmup)
     return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
 
 
-def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool = False, *, captured: bool = True,
+@memoised
+def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, captured: bool = True,
                    seed: Any = 1,
-                   backend: str = "numpy", device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
+                   backend: str | None = None, device: Any = None, mode: str = "auto", passes: Sequence[Pass] = PASSES,
                    max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]:
-    """Return a function that returns what `grad(f, *args)` does, `(value, (df, *dargs))`, from compiled gradient tapes.
+    """Return a function of f's arguments that returns `(value, dx)`, from compiled gradient tapes, as JAX and autograd
+    have it and `scipy.optimize` takes it.
+
+    `argnums` is the number of the argument to differentiate by, on a method 0 for the object itself; several give a
+    tuple of gradients, in their order. What `f` captured is constant. With `argnums=None` it returns what
+    `grad(f, *args)` does, `(value, (df, *dargs))`; then `captured` is that of `grad`. With `has_aux` the function
+    returns a pair, of which the first is differentiated, and the second only returned: `((value, aux), dx)`.
 
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
     `backend`, `device` and `mode` and `warmup` are those of `compile`.
-    `argnums` and `captured` are those of `grad`: `value_and_grad(f, argnums=0)` returns `(value, dx)`, as
-    `scipy.optimize` takes it. With `has_aux` the function returns a pair, of which the first is differentiated, and the
-    second only returned: `((value, aux), gradients)`.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
     >>> step(2.0, 3.0), step(-2.0, 3.0), step(4.0, 3.0)
-    ((6.0, (None, 3.0, 2.0)), (3.0, (None, 0.0, 1.0)), (12.0, (None, 3.0, 4.0)))
+    ((6.0, 3.0), (3.0, 0.0), (12.0, 3.0))
     >>> step.stats
     Stats(traces=2, hits=1, misses=0)
     """
     chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
-    seed = (seed, None) if has_aux else seed
+    given, seed = seed, (seed, None) if has_aux else seed
 
     def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
         economy = Economy()
@@ -410,6 +475,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
             found = attempt.find(fn, args, kwargs)
             tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy, observer=attempt.observer, found=found,
                           wanted=asked, replays=attempt.compared)
+            if has_aux:
+                pair_of(tape.result.val)  # type: ignore[union-attr]
             if not attempt.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))
@@ -429,8 +496,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = None, has_aux: bool
             return First(short, (value[0] if stores else value, gradients_of(tape, begun, economy=economy)))
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
-        return grad(f, *args, seed=seed, argnums=argnums, captured=captured, **kwargs)
-    again = partial(value_and_grad, f, argnums, has_aux, captured=captured, seed=seed[0] if has_aux else seed,
-                    backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
+        return grad(f, *args, seed=given, argnums=argnums, captured=captured, has_aux=has_aux, **kwargs)
+    again = partial(anew, value_and_grad, f, argnums, has_aux, captured=captured, seed=given, backend=backend,
+                    device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
     return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
 

@@ -1,4 +1,4 @@
-"""jacobian, hessian, hvp: derivatives of more than one number, all rows or columns in one sweep.
+"""jacobian, hessian: derivatives of more than one number, all rows or columns in one sweep.
 
 A function is run once. The sweep of its tape for one row or column, which is linear, becomes a tape, and that is run
 for a batch of them. What is called often is compiled, with all of that, as a function of the arguments.
@@ -17,9 +17,10 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.cache import NONE, compile
+from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
-from tapegrad.numbers.formatting import brief, name_of, plain
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
@@ -29,8 +30,10 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.batch import Nest, Pass, spread
-from tapegrad.transforms.forward import Push, jvp
-from tapegrad.transforms.grad import gradient_of, gradients_of, pullback
+from tapegrad.transforms.forward import Push
+from tapegrad.transforms.grad import gradient_of, gradients_of
+from tapegrad.transforms.seed import pair_of
+from tapegrad.transforms.watched import watch
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 
@@ -43,122 +46,79 @@ OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile
 PATIENCE = 16  # such calls in a row that were traced all the same
 
 
+@memoised
 def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
-             chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns the derivative of each number of its value by
+             chunk_size: int | None = None, has_aux: bool = False) -> Callable[..., Any]:
+    """Return a function of f's arguments that returns the derivative of each number of its value with respect to
     each number of an argument.
 
     For arrays it has the value's shape followed by the argument's. A nested value gives that nesting of blocks, of
     which a nested argument makes nestings again; with several `argnums` each is a tuple. By columns (`mode="forward"`),
     by rows ("reverse"), or by what is fewer ("auto"); at most `chunk_size` of them in one sweep, None for as many as
-    128 MiB hold of the largest array on the way. What `f` captured is constant. Raises ArgumentError for complex
-    arguments, for a value without numbers, and for another mode.
+    128 MiB hold of the largest array on the way. What `f` captured is constant. With `has_aux` the function returns a
+    pair, of which the first is differentiated, and the result is the pair of the derivative and of the second. Raises
+    ArgumentError for complex arguments, for a value without numbers, and for another mode.
 
     >>> jacobian(lambda x: x ** 2)(np.array([1.0, 2.0, 3.0]))
     array([[2., 0., 0.],
            [0., 4., 0.],
            [0., 0., 6.]])
     """
-    return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size))
+    made = Sweeps.blocks_and_aux if has_aux else Sweeps.blocks
+    return Derivative(f, asked_for(argnums, "jacobian"), *way_of(mode, chunk_size), made, has_aux=has_aux)
 
 
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return `jacobian(f, argnums, mode="forward")`: column by column, for a function of few numbers.
 
     >>> jacfwd(lambda t: t ** 2 * np.arange(3.0))(3.0)
     array([ 0.,  6., 12.])
     """
-    return jacobian(f, argnums, "forward")
+    return jacobian(f, argnums, "forward", has_aux=has_aux)
 
 
-def jacrev(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return `jacobian(f, argnums, mode="reverse")`: row by row, for a function with few results.
 
     >>> jacrev(lambda x: x.sum() ** 2)(np.array([1.0, 2.0]))
     array([6., 6.])
     """
-    return jacobian(f, argnums, "reverse")
+    return jacobian(f, argnums, "reverse", has_aux=has_aux)
 
 
+@memoised
 def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
-                       chunk_size: int | None = None) -> Callable[..., Any]:
-    """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run.
+                       chunk_size: int | None = None, has_aux: bool = False) -> Callable[..., Any]:
+    """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run; with
+    `has_aux` `((value, aux), jacobian)`.
 
     >>> value_and_jacobian(lambda x: x[:2] * x[2])(np.array([1.0, 2.0, 3.0]))
     (array([3., 6.]), array([[3., 0., 1.],
            [0., 3., 2.]]))
     """
-    return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size), _with_value)
+    return Derivative(f, asked_for(argnums, "value_and_jacobian"), *way_of(mode, chunk_size), _with_value,
+                      has_aux=has_aux)
 
 
-def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
+@memoised
+def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None,
+            has_aux: bool = False) -> Callable[..., Any]:
     """Return a function of f's arguments that returns the second derivatives of its value, a real
     number: forward over reverse.
 
     For an array it has that array's shape twice. With several `argnums`, or of a nested argument, it is nested as the
-    gradient is, and in each place once more. `chunk_size` is that of `jacobian`. Raises ArgumentError where the value
-    is no real number.
+    gradient is, and in each place once more. `chunk_size` and `has_aux` are those of `jacobian`. Raises ArgumentError
+    where the value is no real number.
 
     >>> hessian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
-    asked = asked_for(argnums)
-    made = Derivative(gradient_of(f, asked), asked, *way_of("forward", chunk_size))
-    made.named(f, functools.partial(hessian, f, argnums, chunk_size))
+    asked = asked_for(argnums, "hessian")
+    made = Derivative(gradient_of(f, asked, has_aux), asked, *way_of("forward", chunk_size),
+                      Sweeps.blocks_and_aux if has_aux else Sweeps.blocks, has_aux=has_aux)
+    made.named(f, functools.partial(anew, hessian, f, argnums, chunk_size, has_aux))
     return made
-
-
-def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return a function of f's arguments and a vector that returns the second derivative along it, at
-    the cost of about two gradients.
-
-    The vector stands right behind the argument that it belongs to, and is nested as that is: `hvp(f)(x, v, *rest)`, as
-    `scipy.optimize` calls its `hessp`. With several `argnums` a tuple of vectors stands behind the last of them. The
-    result is nested as the vector is.
-
-    >>> hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
-    array([  6., 120.])
-    """
-    asked = asked_for(argnums)
-
-    def product(*args: Any, **kwargs: Any) -> Any:
-        places: Any = asked.among(max(len(args) - 1, 0)).argnums
-        several, one = ((places,), True) if isinstance(places, int) else (places, False)
-        at = max(several, default=-1) + 1
-        if not args:
-            raise ArgumentError("there is no vector", None,
-                                "tg.hvp(f)(x, v): it stands behind the argument that it belongs to")
-        given, vector = (*args[:at], *args[at + 1:]), args[at]
-        if not one and not (isinstance(vector, (tuple, list)) and len(vector) == len(several)):
-            raise ArgumentError(f"the vectors are {brief(vector)}", None,
-                                f"a tuple of {len(several)}, one for each of the argnums")
-        along = dict(zip(several, (vector,) if one else vector))
-        tangents = [along.get(i) for i in range(len(given))]
-        def gradient(*args: Any) -> Any:
-            return pullback(f, *args, argnums=places, **kwargs)[1](1)
-        return jvp(gradient, given, tangents)[1]
-    product.__name__ = name_of(f)
-    return Product(f, product, functools.partial(hvp, f, argnums))
-
-
-class Product(ByName):
-    """A Hessian's product with a vector: compiled for numbers and arrays, computed at once for tensors."""
-
-    def __init__(self, f: Callable[..., Any], product: Callable[..., Any], again: Callable[[], Any]) -> None:
-        self.named(f, again)
-        self._f, self._product, self._compiled = f, product, _compiled(product)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # the tensors that a function captured, or a module among the arguments holds, count as well
-        if (found := self._compiled.kept(args, kwargs)) is not NONE:
-            return found
-        if self._compiled.backend.met_tensor or any(map(is_tensor, leaves_of((args, kwargs, self._f)))):
-            return self._product(*args, **kwargs)
-        return self._compiled.traced(args, kwargs)
-
-    def __repr__(self) -> str:
-        return f"<product with the second derivative of {self.__name__}>"
 
 
 def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
@@ -171,12 +131,12 @@ def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
     return mode, chunk_size
 
 
-def asked_for(argnums: Any) -> Wanted:
-    """Return what `argnums` ask for, which is something."""
+def asked_for(argnums: Any, of: str) -> Wanted:
+    """Return what the `argnums` of a transform ask for, which is something."""
     if argnums is None:
         raise ArgumentError("argnums is None", None,
                             "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
-    return wanted(argnums, True)
+    return wanted(argnums, True, of)
 
 
 class Layout:
@@ -184,10 +144,12 @@ class Layout:
     of the inputs, or of rows.
     """
 
-    def __init__(self, tape: Tape, mode: str, by_complex: bool = False) -> None:
-        self.by_complex = by_complex
+    def __init__(self, tape: Tape, mode: str, by_complex: bool = False, has_aux: bool = False) -> None:
+        self.by_complex, self.has_aux = by_complex, has_aux
         self.signature = tape.structure
-        self.value = tape.result.val  # type: ignore[union-attr]
+        self.value, self.aux = tape.result.val, None  # type: ignore[union-attr]
+        if has_aux:
+            self.value, self.aux = pair_of(self.value)
         self.leaves: list[Any] = []
         self.structure: Structure = flatten(self.value, "", self.leaves, [], shared=False)
         if not any(map(has_gradient, self.leaves)):
@@ -255,10 +217,12 @@ class Layout:
     def seed(self, cotangents: dict[int, Any]) -> Any:
         """Return a cotangent of the value, of those of some of its leaves."""
         parts = [cotangents.get(k) for k in range(len(self.leaves))]
-        return parts[0] if self.structure.is_leaf else self.structure.mirror(parts)
+        seed = parts[0] if self.structure.is_leaf else self.structure.mirror(parts)
+        return (seed, None) if self.has_aux else seed
 
     def of_value(self, tangent: Any) -> list[Any]:
         """Return the leaves of a tangent of the value."""
+        tangent = tangent[0] if self.has_aux else tangent
         return [tangent] if self.structure.is_leaf else self.structure.unmirror(tangent)
 
     def of_inputs(self, gradients: Any) -> list[Any]:
@@ -278,9 +242,9 @@ class Sweeps:
     """One evaluation of a function, and the sweeps of its tape, forwards or backwards."""
 
     def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted, mode: str,
-                 chunk: int | None, by_complex: bool = False) -> None:
+                 chunk: int | None, by_complex: bool = False, has_aux: bool = False) -> None:
         self.tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
-        self.layout, self.mode = Layout(self.tape, mode, by_complex), mode
+        self.layout, self.mode = Layout(self.tape, mode, by_complex, has_aux), mode
         self.largest = max([op.spec.nbytes for op in self.tape.ops], default=1)
         self.chunk = None if chunk is None else plain(chunk)  # a compiled derivative captures it
 
@@ -292,8 +256,8 @@ class Sweeps:
 
     @property
     def value(self) -> Any:
-        """The value of the function."""
-        return self.layout.value
+        """The value of the function, a pair if it returns others besides."""
+        return (self.layout.value, self.layout.aux) if self.layout.has_aux else self.layout.value
 
     @property
     def draws(self) -> bool:
@@ -303,6 +267,10 @@ class Sweeps:
     def blocks(self) -> Any:
         """Return the derivative."""
         return self.layout.blocks(self._sweep)
+
+    def blocks_and_aux(self) -> tuple[Any, Any]:
+        """Return the derivative, and what the function returns besides its value."""
+        return self.blocks(), self.layout.aux
 
     def _sweep(self, i: int) -> Sweep:
         layout = self.layout
@@ -381,19 +349,22 @@ class Derivative(ByName):
     warmup: int | None = None  # how many after these are traced
 
     def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None,
-                 made: Callable[[Sweeps], Any] = Sweeps.blocks, by_complex: bool = False) -> None:
-        self._f, self._asked, self._mode = f, asked, mode
-        self._chunk, self._made, self._by_complex = chunk, made, by_complex
-        self.named(f, functools.partial(type(self), f, asked, mode, chunk, made, by_complex))
+                 made: Callable[[Sweeps], Any] = Sweeps.blocks, by_complex: bool = False,
+                 has_aux: bool = False) -> None:
+        self._f, self._asked, self._made = f, asked, made
+        self._how = how = mode, chunk, by_complex, has_aux
+        self.named(f, functools.partial(type(self), f, asked, mode, chunk, made, *how[2:]))
         self._calls: Counter[Any] = Counter()
         self._patience = PATIENCE
 
         def whole(*args: Any) -> Any:
-            return Sweeps(f, args, {}, asked.among(len(args)), mode, chunk, by_complex).ended(made)
+            return Sweeps(f, args, {}, asked.among(len(args)), *how).ended(made)
         whole.__name__ = self.__name__
-        self._compiled: Any = _compiled(whole, self.warmup)
+        self._compiled: Any = compiled_for_numpy(whole, self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and watch() is not None:
+            return self._compiled.traced(args, kwargs)
         if not kwargs and self._patience and (found := self._compiled.kept(args, kwargs)) is not NONE:
             self._patience = PATIENCE
             return found
@@ -407,7 +378,7 @@ class Derivative(ByName):
                 self._patience = (PATIENCE if self._compiled.stats.hits > hits else
                                   0 if self._compiled.backend.met_tensor else self._patience - 1)
                 return found
-        sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), self._mode, self._chunk, self._by_complex)
+        sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), *self._how)
         if sweeps.draws:
             self._patience = 0
         return sweeps.ended(self._made)
@@ -416,9 +387,9 @@ class Derivative(ByName):
         return f"<derivative of {self.__name__}>"
 
 
-def _compiled(f: Callable[..., Any], warmup: int | None = None) -> Any:
+def compiled_for_numpy(f: Callable[..., Any], warmup: int | None = None) -> Any:
     """Return a function compiled for NumPy that traces the calls which meet a tensor, a global one, say."""
-    made: Any = compile(f, warmup=warmup)
+    made: Any = anew(compile, f, backend="numpy", warmup=warmup)
     made.backend.refuses_tensors = False
     return made
 

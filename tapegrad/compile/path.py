@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
+from collections.abc import Iterable
 from itertools import count
 from types import CodeType
 from typing import Any
@@ -58,6 +59,11 @@ class Stats:
     def traces(self) -> int:
         """Calls that a trace served."""
         return _value(self._traces)
+
+    @property
+    def calls(self) -> int:
+        """All calls: hits and traces."""
+        return self.hits + self.traces
 
     @property
     def misses(self) -> int:
@@ -137,6 +143,11 @@ class Path:
         """What tells whether something that was read besides the arguments has changed."""
         known = [self.probe, None if self.entry is None else self.entry.fresh]
         return [look for look in known if look is not None]
+
+
+def spent_on(path: Path, paths: Iterable[Path]) -> float:
+    """Return the seconds that traced calls of a path took, and of others as long, which one tape may serve."""
+    return sum(other.spent for other in paths if other.length == path.length)
 
 
 class Entry:

@@ -37,11 +37,12 @@ Spot = tuple[int, int]
 
 
 class Difference(NamedTuple):
-    """Where two traces part although no guard told them to: the line, and what stood there in each."""
+    """Where two traces part: the line, what stood there in each, and whether that was a guard."""
 
     where: Location | None
     was: str
     now: str
+    guards: bool = False
 
 
 class Skeleton:
@@ -50,7 +51,8 @@ class Skeleton:
     Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
     """
 
-    __slots__ = ("digest", "kinds", "leaves", "memory", "places", "reached", "steps", "stored", "structure", "where")
+    __slots__ = ("digest", "kinds", "labels", "leaves", "memory", "places", "reached", "steps", "stored",
+                 "structure", "where")
 
     def __init__(self, tape: Tape, stored: tuple[Any, ...] = ()) -> None:
         self.structure: Signature = tape.structure
@@ -60,6 +62,7 @@ class Skeleton:
         # which of the arguments the program reaches by other names too
         self.reached = [] if reached is None else reached.places
         self.leaves = tuple(kind_of_leaf(x.val) for x in tape.inputs[1:])
+        self.labels = [x.label or x.name for x in tape.inputs[1:]]
         numbers: dict[Any, int] = {}
         self.steps = array("q")
         self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
@@ -113,6 +116,15 @@ class Skeleton:
             if one[:3] == two[:3] or _of_shape(one) or _of_shape(two) or self.raises(at) or other.raises(at):
                 return True
             return Difference(_place(other.where[b]), _text(one), _text(two))
+        return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
+
+    def first_difference(self, other: Skeleton) -> Difference:
+        """Return the first operation that differs, a guard or another."""
+        known, found = self.kinds, other.kinds
+        for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
+            if known[a] != found[b]:
+                return Difference(_place(other.where[b]), _text(known[a]), _text(found[b]),
+                                  self.is_guard(at) and other.is_guard(at))
         return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
 
     def _stored_apart(self, other: Skeleton) -> Difference:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.jacobian import Columns, Derivative, Rows, Sweeps, asked_for, way_of
+from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
@@ -33,6 +34,7 @@ from tapegrad.tree.flatten import leaves_of
 ROOM = 1 << 21  # bytes that the largest value may take for all columns that are swept at once: they stay in the cache
 
 
+@memoised
 def sparse_jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None
 ) -> Callable[..., Any]:
@@ -50,9 +52,10 @@ def sparse_jacobian(
     array([[2., 1., 0.],
            [0., 3., 2.]])
     """
-    return SparseDerivative(f, asked_for(argnums), *way_of(mode, chunk_size), _numbers)
+    return SparseDerivative(f, asked_for(argnums, "sparse_jacobian"), *way_of(mode, chunk_size), _numbers)
 
 
+@memoised
 def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns the second derivatives of its value, a real number, as a
     `scipy.sparse.csr_array`.
@@ -65,9 +68,9 @@ def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int 
            [2., 6., 4.],
            [0., 4., 0.]])
     """
-    asked = asked_for(argnums)
+    asked = asked_for(argnums, "sparse_hessian")
     made = SparseDerivative(gradient_of(f, asked), asked, *way_of("forward", chunk_size), _symmetric)
-    made.named(f, functools.partial(sparse_hessian, f, argnums, chunk_size))
+    made.named(f, functools.partial(anew, sparse_hessian, f, argnums, chunk_size))
     return made
 
 
@@ -77,10 +80,11 @@ class SparseDerivative(Derivative):
     often, warmup = 1, 1  # to find a pattern and its colours takes longer than most compiling
 
     def __init__(
-        self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None, made: Callable[[Sweeps], Any]
+        self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None, made: Callable[[Sweeps], Any],
+        *how: bool
     ) -> None:
         needed("scipy.sparse")
-        super().__init__(f, asked, mode, chunk, made)
+        super().__init__(f, asked, mode, chunk, made, *how)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Traced) for x in leaves_of((args, kwargs, self._f))):

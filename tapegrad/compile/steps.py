@@ -97,5 +97,3 @@ def fast(steps: Steps, values: Sequence[Any]) -> Fast | None:
         return None
     return Fast(steps)
 
-
-Steps.faster = staticmethod(fast)

@@ -8,7 +8,9 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.compile.cache import compile
-from tapegrad.compile.jacobian import hessian, hvp, jacobian
+from tapegrad.compile.hessian_product import hvp
+from tapegrad.compile.jacobian import hessian, jacobian
+from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import name_of
@@ -53,6 +55,7 @@ def _trace_of(derivative: Callable[..., Any]) -> Callable[..., Any]:
     return trace
 
 
+@memoised
 def gauss_newton_product(f: Callable[..., Any], loss: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Return a function of x, a vector v and f's other arguments that returns Jᵀ H J v, without computing a matrix.
 
@@ -71,4 +74,4 @@ def gauss_newton_product(f: Callable[..., Any], loss: Callable[..., Any] | None 
         return back(t if loss is None else hvp(loss)(y, t))
 
     product.__name__ = name_of(f)
-    return compile(product)
+    return anew(compile, product)  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.jacobian import Derivative, asked_for, way_of
+from tapegrad.compile.memo import memoised
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import brief, name_of, plain
@@ -21,6 +22,7 @@ from tapegrad.tree.flatten import leaves_of
 ROUNDING = 256  # units in the last place of the largest number of a block by which one may miss 0
 
 
+@memoised
 def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
               chunk_size: int | None = None) -> Callable[..., Any]:
     """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value
@@ -32,7 +34,7 @@ def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
     >>> wirtinger(lambda z: z * z.conjugate())(1 + 2j)
     (np.complex128(1-2j), np.complex128(1+2j))
     """
-    return Derivative(f, asked_for(argnums), *way_of(mode, chunk_size), by_complex=True)
+    return Derivative(f, asked_for(argnums, "wirtinger"), *way_of(mode, chunk_size), by_complex=True)
 
 
 def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",

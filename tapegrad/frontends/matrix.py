@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import optree
 
 from tapegrad import ops
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.lazy import optree
 from tapegrad.numbers.systems import OPERATORS
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import refused
@@ -24,6 +25,7 @@ class OfMatrix:
     __slots__ = ("A",)
 
     def __init__(self, array: Any) -> None:
+        _registered()
         self.A = array
 
     @property
@@ -73,5 +75,8 @@ def _matrix(_: Any, parts: Any) -> Any:
     return OfMatrix(array) if isinstance(array, Traced) or not isinstance(array, np.ndarray) else array.view(np.matrix)
 
 
-_plain: Any = OfMatrix
-optree.register_pytree_node(_plain, _parts, _matrix, namespace=NAMESPACE)
+@functools.cache
+def _registered() -> None:
+    """Have what is taken apart know the class, once there is a matrix."""
+    plain: Any = OfMatrix
+    optree.register_pytree_node(plain, _parts, _matrix, namespace=NAMESPACE)

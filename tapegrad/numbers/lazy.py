@@ -8,6 +8,9 @@ from typing import Any
 
 from tapegrad.errors import MissingPackage, user_location
 
+EXTRAS = {"torch": "tapegrad[torch]", "scipy": "tapegrad[scipy]", "llvmlite": "tapegrad[native]"}
+"""What to install for a package that only some programs need."""
+
 
 def needed(name: str) -> ModuleType:
     """Import a module of a package that only some programs need, and return it.
@@ -24,7 +27,7 @@ def needed(name: str) -> ModuleType:
         if str(err.name).partition(".")[0] != package:
             raise
         raise MissingPackage(f"{package} is not installed, and what was called needs it", user_location(),
-                             f'pip install "tapegrad[{package}]"') from err
+                             f'pip install "{EXTRAS.get(package, package)}"') from err
 
 
 class Lazy:
@@ -44,3 +47,4 @@ class Lazy:
 
 
 torch: Any = Lazy("torch")
+optree: Any = Lazy("optree")

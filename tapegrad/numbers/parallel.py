@@ -9,13 +9,18 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tapegrad.numbers.lazy import Lazy
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+futures: Any = Lazy("concurrent.futures")
 
 LONG = 1 << 20  # elements of an array, from which on a function of it is computed in parts
 # elements of a part: each costs a handover of the interpreter lock, and at the end a thread
@@ -35,7 +40,7 @@ def processors() -> int:
 @cache
 def workers() -> ThreadPoolExecutor:
     """Return the threads that help those that call: made when first needed, one less than there are processors."""
-    return ThreadPoolExecutor(max(processors() - 1, 1), "tapegrad")
+    return futures.ThreadPoolExecutor(max(processors() - 1, 1), "tapegrad")  # type: ignore[no-any-return]
 
 
 if hasattr(os, "register_at_fork"):
@@ -54,7 +59,7 @@ def together(work: Callable[[], None], helpers: int) -> None:
         work()
     finally:
         others = [other for other in others if not other.cancel()]  # those that have not begun find nothing left to do
-        wait(others)
+        futures.wait(others)
     for other in others:
         other.result()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import systems_of
 from tapegrad.optimise.cse import cse
 from tapegrad.optimise.dce import dce
@@ -26,7 +28,8 @@ LONG = 5000  # a tape of as many operations goes through another round only wher
 
 
 def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None = None) -> Tape:
-    """Return a tape that computes the same with fewer operations; the given one stays as it is.
+    """Return a tape that computes the same with fewer operations; the given one stays as it is. It does not minimise a
+    function: `scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True)` does.
 
     Each of `passes` is a function from tape to new tape; they run in order, until nothing changes any more or (on a
     long tape) little, four times at most, each in time linear in the length of the tape. A `Report` collects what each
@@ -44,6 +47,10 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     >>> len(best) < len(flat), best.play(2.0, 3.0) == flat.play(2.0, 3.0)
     (True, True)
     """
+    if not isinstance(tape, Tape):
+        raise ArgumentError(f"{brief(tape)} is no tape: tg.optimise makes tapes shorter, and minimises nothing", None,
+                            "scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True), or "
+                            "tg.optimise(tg.trace(f, x)[1])")
     if systems_of(tape.ops):  # others compute with constants, in floats or at the precision of today
         passes = [each for each in passes if each in EXACT]
     with collector:

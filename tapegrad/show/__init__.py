@@ -1,5 +1,7 @@
 """Looking at a tape: as plain text, and on a terminal."""
 
-FORMATS = ("table", "compact", "tree", "mirror", "summary")
-SOURCE = "python"  # the tape as source, highlighted
+VIEWS = ("table", "compact", "tree", "mirror", "summary")  # that rich lays out
+WRITTEN = ("plain", "compact")  # text without rich
+FORMATS = ("plain", *VIEWS, "python")
+"""How a tape is printed: by `Tape.format`, `Tape.show` and the command line."""
 GROUPS = ("line", "call")

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tapegrad.errors import ArgumentError
 from tapegrad.show.body import body
 from tapegrad.show.line import Line, fields_of, heading, joins, lines, shorten, widths
 from tapegrad.tape.tape import Tape
 
-STYLES = ("plain", "compact")
 _BETWEEN = "  "
 
 
-def format_tape(tape: Tape, style: str = "plain", width: int | None = None) -> str:
-    """Return a line for each operation, "compact" one for each triple and for each pullback's call.
+def format_tape(tape: Tape, compact: bool = False, width: int | None = None) -> str:
+    """Return a line for each operation; if `compact`, one for each triple and for each pullback's call.
 
     At most `width` characters to a line, by leaving out the least important columns.
     """
-    if style not in STYLES:
-        raise ArgumentError(f"there is no style {style!r}", try_=f"one of {', '.join(map(repr, STYLES))}")
-    compact = style == "compact"
     fields = fields_of(tape) if compact else None
     joined = joins(fields)
     shown = [op for op in tape if op not in joined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
@@ -10,12 +11,14 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from tapegrad.errors import ArgumentError
-from tapegrad.show import FORMATS, GROUPS, SOURCE, mirror, summary, table, tree
+from tapegrad.show import FORMATS, GROUPS, mirror, summary, table, tree
 from tapegrad.show.line import heading
+from tapegrad.show.plain import format_tape
 from tapegrad.show.styles import STYLES
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 
+WIDE = 120  # characters to a line of a text for which none are given
 THEME = "ansi_dark"  # the terminal's own sixteen colours
 
 
@@ -41,14 +44,25 @@ class View(NamedTuple):
 def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None,
          file: IO[str] | None = None, console: Console | None = None) -> None:
     """Print a tape on a console, in colours where this is a terminal and NO_COLOR is not set."""
-    if format not in (*FORMATS, SOURCE):
-        raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, (*FORMATS, SOURCE)))}")
+    if format not in FORMATS:
+        raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, FORMATS))}")
     if group is not None and group not in GROUPS:
         raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}, or None")
     if console is not None and file is not None:
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
     shown: Any = View(tape, format, group)
-    if format == SOURCE:
+    if format == "plain":
+        shown = Text(format_tape(tape, width=width))
+    if format == "python":
         shown = Syntax(tape.to_python(), "python", theme=THEME, background_color="default", word_wrap=True)
     with collector:
         (console or Console(file=file, width=width)).print(shown, width=width)
+
+
+def written(tape: Tape, format: str, width: int | None = None) -> str:
+    """Return as text what `show` prints."""
+    if format == "python":
+        return tape.to_python()
+    file = io.StringIO()
+    show(tape, format, width=width, console=Console(file=file, width=width or WIDE))
+    return file.getvalue().rstrip("\n")

@@ -127,9 +127,9 @@ class Methods:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _done_by["copied"](self, memo)
 
-    def format(self, style: str = "plain", width: int | None = None) -> str:
-        """Return the tape as text, "plain" or "compact" (a triple on one line)."""
-        return _done_by["format"](self, style, width)  # type: ignore[no-any-return]
+    def format(self, format: str = "plain", width: int | None = None) -> str:
+        """Return the tape as text: "plain", "compact" (a triple on one line), or another format of `show`."""
+        return _done_by["format"](self, format, width)  # type: ignore[no-any-return]
 
     def to_networkx(self) -> networkx.DiGraph:
         """Return a networkx graph: a node for each operation, with its op, type, line and cost,
@@ -162,10 +162,11 @@ class Methods:
              console: Any = None) -> None:
         """Print the tape on a terminal, or into a file, at its width or at `width` characters.
 
-        `format` is "table", "compact" (a triple on one line), "tree" (calls, lines, operations), "mirror" (the primal
-        calls, and beside each what the reverse sweep does for it), "summary" (operations by line) or "python" (its
-        source, highlighted). `group` puts a heading above each "line" or "call". A long tape is shown by its head, its
-        tail and a summary. `console` is one of rich's. Raises ArgumentError for other formats.
+        `format` is "table", "plain" (as `format` has it), "compact" (a triple on one line), "tree" (calls,
+        lines, operations), "mirror" (the primal calls, and beside each what the reverse sweep does for it), "summary"
+        (operations by line) or "python" (its source, highlighted). `group` puts a heading above each "line" or "call".
+        A long tape is shown by its head, its tail and a summary. `console` is one of rich's. Raises ArgumentError for
+        other formats.
         """
         _done_by["show"](self, format, group, width, file, console)
 

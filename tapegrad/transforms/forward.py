@@ -32,23 +32,26 @@ from tapegrad.transforms.loop_tangent import beside
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.primal_copy import Scalars
 from tapegrad.transforms.primitivize import flattened
+from tapegrad.transforms.seed import pair_of
 from tapegrad.transforms.tangent_pass import Pass
 from tapegrad.transforms.tangents import settled
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import Walk
+from tapegrad.transforms.watched import context
 from tapegrad.tree.argnums import Wanted
 from tapegrad.tree.flatten import BOOLS, Structure, flatten, is_leaf
 from tapegrad.tree.nodes import Static
 from tapegrad.tree.seeds import is_nothing
 
 
-def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> tuple[Any, ...]:
     """Return the value of `f(*args)` and its tangent: the derivative along `tangents`, one for each
     argument, nested as that is.
 
     A tangent has its argument's shape, or is None: that argument, or part of it, is held constant, as is what `f`
     captured. The tangent of the value is nested as the value is, with its shapes and dtypes; None for a bool. One pass
     over what `f` computes, at about its cost. For complex numbers it is the derivative of the real and imaginary parts.
+    With `has_aux` the function returns a pair, of which the first is differentiated: `(value, tangent, aux)`.
     Raises ArgumentError for a tangent of another shape or nesting.
 
     >>> jvp(lambda a, b: a / (a + b * b), (2.0, 3.0), (1.0, None))
@@ -58,10 +61,13 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> 
         raise ArgumentError(f"the arguments are {brief(args)}", None,
                             "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
     with collector:
-        tape = record(f, tuple(args), {}, DEFAULT, grad=True, wanted=Wanted(captured=False), replays=False)
+        tape = record(f, tuple(args), {}, context(), grad=True, wanted=Wanted(captured=False), replays=False)
+        value, aux = tape.result.val, None  # type: ignore[union-attr]
+        if has_aux:
+            value, aux = pair_of(value)
         tangent = Push(tape)(*_listed(tangents))
         settle(tape)
-        return tape.result.val, tangent  # type: ignore[union-attr]
+        return (value, tangent[0], aux) if has_aux else (value, tangent)
 
 
 def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
@@ -75,7 +81,7 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     (6.0, 3.0, 5.0)
     """
     # on copies: what the caller writes to an array before the tangents come must not change the result
-    tape = record(f, args, {}, DEFAULT, grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
+    tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
     settle(tape)
     return tape.result.val, Push(tape)  # type: ignore[union-attr]
 
@@ -84,7 +90,7 @@ def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable
     """Return the value of `f(*args)`, what `linearize` pushes tangents by, and what pulls a seed back to the first
     argument: `f` runs once.
     """
-    tape = record(f, args, {}, DEFAULT, grad=True, copy=True, wanted=Wanted(0, False), replays=False)
+    tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(0, False), replays=False)
     settle(tape)
     return tape.result.val, Push(tape), lambda seed: gradients_of(tape, seed)  # type: ignore[union-attr]
 

@@ -10,59 +10,79 @@ from tapegrad.numbers.formatting import name_of
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
-from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.tracer import record
 from tapegrad.trace.value_retention import Economy
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
-from tapegrad.transforms.seed import start
+from tapegrad.transforms.seed import pair_of, start
+from tapegrad.transforms.watched import context, look_at_sweep, watch
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
+from tapegrad.tree.keywords import check_keywords
+
+OPTIONS = ("argnums", "captured", "seed", "has_aux")
+TWICE = ("sum the output, or tg.jacobian(tg.jacobian(f))(x) for the second derivatives of each of its numbers: a "
+         "Hessian is of one real number")
 
 
 def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
-         **kwargs: Any) -> tuple[Any, Any]:
-    """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient by what `f`
-    captured and by each argument.
+         has_aux: bool = False, **kwargs: Any) -> tuple[Any, Any]:
+    """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient with respect to what `f`
+    captured and to each argument.
 
     One forward and one reverse pass, no compilation. Gradients mirror the arguments' nesting, types, shapes and dtypes;
     `df` is a dict by name for a closure, an object for a bound method or callable object, None where nothing was
     captured. Keyword arguments are passed on and not differentiated. `seed` is the cotangent of the output, needed
     where that is no real scalar. Raises MissingRule for a function without a rule.
 
-    With `argnums`, an argument's number or several, the gradient by those alone, `dx` or `(dx, dy)`; with
-    `captured=False` none by what `f` captured. What is not asked for is not computed.
+    With `argnums`, an argument's number or several, the gradient with respect to those alone, `dx` or `(dx, dy)`; with
+    `captured=False` there is none with respect to what `f` captured. Other gradients are not computed. With `has_aux`
+    the function returns a pair, of which the first is differentiated: `((value, aux), gradients)`.
 
     >>> grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
     (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
     >>> grad(lambda a, b: a * b, 2.0, 3.0, argnums=0)
     (6.0, 3.0)
     """
-    economy = Economy()
+    if kwargs:
+        check_keywords("grad", f, kwargs, OPTIONS)
+    return _once(f, args, kwargs, seed, wanted(argnums, captured), has_aux)
+
+
+def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seed: Any, asked: Wanted,
+          has_aux: bool) -> tuple[Any, Any]:
+    """Return the value and the gradients of one run, whose values are freed by the sweep."""
+    economy = Economy() if watch() is None else None
     with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=wanted(argnums, captured),
-                      replays=False)
+        tape = record(f, args, kwargs, context(), grad=True, once=economy, wanted=asked, replays=False)
         value = tape.result.val  # type: ignore[union-attr]
+        if has_aux:
+            value, seed = pair_of(value), (seed, None)
         gradients = gradients_of(tape, seed, economy=economy)
         settle(tape)
         return value, gradients
 
 
-def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, **kwargs: Any) -> tuple[Any, ...]:
-    """Return the gradient by each positional argument, and by nothing else.
+def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, has_aux: bool = False,
+             **kwargs: Any) -> tuple[Any, ...]:
+    """Return the gradient with respect to each positional argument, and to nothing else; with `has_aux` the function
+    returns a pair `(value, aux)`, and the result is `(gradients, aux)`.
 
-    What `f` captured is constant here, so no work goes into its gradient.
+    What `f` captured is constant here, so no work goes into its gradient. Raises ArgumentError where there is no
+    positional argument.
 
     >>> gradient(lambda a, b: a * b, 2.0, 3.0)
     (3.0, 2.0)
     """
-    economy = Economy()
-    with collector:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, once=economy, wanted=Wanted(captured=False), replays=False)
-        gradients = gradients_of(tape, seed, economy=economy)
-        settle(tape)
-        return gradients[1:]  # type: ignore[no-any-return]
+    if kwargs:
+        check_keywords("gradient", f, kwargs, OPTIONS)
+    if not args:
+        raise ArgumentError("there is no positional argument, and the gradient is with respect to these", None,
+                            "tg.gradient(f, x): keyword arguments are not differentiated; tg.grad(f) is the gradient "
+                            "with respect to what the function captured")
+    value, gradients = _once(f, args, kwargs, seed, Wanted(captured=False), has_aux)
+    return (gradients[1:], value[1]) if has_aux else tuple(gradients[1:])
 
 
 def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, captured: bool = True,
@@ -74,8 +94,10 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     >>> value, back(10.0)
     (6.0, (None, 30.0, 20.0))
     """
+    if kwargs:
+        check_keywords("pullback", f, kwargs, OPTIONS)
     # on copies: what the caller writes to an array before the seed comes must not change the gradient
-    tape = record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
+    tape = record(f, args, kwargs, context(), grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
     settle(tape)
 
     def back(seed: Any) -> Any:
@@ -83,27 +105,34 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     return tape.result.val, back  # type: ignore[union-attr]
 
 
-def vjp(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def vjp(f: Callable[..., Any], /, *args: Any, has_aux: bool = False, **kwargs: Any) -> tuple[Any, ...]:
     """Return the value of `f(*args, **kwargs)` and a function from a cotangent of the value, nested and shaped as that
-    is, to the cotangents of the positional arguments, as JAX has it; what `f` captured is constant.
+    is, to the cotangents of the positional arguments, as JAX has it; what `f` captured is constant. With `has_aux` the
+    function returns a pair, of which the first is differentiated: `(value, back, aux)`.
 
     >>> value, back = vjp(lambda a, b: a * b, 2.0, 3.0)
     >>> value, back(10.0)
     (6.0, (30.0, 20.0))
     """
     value, back = pullback(f, *args, captured=False, **kwargs)
-    return value, lambda cotangent: back(cotangent)[1:]
+    if not has_aux:
+        return value, lambda cotangent: back(cotangent)[1:]
+    value, aux = pair_of(value)
+    return value, lambda cotangent: back((cotangent, None))[1:], aux
 
 
-def gradient_of(f: Callable[..., Any], asked: Wanted) -> Callable[..., Any]:
-    """Return the gradient of a function, of a real number, as a function of the same arguments,
-    to be differentiated again.
+def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> Callable[..., Any]:
+    """Return the gradient of a function, of a real number, as a function of the same arguments, to be differentiated
+    again; with `has_aux` the function of the pair of that and of what `f` returns besides.
     """
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        tape = record(f, args, kwargs, DEFAULT, grad=True, wanted=asked.among(len(args)), replays=False)
-        found = gradients_of(tape, 1)
+        tape = record(f, args, kwargs, context(), grad=True, wanted=asked.among(len(args)), replays=False)
+        value = tape.result.val  # type: ignore[union-attr]
+        y, aux = pair_of(value) if has_aux else (value, None)
+        start(y, 1, TWICE)  # which raises where the value is no real number
+        found = gradients_of(tape, (1, None) if has_aux else 1)
         settle(tape)  # after the sweep, which reads what the arrays held
-        return found
+        return (found, aux) if has_aux else found
     gradient.__name__ = name_of(f)
     return gradient
 
@@ -126,7 +155,7 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
                             "tg.gradtape(f, *args, argnums=...) of the function itself")
     with collector:
         tape = (flattened(f) if isinstance(f, Tape)
-                else record(f, args, kwargs, DEFAULT, grad=True, found=Found(f, args, kwargs), wanted=asked))
+                else record(f, args, kwargs, context(), grad=True, found=Found(f, args, kwargs), wanted=asked))
         found = back(rewrite(tape.check()), seed)
         settle(tape)
         return found
@@ -136,6 +165,7 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep:
     with an `economy` the last one, which frees the values.
     """
+    look_at_sweep(tape, seed)
     result = tape.result
     assert result is not None
     wrt = differentiated(tape)

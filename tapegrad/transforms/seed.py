@@ -18,8 +18,18 @@ from tapegrad.tree.flatten import flatten, is_leaf
 _FLOATS = frozenset([float, np.float64])
 
 
-def start(y: Any, seed: Any) -> Any:
-    """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit."""
+def pair_of(y: Any) -> tuple[Any, Any]:
+    """Return the value and the rest that a function with `has_aux` returns; raise ArgumentError for what is no pair."""
+    if isinstance(y, (tuple, list)) and len(y) == 2:
+        return y[0], y[1]
+    raise ArgumentError(f"with has_aux=True the function returns a pair, and this one a {type_name(y)}",
+                        try_="return (value, aux), or leave has_aux out")
+
+
+def start(y: Any, seed: Any, cure: str = "") -> Any:
+    """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit. `cure` is what
+    to try for an output that is no real number, where the caller takes no seed.
+    """
     if type(y) in _FLOATS and type(seed) is int:
         return float(seed)
     if not is_leaf(y):
@@ -29,7 +39,7 @@ def start(y: Any, seed: Any) -> Any:
             raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
         if type(seed) is int and seed == 1 and not structure.is_array:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
-                                try_="seed= with one cotangent per number of the output, nested like it "
+                                try_=cure or "seed= with one cotangent per number of the output, nested like it "
                                      "(None: nothing flows)")
         parts = zip(leaves, structure.unmirror(seed, whole=True))
         return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in parts])
@@ -41,7 +51,7 @@ def start(y: Any, seed: Any) -> Any:
         seed = np.ones(shape)  # of one number
     if type(seed) is int and seed == 1 and (shape != () or is_complex):
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
-                            try_="seed= an array of that shape, or sum the output")
+                            try_=cure or "seed= an array of that shape, or sum the output")
     if isinstance(seed, (list, tuple)):
         seed = _array(seed, y)
     if type(seed) is np.ndarray:

@@ -7,11 +7,10 @@ from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
-import optree
 
 from tapegrad.errors import ArgumentError, TapeError, user_location
 from tapegrad.numbers.formatting import brief, name_of, plain
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import optree, torch
 from tapegrad.numbers.tensors import is_tensor, overlap
 from tapegrad.ops import array, concat, draw, expand_dims, permute_dims, take
 from tapegrad.rules.op import Traced, tracer_of

@@ -1,1 +1,5 @@
-"""Nested arguments: to leaves and back."""
+"""Nested arguments: to leaves and back. For users: `map`, `leaves` and `ravel`, of nested parameters and gradients."""
+
+from tapegrad.tree.functions import leaves, map, ravel
+
+__all__ = ["leaves", "map", "ravel"]

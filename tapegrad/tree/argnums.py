@@ -1,4 +1,4 @@
-"""What a gradient is asked for by: `argnums=` and `captured=`."""
+"""What a gradient is taken with respect to: `argnums=` and `captured=`."""
 
 from __future__ import annotations
 
@@ -34,16 +34,18 @@ class Wanted(NamedTuple):
         return Wanted(places, False)
 
 
-def wanted(argnums: Any, captured: bool) -> Wanted:
+def wanted(argnums: Any, captured: bool, of: str = "value_and_grad") -> Wanted:
     """Return what is wanted. With `argnums` the gradient has no place for what the function captured. Raises
-    ArgumentError for what is no number.
+    ArgumentError for what is no number, with the call of the transform `of` that the user may mean.
     """
     if argnums is None:
         return ALL if captured is True else Wanted(None, captured)
-    return Wanted(tuple(map(_number, argnums)) if isinstance(argnums, (tuple, list)) else _number(argnums), False)
+    if isinstance(argnums, (tuple, list)):
+        return Wanted(tuple([_number(number, of) for number in argnums]), False)
+    return Wanted(_number(argnums, of), False)
 
 
-def _number(x: Any) -> int:
+def _number(x: Any, of: str) -> int:
     try:
         if not isinstance(x, bool):
             return index(x)
@@ -52,7 +54,7 @@ def _number(x: Any) -> int:
     raise ArgumentError(f"argnums is {x!r}, which is no argument's number", None,
                         "argnums=0 for the first positional argument, argnums=(0, 1) "
                         "for the first two; the arguments themselves go to the function that is returned: "
-                        "tg.value_and_grad(f)(x)")
+                        f"tg.{of}(f)(x)")
 
 
 def _place(number: int, count: int) -> int:
@@ -61,7 +63,9 @@ def _place(number: int, count: int) -> int:
     raise ArgumentError(f"there is no argument {number}: {count} positional "
                         f"argument{'s were' if count != 1 else ' was'} given", None,
                         f"argnums from 0 to {count - 1}, or from {-count} to -1" if count else
-                        "pass the argument by position: keyword arguments are not differentiated")
+                        "pass the argument by position, in the same call: tg.grad(f, x, argnums=0), "
+                        "tg.value_and_grad(f, argnums=0)(x); keyword arguments are not differentiated. argnums=None is "
+                        "the gradient with respect to what the function captured and all arguments")
 
 
 ALL = Wanted()

@@ -8,9 +8,9 @@ from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-import optree
 
 from tapegrad.numbers.equality import alike, snapshot
+from tapegrad.numbers.lazy import optree
 from tapegrad.tree.copies import class_of, code_of
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import optree
-
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import Absorbing, accumulate
 from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.lazy import optree
 from tapegrad.tree.copies import dict_of
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import (
@@ -73,6 +72,7 @@ def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
             raise _another(node, value, path)
         return [value.get(key) for key in keys]
     alike: Any = (list, tuple) if issubclass(node.type, (list, tuple)) else node.type
+    found: list[Any]
     found, metadata = optree.tree_flatten_one_level(value, none_is_leaf=True,
                                                     namespace=NAMESPACE)[:2] if isinstance(value, alike) else ([], None)
     if len(found) != n:

@@ -6,9 +6,8 @@ import functools
 from typing import Any
 
 import numpy as np
-import optree
 
-from tapegrad.numbers.lazy import needed
+from tapegrad.numbers.lazy import needed, optree
 from tapegrad.tree.nodes import NAMESPACE
 
 FORMATS = ("csr", "csc", "coo", "dia", "bsr")

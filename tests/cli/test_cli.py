@@ -137,7 +137,7 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "# batched over axis 0" in run(capsys, "show", "x*x", "x=3.0", "--transform", "batch")
     assert "# seed" in run(capsys, "show", "x*x", "x=3.0", "--grad")
     assert "%4, %5 = [%3] = rrule(multiply, %2, %2)" in run(capsys, "show", "x*x", "x=3.0", "--grad", "--format", "compact")
-    table = run(capsys, "show", "x*x", "x=3.0", "--grad", "--format", "rich").splitlines()
+    table = run(capsys, "show", "x*x", "x=3.0", "--grad", "--format", "table").splitlines()
     assert table[1].split()[:2] == ["var", "operation"]
 
 
@@ -244,7 +244,7 @@ def test_from_a_shell(folder: Path) -> None:
         return subprocess.run([sys.executable, "-m", "tapegrad", *argv], capture_output=True, text=True, check=False, env={**os.environ, **env})
     done = tapegrad("grad", "a / (a + b*b)", "a=2", "b=3")
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("value = 0.1818")
-    done = tapegrad("show", "clipkg.mod:g", "2.0", "3.0", "--grad", "--format", "rich", PYTHONIOENCODING="ascii", COLUMNS="60")
+    done = tapegrad("show", "clipkg.mod:g", "2.0", "3.0", "--grad", "--format", "table", PYTHONIOENCODING="ascii", COLUMNS="60")
     assert done.returncode == 0 and done.stdout.isascii() and "pullback of %5" in done.stdout
     done = tapegrad("grad", "x*y", "x=2")
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1

@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_offered() -> None:
     assert {"explain", "find", "step", "profile", "diff"} <= set(OFFERED)
-    assert set(exports()) == {"text", "json", "python", "dot", "svg", "html"}
+    assert set(exports()) == {"plain", "json", "python", "dot", "svg", "html"}
     with pytest.raises(SystemExit):
         make_parser().parse_args(["--help"])
 
@@ -100,7 +100,7 @@ def test_classes_of_a_saved_tape_are_named(capsys: pytest.CaptureFixture[str], f
     (["show", "f.tape", "2.0"], ["shown as it was recorded", "play runs it"]), (["trace", "f.tape"], ["has been traced"]),
     (["play", "x*x", "x=2"], ["play runs a saved tape"]), (["play", "f.tape", "2.0"], ["nested otherwise"]), (["grad", "f.tape", "[1, 2]", "3.0"], ["was a number"]),
     (["export", "f.tape"], ["required: --to"]), (["export", "f.tape", "--to", "pdf"], ["invalid choice: 'pdf'"]),
-    (["save", "x*x", "x=2", "-o", "no/folder/f.tape"], ["FileNotFoundError"]), (["export", "f.tape", "--to", "text", "-o", "no/folder/f.txt"], ["FileNotFoundError"]),
+    (["save", "x*x", "x=2", "-o", "no/folder/f.tape"], ["FileNotFoundError"]), (["export", "f.tape", "--to", "plain", "-o", "no/folder/f.txt"], ["FileNotFoundError"]),
     (["completion", "tcsh"], ["invalid choice: 'tcsh'"]), (["completion"], ["required: shell"]), (["check"], ["required: what"]), (["check", "x*x", "x=1.0", "--order", "3"], ["invalid choice: 3"]),
     (["show", "f.tape", "--width", "wide"], ["invalid int value: 'wide'"]),
 ])
@@ -124,7 +124,7 @@ def test_standard_input_and_output(folder: Path) -> None:
     saved = tapegrad("save", "x * x", "x=3", "-o", "-")
     assert tapegrad("play", "-", "4.0", given=saved) == b"value = 16.0\n"
     assert tapegrad("show", "-", given=saved) == tapegrad("show", "x * x", "x=3")
-    assert tapegrad("save", "-", "--grad", given=saved) and tapegrad("export", "-", "--to", "text", given=saved) == tapegrad("show", "x * x", "x=3")
+    assert tapegrad("save", "-", "--grad", given=saved) and tapegrad("export", "-", "--to", "plain", given=saved) == tapegrad("show", "x * x", "x=3")
     done = subprocess.run([sys.executable, "-m", "tapegrad", "show", "-"], input=b"junk", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, b"") and done.stderr.startswith(b"tapegrad: standard input: this is no saved tape")
 

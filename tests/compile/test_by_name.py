@@ -42,9 +42,9 @@ class Model:
 
 MADE: list[Any] = [
     tg.compile(loss),
-    tg.value_and_grad(loss),
+    tg.value_and_grad(loss, argnums=None),
     tg.value_and_grad(loss, argnums=0, warmup=1),
-    tg.value_and_grad(loss, seed=2.0),
+    tg.value_and_grad(loss, argnums=None, seed=2.0),
     tg.jacobian(loss),
     tg.value_and_jacobian(loss, argnums=(0,)),
     tg.hessian(loss),
@@ -74,7 +74,7 @@ class Layer:
     def rows(self, w: Any) -> Any:
         return self.k * w**3
 
-    compiled, step, nested = tg.compile(loss), tg.value_and_grad(loss), tg.value_and_grad(tg.compile(loss), argnums=1)
+    compiled, step, nested = tg.compile(loss), tg.value_and_grad(loss, argnums=None), tg.value_and_grad(tg.compile(loss), argnums=1)
     jacobian, sparse = tg.jacobian(rows, argnums=1), tg.sparse_jacobian(rows, argnums=1)
     hessian, hvp = tg.hessian(loss, argnums=1), tg.hvp(loss, argnums=1)
     wirtinger, batched = tg.wirtinger(rows, argnums=1), tg.vmap(rows, in_axes=(None, 0))

@@ -50,7 +50,7 @@ class Settings:
 def test_globals_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def f(x: Any) -> Any:
         return (helper(x) ** CONFIG["power"] * TABLE).sum() * CONFIG["weights"][0]
-    step, x = tg.value_and_grad(f), np.ones(3)
+    step, x = tg.value_and_grad(f, argnums=None), np.ones(3)
 
     def check(traces: int) -> None:
         same(step(x), tg.grad(f, x))
@@ -83,7 +83,7 @@ POWER = partial(pow, 2.0)
 
 
 def test_options_and_partial_functions_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = tg.value_and_grad(lambda x: x * OPTIONS.rate * POWER(2.0))
+    step = tg.value_and_grad(lambda x: x * OPTIONS.rate * POWER(2.0), argnums=None)
     assert [step(1.0)[0] for _ in range(3)] == [8.0] * 3
     monkeypatch.setattr(OPTIONS, "rate", 3.0)
     assert [step(1.0)[0] for _ in range(2)] == [12.0] * 2
@@ -94,7 +94,7 @@ def test_options_and_partial_functions_are_looked_at_again(monkeypatch: pytest.M
 
 def test_defaults_and_class_attributes_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings()
-    step = tg.value_and_grad(settings)
+    step = tg.value_and_grad(settings, argnums=None)
     same(step(2.0), tg.grad(settings, 2.0))
     monkeypatch.setattr(Settings, "factor", 5.0)
     same(step(2.0), tg.grad(settings, 2.0))
@@ -104,7 +104,7 @@ def test_defaults_and_class_attributes_are_looked_at_again(monkeypatch: pytest.M
 
     def f(x: Any, k: float = 2.0) -> Any:
         return x * k
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     assert step(3.0)[0] == 6.0
     f.__defaults__ = (5.0,)
     assert step(3.0)[0] == 15.0
@@ -160,7 +160,7 @@ function: Any = None
     (lambda x: x * max(1.0, 2.0), "max", [None, min]),
 ], ids=["module", "builtin", "ufunc", "partial", "zero", "eval", "hidden"])
 def test_names_are_looked_up_again(f: Any, name: str, values: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     for number, value in enumerate(values * 2):
         if isinstance(value, types.ModuleType):
             vars(value)["rate"] = 2.0 + number % 2
@@ -209,7 +209,7 @@ def test_the_order_of_keywords_and_of_keys() -> None:
 
     def g(x: Any, given: Any) -> Any:
         return f(x, **given)
-    by_keyword, by_dict = tg.value_and_grad(f), tg.value_and_grad(g)
+    by_keyword, by_dict = tg.value_and_grad(f, argnums=None), tg.value_and_grad(g, argnums=None)
     for given in ({"a": 1.0, "b": 3.0}, {"b": 3.0, "a": 1.0}):
         for _ in range(3):
             same(by_keyword(2.0, **given), tg.grad(f, 2.0, **given))
@@ -222,14 +222,14 @@ def test_keys_that_are_as_good_for_a_dict_are_told_apart() -> None:
     def f(given: Any) -> Any:
         (key, x), = given.items()
         return x * {bool: 2.0, int: 3.0, float: 5.0}[type(key)]
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     for key in (1, True, 1.0, 1, True, 1.0, True, 1):
         value, (_, gradient) = step({key: 2.0})
         assert value == 2.0 * {bool: 2.0, int: 3.0, float: 5.0}[type(key)] and [*map(type, gradient)] == [type(key)]
 
 
 def test_an_iterator_is_used_up_by_each_call() -> None:
-    step, numbers = tg.value_and_grad(lambda x, it: x * next(it)), itertools.count(1)
+    step, numbers = tg.value_and_grad(lambda x, it: x * next(it), argnums=None), itertools.count(1)
     assert [step(2.0, numbers)[0] for _ in range(4)] == [2.0, 4.0, 6.0, 8.0]
 
 
@@ -251,7 +251,7 @@ def test_captured_variables_are_inputs() -> None:
 
     def f(x: Any) -> Any:
         return (x * w).sum()
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     for k in range(4):
         w = w + k
         same(step(np.arange(2.0)), tg.grad(f, np.arange(2.0)))
@@ -265,7 +265,7 @@ def test_kinds_of_arguments() -> None:
     def f(p: Any, mode: str = "a", k: Any = None) -> Any:
         y = p["x"] * (2.0 if mode == "a" else 3.0)
         return np.sum(y if k is None else y * k)
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         (({"x": 1.0},), {}), (({"x": np.ones(2)},), {}), (({"x": np.ones(2, np.float32)},), {}), (({"x": 1},), {}), (({"x": 1.0}, "b"), {}),
         (({"x": 1.0},), {"mode": "b"}), (({"x": 1.0}, "a", 2.0), {}), (({"x": np.ones((2, 1))},), {})]
@@ -278,7 +278,7 @@ def test_kinds_of_arguments() -> None:
 def test_objects_and_shared_lists() -> None:
     def f(a: Any, b: Any) -> Any:
         return a.w * b[0][0] + b[1][0]
-    step, row = tg.value_and_grad(f), [2.0]
+    step, row = tg.value_and_grad(f, argnums=None), [2.0]
     for args in ((SimpleNamespace(w=2.0), ([1.0], [3.0])), (SimpleNamespace(w=4.0), ([1.5], [3.0])), (SimpleNamespace(w=4.0), (row, row))):
         found, expected = step(*args), tg.grad(f, *args)
         assert found[0] == expected[0] and found[1][1].w == expected[1][1].w and found[1][2] == expected[1][2]
@@ -298,7 +298,7 @@ def test_results_are_the_callers() -> None:
     for part, copy in zip(first, copies):
         np.testing.assert_array_equal(part, copy)
     assert (x == 1).all() and not any(np.may_share_memory(a, b) for a in first for b in (x, y))
-    step = tg.value_and_grad(lambda x, y: (x * y).sum())
+    step = tg.value_and_grad(lambda x, y: (x * y).sum(), argnums=None)
     _, (_, dx, dy) = step(x, y)
     _, (_, dx, dy) = step(x, y)
     dx[:] = dy[:] = 7.0
@@ -306,11 +306,11 @@ def test_results_are_the_callers() -> None:
 
 
 def test_inside_another_trace() -> None:
-    step = tg.value_and_grad(lambda x: x ** 3)
+    step = tg.value_and_grad(lambda x: x ** 3, argnums=None)
     step(2.0)
     assert tg.grad(lambda x: step(x)[1][1] * 1.0, 2.0) == (12.0, (None, 12.0))
     assert tg.grad(lambda x: tg.compile(lambda y: x * y)(3.0), 2.0) == (6.0, (None, 3.0))
-    outer = tg.value_and_grad(lambda x: tg.grad(lambda y: y ** 4, x)[1][1])
+    outer = tg.value_and_grad(lambda x: tg.grad(lambda y: y ** 4, x)[1][1], argnums=None)
     assert outer(2.0)[0] == 32.0 and outer(2.0)[1][1] == 48.0
 
 
@@ -318,7 +318,7 @@ def test_threads() -> None:
     def f(x: Any) -> Any:
         y = np.tanh(x) * np.exp(-x)
         return np.sum(y * y) if y[0] > 0 else np.sum(y)
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     points = [np.random.default_rng(k).normal(size=500) for k in range(16)]
     expected = [tg.grad(f, x) for x in points]
     wrong: list[Any] = []
@@ -345,7 +345,7 @@ def test_called_by_a_function_that_it_calls() -> None:
     def f(x: Any) -> Any:
         y = np.exp(x * 0.01)
         return np.sum(again(x * 1.0) * y)
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     for _ in range(3):
         same(step(np.ones(3)), tg.grad(f, np.ones(3)))
 
@@ -353,7 +353,7 @@ def test_called_by_a_function_that_it_calls() -> None:
 def test_the_least_recently_used_tape_leaves() -> None:
     def f(x: float, times: str) -> Any:
         return x ** int(times)
-    step = tg.value_and_grad(f, max_tapes=3)
+    step = tg.value_and_grad(f, argnums=None, max_tapes=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for times in "123123":
@@ -370,7 +370,7 @@ def test_the_least_recently_used_tape_leaves() -> None:
 
     def g(x: float) -> Any:
         return x * 2.0 if x > LIMIT["now"] else x
-    step = tg.value_and_grad(g, max_tapes=2)
+    step = tg.value_and_grad(g, argnums=None, max_tapes=2)
     with pytest.warns(tg.RetraceWarning, match="what keeps changing"):
         for limit in range(4):
             LIMIT["now"] = float(limit)
@@ -382,7 +382,7 @@ LIMIT = {"now": 0.0}
 
 
 def test_errors_are_the_programs() -> None:
-    step = tg.value_and_grad(lambda x: np.linalg.cholesky(x).sum())
+    step = tg.value_and_grad(lambda x: np.linalg.cholesky(x).sum(), argnums=None)
     step(np.eye(2))
     with pytest.raises(np.linalg.LinAlgError):
         step(-np.eye(2))
@@ -397,7 +397,7 @@ def test_numbers_beyond_pythons() -> None:
     def f(x: Any) -> Any:
         y = np.float64(1.0) * x
         return np.exp(y) / (y - 1.0) + np.sqrt(y)
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     with np.errstate(all="ignore"):
         for x in (2.0, 1.0, 1000.0, -1.0, 0.0, np.nan, np.inf):
             same(step(np.float64(x)), tg.grad(f, np.float64(x)))
@@ -429,8 +429,8 @@ def branching_program(seed: int) -> str:
 
 def on_backends(f: Any, number: int, **how: Any) -> list[tuple[Any, Any]]:
     """Return a compiled gradient on NumPy, and one of every third program on torch, with what compares its results."""
-    steps = [(tg.value_and_grad(f, **how), same)]
-    return steps if number % 3 else [*steps, (tg.value_and_grad(f, backend="torch", **how), alike)]
+    steps = [(tg.value_and_grad(f, argnums=None, **how), same)]
+    return steps if number % 3 else [*steps, (tg.value_and_grad(f, argnums=None, backend="torch", **how), alike)]
 
 
 @pytest.mark.filterwarnings("ignore::tapegrad.EffectWarning")  # some write into their arguments
@@ -481,7 +481,7 @@ def test_writing_programs_made_at_random(start: int) -> None:
 
 
 def test_a_compiled_tape_keeps_no_large_arrays() -> None:
-    step = tg.value_and_grad(lambda x: np.sum(np.exp(x) * x))
+    step = tg.value_and_grad(lambda x: np.sum(np.exp(x) * x), argnums=None)
     x = np.linspace(0.0, 1.0, 1000)
     for _ in range(2):
         step(x)
@@ -497,7 +497,7 @@ def test_an_error_that_the_program_catches() -> None:
             return math.sqrt(x) * x
         except ValueError:
             return x * x
-    step = tg.value_and_grad(root)
+    step = tg.value_and_grad(root, argnums=None)
     for x in (2.0, 3.0, -1.0, -2.0, 4.0):
         same(step(x), tg.grad(root, x))
     assert step.stats.traces == 2
@@ -507,7 +507,7 @@ def test_arguments_that_share_memory() -> None:
     def f(x: Any, y: Any) -> Any:
         x[0] = 5.0
         return np.sum(x * y)
-    step, tape = tg.value_and_grad(f), tg.trace(f, np.arange(3.0), np.ones(3))[1]
+    step, tape = tg.value_and_grad(f, argnums=None), tg.trace(f, np.arange(3.0), np.ones(3))[1]
     for _ in range(3):
         same(step(np.arange(3.0), np.ones(3)), tg.grad(f, np.arange(3.0), np.ones(3)))
     z = np.arange(3.0)
@@ -559,7 +559,7 @@ def test_what_is_read_by_a_name_in_a_string_or_imported_inside_is_looked_at_agai
 
 
 def test_several_threads_compile_a_tape_once() -> None:
-    step: Any = tg.value_and_grad(lambda x: (np.tanh(x) * x).sum())
+    step: Any = tg.value_and_grad(lambda x: (np.tanh(x) * x).sum(), argnums=None)
     finish, built = step.backend.finish, list[Any]()
     step.backend.finish = lambda tape: (built.append(tape), finish(tape))[1]
     x = np.linspace(0.0, 1.0, 50)
@@ -592,7 +592,7 @@ def test_a_call_that_raises_is_counted() -> None:
 
 def test_a_profiler_that_runs_goes_on() -> None:
     profiler = cProfile.Profile()
-    step = tg.value_and_grad(lambda x: np.tanh(x).sum())
+    step = tg.value_and_grad(lambda x: np.tanh(x).sum(), argnums=None)
     x = np.array([0.5, 1.0])
     profiler.enable()
     try:

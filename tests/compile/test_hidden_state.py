@@ -93,7 +93,7 @@ def test_a_compiled_function_answers_as_plain_python(name: str, warmup: int | No
             assert called(lambda f: tg.compile(f, warmup=warmup)) == pytest.approx(expected, rel=1e-12, nan_ok=True)
 
             def value(f: Any) -> Any:
-                step = tg.value_and_grad(f, warmup=warmup)
+                step = tg.value_and_grad(f, argnums=None, warmup=warmup)
                 return lambda *args: step(*args)[0]
             assert called(value) == pytest.approx(expected, rel=1e-12, nan_ok=True)
     finally:
@@ -164,7 +164,7 @@ def test_what_steers_and_is_no_input_is_named_once() -> None:
         COUNTS["n"] += 1
         return x * COUNTS["n"]
     COUNTS["n"] = 0
-    fast = tg.value_and_grad(step)
+    fast = tg.value_and_grad(step, argnums=None)
     assert fast(2.0)[0] == 2.0 and not state["calls"]
     with pytest.warns(tg.RetraceWarning) as caught:
         found = [fast(2.0)[0] for _ in range(5)]
@@ -185,7 +185,7 @@ def test_a_path_is_compiled_though_a_library_is_mentioned() -> None:
             rich.print(x)
         return x * x
     globals()["rich"] = rich
-    fast = tg.value_and_grad(f)
+    fast = tg.value_and_grad(f, argnums=None)
     assert [fast(float(k))[0] for k in range(4)] == [0.0, 1.0, 4.0, 9.0] and fast.stats.hits == 3  # type: ignore[attr-defined]
 
 
@@ -209,14 +209,14 @@ def test_a_library_that_draws_deep_inside_is_heard(noise: str, tmp_path: Path, m
         return x + noisy.noise(x)
     expected, again = [f(1.0) for _ in range(40)], np.random.default_rng(7)
     sys.modules["noisy_deep"].__dict__["RNG"] = again
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tg.RetraceWarning)
         assert [step(1.0)[0] for _ in range(40)] == expected
 
 
 def test_a_function_gives_up_where_each_call_takes_another_path() -> None:
-    fast = tg.value_and_grad(lambda x, n: x * int(n))
+    fast = tg.value_and_grad(lambda x, n: x * int(n), argnums=None)
     with pytest.warns(tg.RetraceWarning, match="another path") as caught:
         for n in range(100):
             assert fast(2.0, n)[0] == 2.0 * n
@@ -254,7 +254,7 @@ def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setitem(globals(), "HELD", settings)
     places = {}
     for name, f in (("literal", lambda x: x * getattr(HELD, "rate", 1.0)), ("computed", lambda x: x * getattr(HELD, NAME, 1.0))):
-        step = tg.value_and_grad(f)
+        step = tg.value_and_grad(f, argnums=None)
         assert [step(2.0)[0] for _ in range(3)] == [4.0] * 3 and step.stats.hits == 2  # type: ignore[attr-defined]
         fresh = step._entries[1][0].fresh  # type: ignore[attr-defined]
         places[name] = len(fresh.places)
@@ -283,7 +283,7 @@ def test_a_cache_that_others_ask_is_fresh_until_what_it_keeps_is_gone(cache: Any
 
     def f(x: Any) -> Any:
         return x * x * cached(1)[0]
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for _ in range(3):
         assert step(2.0)[0] == f(2.0) == 12.0
     kept(7)

@@ -51,7 +51,7 @@ def written_through_a_reshape(table: Any, points: Any, w: Any) -> Any:
 @pytest.mark.parametrize("f", [rotated, reshaped, written, written_through_a_reshape])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_tall_tables(f: Any, dtype: Any) -> None:
-    step, run = tg.value_and_grad(f), tg.compile(f)
+    step, run = tg.value_and_grad(f, argnums=None), tg.compile(f)
     for _ in range(4):
         args = [RNG.uniform(0.1, 1.0, shape).astype(dtype) for shape in ((40, 3), (N, 3), (N,))]
         same(step(*args), tg.grad(f, *args), 1e-9)

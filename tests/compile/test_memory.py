@@ -28,7 +28,7 @@ def agrees(f: Callable[..., Any], *points: Any, gradient: bool = True) -> None:
 
         def grad(*args: Any) -> Any:
             return tg.grad(f, *args)
-        ways += [(grad, way) for way in (tg.value_and_grad(f), tg.compile(flat), tg.optimise(flat).play)]
+        ways += [(grad, way) for way in (tg.value_and_grad(f, argnums=None), tg.compile(flat), tg.optimise(flat).play)]
         with suppress(tg.ArgumentError):  # a write on a way that has no source
             ways += [(grad, exported(flat, buffers)) for buffers in (False, True)]
     for _ in range(2):
@@ -130,8 +130,8 @@ def sparse(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("transform", [
-    tg.hessian, lambda f: tg.jacobian(f, mode="forward"), lambda f: tg.value_and_grad(tg.forwarddiff(f)),
-    sparse, of_batch(lambda f: tg.value_and_grad(lambda xs: np.sum(tg.vmap(f)(xs) * 1.5))), of_batch(lambda f: tg.compile(tg.vmap(lambda x: tg.gradient(f, x)[0]))),
+    tg.hessian, lambda f: tg.jacobian(f, mode="forward"), lambda f: tg.value_and_grad(tg.forwarddiff(f), argnums=None),
+    sparse, of_batch(lambda f: tg.value_and_grad(lambda xs: np.sum(tg.vmap(f)(xs) * 1.5), argnums=None)), of_batch(lambda f: tg.compile(tg.vmap(lambda x: tg.gradient(f, x)[0]))),
     of_batch(lambda f: tg.compile(tg.vmap(tg.hessian(f)))), of_batch(lambda f: tg.compile(tg.vmap(lambda x: tg.taylor(lambda t: f(x * t), 1.0, 3))))],
     ids=["hessian", "forward", "forwarddiff", "sparse", "grad of vmap", "vmap of grad", "vmap of hessian", "vmap of taylor"])
 def test_a_batch_of_what_was_a_number(transform: Any) -> None:
@@ -199,7 +199,7 @@ def test_shapes_that_values_decide_in_a_loop() -> None:
 
 def test_shapes_that_a_function_of_the_users_decides() -> None:
     for first in range(3):
-        step, tape = tg.value_and_grad(lambda x: np.mean(positive(x)) * x[0]), tg.gradtape(lambda x: np.mean(positive(x)) * x[0], MASKED[first])
+        step, tape = tg.value_and_grad(lambda x: np.mean(positive(x)) * x[0], argnums=None), tg.gradtape(lambda x: np.mean(positive(x)) * x[0], MASKED[first])
         for x in MASKED * 2:
             expected = tg.grad(lambda x: np.mean(positive(x)) * x[0], x)
             same(step(x), expected)
@@ -280,11 +280,11 @@ def test_a_replay_writes_to_no_argument_that_is_read_only() -> None:
     free, locked = np.array([2.0, 1.0, 3.0]), np.array([2.0, 1.0, 3.0])
     locked.flags.writeable = False
     for points in ((free, locked), (locked, free)):
-        step = tg.value_and_grad(adds_to_it)
+        step = tg.value_and_grad(adds_to_it, argnums=None)
         for x in (*points, *points, *points):
             same(step(x), tg.grad(adds_to_it, x))
         assert step.stats.traces == 2 or step.stats.guards[STANDS_ASIDE]
-    step, tape = tg.value_and_grad(sorts_it), tg.trace(sorts_it, free)[1]
+    step, tape = tg.value_and_grad(sorts_it, argnums=None), tg.trace(sorts_it, free)[1]
     for _ in range(2):
         same(step(free), tg.grad(sorts_it, free))
         with pytest.raises(ValueError, match="read-only"):

@@ -48,7 +48,7 @@ def test_of_a_value(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize(("f", "args"), GRADIENTS)
 def test_of_a_gradient(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    expected, fast = orders(tg.grad(f, *args)), tg.value_and_grad(f)
+    expected, fast = orders(tg.grad(f, *args)), tg.value_and_grad(f, argnums=None)
     for _ in range(3):
         assert orders(fast(*args)) == expected
     tape, names = tg.gradtape(f, *args), dict[str, Any]()

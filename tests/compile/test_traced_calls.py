@@ -63,7 +63,7 @@ X = np.linspace(0.1, 1.0, 40)
 @pytest.mark.usefixtures("patient")
 def test_a_first_call_is_grads(name: str, made: dict[str, int]) -> None:
     problem = PROBLEMS[name].made(**SMALL.get(name, {}))
-    step, expected = tg.value_and_grad(problem.objective, mode="numpy"), tg.grad(problem.objective, *problem.args, **problem.given)
+    step, expected = tg.value_and_grad(problem.objective, argnums=None, mode="numpy"), tg.grad(problem.objective, *problem.args, **problem.given)
     exactly(step(*problem.args, **problem.given), expected)
     assert not step.tapes
     exactly(step(*problem.args, **problem.given), expected)
@@ -88,7 +88,7 @@ def text(tape: tg.Tape) -> str:
 
 
 def test_other_points_and_paths() -> None:
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     for x in (X, 2 * X, -X, -2 * X, 3 * X, -3 * X):
         same(step(x), tg.grad(f, x))
     assert step.stats.traces == 2 and step.stats.hits == 4
@@ -99,7 +99,7 @@ def test_nothing_is_compiled_for_what_does_not_fit(made: dict[str, int]) -> None
     def g(p: Any, mode: str = "a", k: Any = 1.0) -> Any:
         y = p["x"] * (2.0 if mode == "a" else 3.0) * k * FACTOR["now"]
         return np.sum(y) if np.sum(y) > 0 else np.sum(y * y)
-    step: Any = tg.value_and_grad(g, mode="numpy")
+    step: Any = tg.value_and_grad(g, argnums=None, mode="numpy")
     calls: list[tuple[Any, ...]] = [({"x": X},), ({"x": X[1:]},), ({"x": X.astype(np.float32)},), ({"x": 1.0},), ({"x": 1},), ({"x": -X},),
                                     ({"x": X}, "a"), ({"x": X}, "b"), ({"x": X}, "a", 2), ({"x": X}, "a", 2.0), ({"x": X, "y": 1.0},)]
     for args in [*calls, calls[0], *calls]:  # after new ways alone, one that is known says that calls may be observed
@@ -153,21 +153,21 @@ def test_each_call_draws_once(g: Callable[..., Any], compiled: bool) -> None:
         rng = np.random.default_rng(3)
         found = [fn(np.arange(3.0) + k, rng) for k in range(5)]
         return found, (rng.random(), SHARED.random(), np.random.rand())
-    step: Any = tg.compile(g) if compiled else tg.value_and_grad(g)
+    step: Any = tg.compile(g) if compiled else tg.value_and_grad(g, argnums=None)
     (found, after), (expected, then) = run(step), run(g if compiled else lambda *args: tg.grad(g, *args))
     same(found, expected)
     assert after == then and step.stats.traces == 2 and step.stats.hits == 3  # the second call compares, and draws but once
 
 
 def test_what_is_drawn_decides_whether_a_tape_fits() -> None:
-    step, x = tg.value_and_grad(by_branch), np.array([1.0, 2.0])
+    step, x = tg.value_and_grad(by_branch, argnums=None), np.array([1.0, 2.0])
     for _ in range(2):
         step(x, np.random.default_rng(0))  # draws 0.63
     rng = np.random.default_rng(1)  # draws 0.51
     same(step(x, rng), (3.0, (None, np.ones(2), None)))
     assert rng.random() == np.random.default_rng(1).random(2)[1] and step.stats.hits == 1
 
-    step, rng = tg.value_and_grad(by_branch), np.random.default_rng(2)  # draws 0.26
+    step, rng = tg.value_and_grad(lambda x, rng: by_branch(x, rng), argnums=None), np.random.default_rng(2)  # draws 0.26
     for _ in range(2):
         step(x, np.random.default_rng(0))
     same(step(x, rng), (5.0, (None, 2 * x, None)))
@@ -184,7 +184,7 @@ def test_what_is_written_is_the_tapes_own() -> None:
             z[k] = view[k] * x[-1]
             x[0] = z[k]
         return (z * x).sum() + np.sort(y.ravel())[0]
-    for fast, plain in ((tg.value_and_grad(g), lambda *args: tg.grad(g, *args)), (tg.compile(g), lambda *args: g(*map(kept, args)))):
+    for fast, plain in ((tg.value_and_grad(g, argnums=None), lambda *args: tg.grad(g, *args)), (tg.compile(g), lambda *args: g(*map(kept, args)))):
         for k in range(4):
             x, y = np.arange(4.0) + k, np.arange(4.0).reshape(2, 2) - k
             before = x.copy(), y.copy()
@@ -199,7 +199,7 @@ def test_a_loop_that_fills_an_array() -> None:
         for k in range(300):
             out[k] = x[k % 3] * k
         return (out * out).sum()
-    step = tg.value_and_grad(g)
+    step = tg.value_and_grad(g, argnums=None)
     for k in range(3):
         same(step(np.arange(3.0) + k), tg.grad(g, np.arange(3.0) + k))
 
@@ -207,7 +207,7 @@ def test_a_loop_that_fills_an_array() -> None:
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_failure_while_compiling_leaves_the_entry_as_it_was(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
-    step: Any = tg.value_and_grad(f, mode="numpy")
+    step: Any = tg.value_and_grad(f, argnums=None, mode="numpy")
     step(X)
     step(X)
     entry, = step._entries[1]
@@ -240,7 +240,7 @@ def test_a_users_function_runs_once_a_call() -> None:
     def measured(x: Any) -> Any:
         calls.append(1)
         return np.sum(x)
-    step: Any = tg.value_and_grad(lambda x: np.sum(x * tg.stop_gradient(measured(x))))
+    step: Any = tg.value_and_grad(lambda x: np.sum(x * tg.stop_gradient(measured(x))), argnums=None)
     for fast in (step, tg.compile(lambda x: measured(x) * 2.0)):
         for k in range(4):
             calls.clear()
@@ -265,7 +265,7 @@ def test_compile_keeps_no_values_either() -> None:
 def test_errors_and_warnings_are_those_of_the_call() -> None:
     def root(x: Any) -> Any:
         return np.sum(np.sqrt(x))
-    step: Any = tg.value_and_grad(root)
+    step: Any = tg.value_and_grad(root, argnums=None)
     step(X)
     with np.errstate(all="raise"), pytest.raises((FloatingPointError, tg.TapeError)):
         step(-X)
@@ -276,7 +276,7 @@ def test_errors_and_warnings_are_those_of_the_call() -> None:
 
 @pytest.mark.parametrize("turn", range(10))
 def test_threads_that_fit_and_threads_that_do_not(turn: int) -> None:
-    step: Any = tg.value_and_grad(f)
+    step: Any = tg.value_and_grad(f, argnums=None)
     points = [X, -X, 2 * X, X[:7], -2 * X, 3 * X]
     expected = [tg.grad(f, x) for x in points]
     step(points[turn % 4])

@@ -114,7 +114,7 @@ ON_THE_CUT = {"one": [-2.0, 3.0, 0.7], "two": [-2.0, -3.0, 0.7], "small": [-0.1,
 def test_matrix_functions_follow_their_branch(fn: Any, name: str) -> None:
     x = Q @ np.diag(ON_THE_CUT[name]) @ np.linalg.inv(Q)
     check_grads(lambda a: (fn(a) * (Q + 1j * Q.T)).real.sum(), x, order=2)
-    step = tg.value_and_grad(lambda a: (fn(a) * (Q + 1j * Q.T)).real.sum())
+    step = tg.value_and_grad(lambda a: (fn(a) * (Q + 1j * Q.T)).real.sum(), argnums=None)
     for a in (np.eye(3) + 0.1 * Q @ Q.T, x, np.eye(3) + 0.2 * Q @ Q.T, x * 1.1, x):
         np.testing.assert_allclose(step(a)[1][1], tg.gradient(lambda a: (fn(a) * (Q + 1j * Q.T)).real.sum(), a)[0], 1e-7, 1e-9)
 
@@ -136,6 +136,6 @@ def test_a_stretched_argument_is_laid_out_as_it_was(text: str) -> None:
     found, back = tg.pullback(g, x)
     assert found == value == g(x)
     np.testing.assert_array_equal(back(1.0)[1], dx)
-    step = tg.value_and_grad(g)
+    step = tg.value_and_grad(g, argnums=None)
     for _ in range(3):
         np.testing.assert_array_equal(step(x)[1][1], dx)

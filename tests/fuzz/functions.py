@@ -239,7 +239,7 @@ def slopes(call: Call, calls: list[tuple[Any, Any]], seed: int) -> list[Find]:
     def objective(x: Any, y: Any) -> Any:
         return weighed(program(x, y))
     on_torch = any(is_tensor(x) for args in calls for x in args)
-    fast = tg.value_and_grad(objective, warmup=1)
+    fast = tg.value_and_grad(objective, argnums=None, warmup=1)
     finds: list[Find] = []
     for k, args in enumerate(calls):
         plain = run(objective, *map(own, args))

@@ -68,11 +68,11 @@ GRADIENTS: dict[str, Callable[[tg.Tape, Any], Way]] = {
 
 FUNCTIONS: dict[str, Callable[[Way, Any], Way]] = {
     "compile": lambda f, seed: tg.compile(f, warmup=1),
-    "value_and_grad": lambda f, seed: tg.value_and_grad(f, seed=seed, warmup=1),
-    "value_and_grad by its cost": lambda f, seed: tg.value_and_grad(f, seed=seed),
-    "value_and_grad natively": lambda f, seed: tg.value_and_grad(f, seed=seed, mode="native", warmup=1),
+    "value_and_grad": lambda f, seed: tg.value_and_grad(f, argnums=None, seed=seed, warmup=1),
+    "value_and_grad by its cost": lambda f, seed: tg.value_and_grad(f, argnums=None, seed=seed),
+    "value_and_grad natively": lambda f, seed: tg.value_and_grad(f, argnums=None, seed=seed, mode="native", warmup=1),
     "compile on torch": lambda f, seed: tg.compile(f, backend="torch", warmup=1),
-    "value_and_grad on torch": lambda f, seed: tg.value_and_grad(f, seed=seed, backend="torch", warmup=1),
+    "value_and_grad on torch": lambda f, seed: tg.value_and_grad(f, argnums=None, seed=seed, backend="torch", warmup=1),
     "pullback": lambda f, seed: lambda *args: applied(tg.pullback(f, *args), seed),
 }
 """Of a function, functions that are called again and again: compiled at the second call, as programs of a few operations would not be by their cost. Those that give a gradient have `grad` or `pull` in their name."""

@@ -47,7 +47,7 @@ def tensors(args: Any) -> Any:
 def on_torch(sample: Sample) -> None:
     """A function compiled on torch, given arrays and tensors."""
     if not draws(sample) and sample.is_differentiable:
-        step = tg.value_and_grad(sample.loss, backend="torch")
+        step = tg.value_and_grad(sample.loss, argnums=None, backend="torch")
         with quiet(), np.errstate(all="ignore"):
             for given in (sample.fresh(), sample.fresh(), tensors(sample.args), tensors(sample.args)):
                 alike(step(*given), sample.gradient)

@@ -219,7 +219,7 @@ def sparsity(sample: Sample) -> None:
 
 def served(f: Any, args: list[Any], expected: Any, **how: Any) -> None:
     """A compiled function serves all its calls by one trace: into fresh memory, then into what the last call left."""
-    step = tg.value_and_grad(f, **how)
+    step = tg.value_and_grad(f, argnums=None, **how)
     for _ in range(3):
         same(step(*map(kept, args)), expected)
     assert step.stats.traces == 1 or step.stats.guards[STANDS_ASIDE]  # type: ignore[attr-defined]

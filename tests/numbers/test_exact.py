@@ -61,7 +61,7 @@ def routes(f: Any, *args: Any) -> Iterator[Any]:
         yield each.play(*args)
     value, back = tg.pullback(f, *args)
     yield value, back(1)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for _ in range(3):
         yield step(*args)
 
@@ -295,7 +295,7 @@ def test_a_tape_is_replayed_at_the_precision_of_its_trace() -> None:
         context.prec = 20
         assert [each.play(*args) for each in tapes] == known
     g = lambda x, n: x ** 0.1 * mpmath.log10(x) + 2 ** x + mpmath.pi * n * x  # noqa: E731
-    step = tg.value_and_grad(g, warmup=1)
+    step = tg.value_and_grad(g, argnums=None, warmup=1)
     with mp.workdps(20):
         tape = tg.gradtape(g, mpf("1.3"), 2)
         step(mpf("1.3"), 2), step(mpf("1.3"), 2)
@@ -395,7 +395,7 @@ def test_compiling_a_tape_of_exact_numbers_is_refused_and_a_function_goes_on_tra
         tg.compile(tg.trace(lambda x: x * x, THIRD)[1])
     fast = tg.compile(lambda x: x * x / 4, warmup=1)
     assert [fast(Fraction(k)) for k in range(4)] == [Fraction(k * k, 4) for k in range(4)] and fast(2.0) == 1.0 and fast(3.0) == 2.25
-    assert tg.value_and_grad(lambda x: x * x, backend="torch", warmup=1)(THIRD) == (Fraction(1, 9), (None, Fraction(2, 3)))
+    assert tg.value_and_grad(lambda x: x * x, argnums=None, backend="torch", warmup=1)(THIRD) == (Fraction(1, 9), (None, Fraction(2, 3)))
 
 
 def test_optimised_tapes_multiply_no_constants() -> None:

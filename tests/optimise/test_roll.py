@@ -6,6 +6,7 @@ import cProfile
 import pstats
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,9 @@ def close(found: Any, expected: Any, args: tuple[Any, ...]) -> None:
 
 def served(f: Callable[..., Any], sets: list[tuple[tuple[Any, ...], Any, Any]], rounds: int = 4) -> None:
     """Check compiled calls at several arguments in turn: results, that they are the caller's own, and that arguments stay as they were."""
+    gradients = partial(tg.value_and_grad, argnums=None)
     step, fast, bare = (make(f, max_tapes=99, passes=passes) for make, passes in (
-        (tg.value_and_grad, DEFAULT), (tg.compile, DEFAULT), (tg.value_and_grad, ())))
+        (gradients, DEFAULT), (tg.compile, DEFAULT), (gradients, ())))
     before = [[kept(x) for x in args] for args, _, _ in sets]
     olds = []
     for _ in range(rounds):
@@ -276,7 +278,7 @@ def test_numbers_without_an_end(special: float) -> None:
             s = s * 0.5 + x[i] * i
             x = np.maximum(x, s)
         return x.sum() + s
-    step, fast = tg.value_and_grad(f), tg.compile(f)
+    step, fast = tg.value_and_grad(f, argnums=None), tg.compile(f)
     with np.errstate(all="ignore"):
         for _ in range(3):
             for args in ((X, special), (X, 1.0), (np.where(X > 1, special, X), 1.0), (X[:6] * 0, np.float64(special))):
@@ -317,7 +319,7 @@ def test_several_threads() -> None:
             a[i] = x[i] * s + 1.0
             s = s + (a * np.sin(x)).sum()
         return s + (a * a).sum()
-    step = tg.value_and_grad(f)
+    step = tg.value_and_grad(f, argnums=None)
     points = [np.random.default_rng(k).normal(size=8) * 0.3 for k in range(8)]
     expected, wrong = [tg.grad(f, x) for x in points], list[int]()
 
@@ -496,7 +498,7 @@ def test_gradients_of_gradients_are_loops(f: Any, args: Any, others: Any) -> Non
 
 
 def test_the_gradient_of_a_recorded_gradient_is_loops() -> None:
-    step = tg.value_and_grad(lambda x, v: tg.gradient(orbit, x, v)[0] ** 2, warmup=1)
+    step = tg.value_and_grad(lambda x, v: tg.gradient(orbit, x, v)[0] ** 2, argnums=None, warmup=1)
     for _ in range(3):
         value, (_, dx, dv) = step(0.7, 0.9)
     [tape] = step.tapes
@@ -544,7 +546,7 @@ def test_rules_that_look_at_what_a_loop_hands_them(rule: Any) -> None:
     assert expected[1][1] == pytest.approx(46.8)
     rolled = roll(tg.trace(f, 0.5)[1])
     assert any(map(is_loop, rolled.ops))
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for run in (tg.flatgrad(rolled).play, tg.compile(tg.flatgrad(rolled)), step, step, step):
         same(run(0.5), expected, 1e-12)
 

@@ -158,6 +158,6 @@ def test_a_cotangent_of_another_shape_is_refused(returned: Any) -> None:
     @tg.rrule(total)
     def _(x: Any, y: Any) -> Any:
         return total(x, y), lambda dy: (returned, dy * x)
-    for run in (tg.grad, tg.value_and_grad(total), tg.gradtape):
+    for run in (tg.grad, tg.value_and_grad(total, argnums=None), tg.gradtape):
         with pytest.raises(tg.ArgumentError, match="cotangent of argument 1, whose shape is"):
             run(total, np.ones(3), np.ones(3)) if run in (tg.grad, tg.gradtape) else run(np.ones(3), np.ones(3))

@@ -65,7 +65,7 @@ def test_rich_drops_the_least_important_columns(gradient: tg.Tape, width: int, c
 
 
 def test_unknown_style_lists_the_styles(gradient: tg.Tape) -> None:
-    with pytest.raises(tg.ArgumentError, match=r"(?s)no style 'html'.*'plain', 'compact'"):
+    with pytest.raises(tg.ArgumentError, match=r"(?s)no format 'html'.*'plain', 'table', 'compact'"):
         gradient.format("html")
 
 

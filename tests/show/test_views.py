@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import tapegrad as tg
-from tapegrad.show import FORMATS, mirror, summary, table, tree
+from tapegrad.show import VIEWS, mirror, summary, table, tree
 from tapegrad.show.align import align
 from tapegrad.show.group import DEPTH
 from tapegrad.show.line import fields_of, joins, place_of, reverse_start
@@ -47,7 +47,7 @@ def has_reverse(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", TAPES)
-@pytest.mark.parametrize(("format", "group"), list(itertools.product(FORMATS, [None, "line", "call"])))
+@pytest.mark.parametrize(("format", "group"), list(itertools.product(VIEWS, [None, "line", "call"])))
 def test_every_view_fits_every_width(name: str, format: str, group: str | None) -> None:
     if format == "mirror" and not has_reverse(name):
         return
@@ -82,7 +82,7 @@ def test_rich_prints_what_show_prints(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_show_refuses_what_it_does_not_know() -> None:
     tape = TAPES["wave"]
-    with pytest.raises(tg.ArgumentError, match=r"(?s)no format 'html'.*'table', 'compact', 'tree', 'mirror', 'summary'"):
+    with pytest.raises(tg.ArgumentError, match=r"(?s)no format 'html'.*'plain', 'table', 'compact', 'tree', 'mirror', 'summary', 'python'"):
         tape.show("html")
     with pytest.raises(tg.ArgumentError, match=r"(?s)no group 'file'.*'line', 'call'"):
         tape.show(group="file")
@@ -94,12 +94,12 @@ def test_show_refuses_what_it_does_not_know() -> None:
 
 def test_colours_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
-    for format in FORMATS:
+    for format in VIEWS:
         options = {"force_terminal": True, "color_system": "truecolor"}
         assert "\x1b[" in shown(TAPES["wave"], format, **options)
     assert "38;2;204;121;167" in shown(TAPES["wave"], "mirror", force_terminal=True, color_system="truecolor")  # a pullback
     monkeypatch.setenv("NO_COLOR", "1")
-    for format in FORMATS:
+    for format in VIEWS:
         assert "38;2" not in shown(TAPES["wave"], format, force_terminal=True, color_system="truecolor")
         assert "\x1b" not in shown(TAPES["wave"], format)
 
@@ -219,7 +219,7 @@ def run(body: list[tuple[int, int, int]], rounds: int, x: Any, w: Any) -> Any:
     return x
 
 
-LOOKS = list(itertools.product(FORMATS, (None, "line", "call")))
+LOOKS = list(itertools.product(VIEWS, (None, "line", "call")))
 
 
 @settings(max_examples=60, deadline=None)
@@ -283,7 +283,7 @@ def test_work_on_a_long_tape_is_cut_before_it_is_written(monkeypatch: pytest.Mon
                 written.append(1)
                 yield line
         monkeypatch.setattr(module, "lines", counting)
-    for format in FORMATS:
+    for format in VIEWS:
         written.clear()
         shown(TAPES["long"], format)
         assert len(written) <= tree.WHOLE
@@ -322,7 +322,7 @@ def test_showing_puts_nothing_on_an_outer_tape() -> None:
     def outer(x: Any, how: str) -> Any:
         INNER.append(tg.gradtape(lambda y: (y * x).sum(), np.ones(2)))
         if how == "loud":
-            for format, group in itertools.product(FORMATS, (None, "line", "call")):
+            for format, group in itertools.product(VIEWS, (None, "line", "call")):
                 shown(INNER[-1], format, group, width=200)
             str(INNER[-1].diff(INNER[0]))
         return INNER[-1].result.val[1][1]

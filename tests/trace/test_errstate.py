@@ -58,13 +58,13 @@ def test_a_replay_is_refused(make: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_compiled_functions_take_the_programs_path() -> None:
-    value, step = tg.compile(caught), tg.value_and_grad(caught)
+    value, step = tg.compile(caught), tg.value_and_grad(caught, argnums=None)
     for x in (GOOD, GOOD, BAD, BAD, GOOD, BAD):
         assert value(x) == caught(x)
         (found, (_, dx)), (expected, (_, right)) = step(x), tg.grad(caught, x)
         assert found == expected and dx.tolist() == right.tolist()
     assert value.stats.traces == step.stats.traces == 2  # type: ignore[attr-defined]
-    for fast in (tg.compile(strict), tg.value_and_grad(strict)):
+    for fast in (tg.compile(strict), tg.value_and_grad(strict, argnums=None)):
         fast(GOOD), fast(GOOD)
         with pytest.raises(FloatingPointError):
             fast(BAD)
@@ -80,7 +80,7 @@ def tried(x: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_call_whose_value_nobody_needs_raises_all_the_same() -> None:
-    value, step = tg.compile(tried), tg.value_and_grad(tried)
+    value, step = tg.compile(tried), tg.value_and_grad(tried, argnums=None)
     for divide in ("ignore", "ignore", "raise", "ignore", "raise", "ignore"):
         with np.errstate(divide=divide):  # type: ignore[arg-type]
             assert value(BAD) == tried(BAD) == step(BAD)[0]
@@ -156,7 +156,7 @@ def warnings_are(action: Any) -> Iterator[None]:
 @pytest.mark.parametrize("errors", [lambda: np.errstate(all="raise"), lambda: warnings_are("error")])
 def test_settings_around_a_call_are_the_programs(errors: Any) -> None:
     good, bad = np.array([1.0, 2.0, 3.0]), np.array([1e200, 1e200, 3.0])
-    for fast in (tg.compile(overflows), tg.value_and_grad(overflows)):
+    for fast in (tg.compile(overflows), tg.value_and_grad(overflows, argnums=None)):
         for x, strict in ((good, False), (good, False), (bad, False), (bad, True), (good, True), (bad, True), (bad, False), (bad, True), (good, False)):
             with warnings_are("ignore"), errors() if strict else contextlib.nullcontext():
                 found, expected = fast(x), overflows(x)
@@ -180,7 +180,7 @@ def test_views_are_used_where_warnings_are_errors(f: Any) -> None:
             y = np.zeros(2)
             y[:] = x
             return np.sum(f(y) / x[0])
-    for step in (tg.grad, lambda f, *args: tg.value_and_grad(f)(*args)):
+    for step in (tg.grad, lambda f, *args: tg.value_and_grad(f, argnums=None)(*args)):
         value, (_, dx) = step(strictly, GOOD)
         assert value == pytest.approx(strictly(GOOD)) and np.isfinite(dx).all()
     with np.errstate(all="ignore"), pytest.raises(tg.GuardError):

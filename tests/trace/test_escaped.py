@@ -128,7 +128,7 @@ PROGRAMS = [cached, paired, lazy, a_global, of_a_class, default, on_itself, else
 MODES: dict[str, Callable[[Any], Any]] = {
     "grad": lambda f: tg.grad(f, 2.0), "trace": lambda f: tg.trace(f, 2.0), "jvp": lambda f: tg.jvp(f, (2.0,), (1.0,)),
     "hessian": lambda f: tg.hessian(f)(2.0), "in a gradient": lambda f: tg.grad(lambda x: tg.gradient(f, x)[0], 2.0),
-    "compiled": lambda f: [step(2.0) for step in [tg.value_and_grad(f, warmup=1)] for _ in range(4)]}
+    "compiled": lambda f: [step(2.0) for step in [tg.value_and_grad(f, argnums=None, warmup=1)] for _ in range(4)]}
 
 
 def clear() -> None:

@@ -127,7 +127,7 @@ def test_a_name_means_the_same_wherever_it_was_imported(name: str) -> None:
     value, (_, dx) = tg.grad(f, 0.7)
     assert value == pytest.approx(f(0.7))
     assert dx == pytest.approx((f(0.7 + 1e-6) - f(0.7 - 1e-6)) / 2e-6, rel=1e-6)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for x in (0.7, 0.8, 0.9, 0.7):
         assert step(x)[1][1] == pytest.approx(tg.grad(f, x)[1][1])
     assert step.stats.traces == 1 and step.stats.hits == 3
@@ -147,7 +147,7 @@ def test_what_was_replaced_is_restored() -> None:
 def test_a_function_put_into_a_dict_later_is_noticed() -> None:
     programs()
     helper, _ = modules()
-    step = tg.value_and_grad(by_dict, warmup=1)
+    step = tg.value_and_grad(by_dict, argnums=None, warmup=1)
     for _ in range(3):
         step(0.7)
     helper.TABLE["sine"] = math.cos

@@ -505,8 +505,8 @@ def test_copies_of_arrays_lie_as_they_do(name: str) -> None:
     x = there(GAPS[name])
     value, gradient = tg.grad(through_views, x)[0], tg.gradient(through_views, x)[0]
     pulled, back = tg.pullback(through_views, x)
-    assert value == pulled == tg.value_and_grad(through_views)(x)[0] == through_views(there(x)) and np.array_equal(x, GAPS[name])
-    for found in (gradient, back(1.0)[1], tg.value_and_grad(through_views)(x)[1][1]):
+    assert value == pulled == tg.value_and_grad(through_views, argnums=None)(x)[0] == through_views(there(x)) and np.array_equal(x, GAPS[name])
+    for found in (gradient, back(1.0)[1], tg.value_and_grad(through_views, argnums=None)(x)[1][1]):
         for at in np.ndindex(x.shape):
             step = np.zeros(x.shape)
             step[at] = 1e-6

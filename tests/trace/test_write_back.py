@@ -178,7 +178,7 @@ MODES: dict[str, Callable[[Any, Any], Any]] = {
     "jvp": lambda f, x: tg.jvp(f, (x,), (1.0,)), "pullback": lambda f, x: tg.pullback(f, x)[1](1.0),
     "linearize": lambda f, x: tg.linearize(f, x)[1](1.0), "gradtape": lambda f, x: tg.gradtape(f, x),
     "hessian": lambda f, x: tg.hessian(f)(x), "jacobian": lambda f, x: tg.jacobian(f)(x), "taylor": lambda f, x: tg.taylor(f, x, 2),
-    "value_and_grad": lambda f, x: tg.value_and_grad(f)(x), "gradient inside": lambda f, x: tg.grad(lambda x: tg.gradient(f, x)[0] * x, x)}
+    "value_and_grad": lambda f, x: tg.value_and_grad(f, argnums=None)(x), "gradient inside": lambda f, x: tg.grad(lambda x: tg.gradient(f, x)[0] * x, x)}
 
 
 def told(x: Any, seen: tuple[int, ...] = ()) -> str:

@@ -110,7 +110,7 @@ def test_it_changes_nothing(program: Any, args: tuple[Any, ...]) -> None:
     assert_same(tg.flatgrad(tape).play(*args), expected)
     assert_same(tg.primitivize(tg.gradtape(f, *args)).play(*args), expected)
     assert_same(tg.flatgrad(tg.optimise(tape)).play(*args), expected)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for _ in range(3):
         assert_same(step(*args), expected)
     assert step.stats.hits >= 2  # type: ignore[attr-defined]
@@ -152,7 +152,7 @@ def test_batches() -> None:
 
 def test_branches_inside_are_guarded() -> None:
     f = PROGRAMS[7][0](tg.checkpoint)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for sign in (1, 1, -1, -1, 1, -1, 1):
         np.testing.assert_array_equal(step(sign * X)[1][1], 8 * sign * X if sign > 0 else -2 * X)
     assert step.stats.traces == 2  # type: ignore[attr-defined]
@@ -174,7 +174,7 @@ def test_errors_inside_are_guarded() -> None:
             except FloatingPointError:
                 return x.sum() * 5
     for f, slope in ((inverse, 2.0), (strict, 5.0)):
-        step, good = tg.value_and_grad(f, warmup=1), tg.gradient(f, X)[0]
+        step, good = tg.value_and_grad(f, argnums=None, warmup=1), tg.gradient(f, X)[0]
         for k in (1, 1, 1, 0, 0, 0, 1, 0, 1):
             np.testing.assert_array_equal(step(k * X)[1][1], good if k else np.full(3, slope))
         assert step.stats.traces == 2  # type: ignore[attr-defined]
@@ -195,7 +195,7 @@ def test_random_numbers_are_drawn_once_and_repeated() -> None:
     found = []
     for wrap in (tg.checkpoint, plainly):
         f, rng = noisy(wrap), np.random.default_rng(1)
-        step = tg.value_and_grad(f, warmup=1)
+        step = tg.value_and_grad(f, argnums=None, warmup=1)
         tape, flat = tg.gradtape(f, X, rng), tg.flatgrad(tg.trace(f, X, rng)[1])
         found.append([*[tg.grad(f, X, rng)[1][1] for _ in range(2)], *[step(X, rng)[1][1] for _ in range(4)], tape.play(X, rng)[1][1],
                       tape.play(X, rng, redraw=False)[1][1], flat.play(X, rng)[1][1], tg.hvp(f)(X, X, rng), tg.hessian(f)(X, rng)[0],
@@ -209,7 +209,7 @@ def test_generators_of_modules(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(globals(), "RNG", np.random.default_rng(1))
         np.random.seed(2)
         f = globally_noisy(wrap)
-        step = tg.value_and_grad(f, warmup=1)
+        step = tg.value_and_grad(f, argnums=None, warmup=1)
         found.append([*[step(X)[1][1] for _ in range(4)], tg.gradtape(f, X).play(X)[1][1], tg.gradient(f, X)[0],
                       tg.vmap(lambda x, f=f: tg.gradient(f, x)[0])(np.stack([X, X]))[1], RNG.normal(size=3)])
     np.testing.assert_allclose(*found, 1e-12)
@@ -230,7 +230,7 @@ def test_modules_and_dropout(wrap: Any) -> None:
     x, found = torch.randn(4, 3, dtype=torch.float64), []
     for each in (wrap, plainly):
         f = loss(each)
-        step = tg.value_and_grad(f, backend="torch", warmup=1)
+        step = tg.value_and_grad(f, argnums=None, backend="torch", warmup=1)
         tape = tg.gradtape(f, net, x)
         torch.manual_seed(1)
         found.append([tg.grad(f, net, x)[1][1], *[step(net, x)[1][1] for _ in range(4)], tape.play(net, x)[1][1], {"state": torch.rand(3)}])
@@ -269,7 +269,7 @@ def test_new_statistics_of_a_module_are_those_of_the_trace() -> None:
 def test_a_tape_of_arrays_replays_on_tensors() -> None:
     f = layers(tg.checkpoint)
     expected, t = tg.grad(f, X), torch.tensor(X)
-    step = tg.value_and_grad(f, backend="torch", warmup=1)
+    step = tg.value_and_grad(f, argnums=None, backend="torch", warmup=1)
     for found in (tg.gradtape(f, X).play(t), step(t), step(t), step(t)):
         np.testing.assert_allclose(found[0], expected[0])
         np.testing.assert_allclose(found[1][1], expected[1][1])
@@ -309,7 +309,7 @@ def test_it_takes_less_memory() -> None:
 
 def test_threads() -> None:
     f, found = layers(tg.checkpoint), {}
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
 
     def work(k: int) -> None:
         found[k] = [step(X * k)[1][1] for _ in range(5)]

@@ -73,7 +73,7 @@ def test_values_and_gradients_are_those_of_the_loop(n: int, slots: int) -> None:
     f, g = few(n, slots), plain(n)
     tape, expected = tg.trace(f, X, V, 2.0)[1], tg.grad(g, 2 * X, V, 1.5)
     assert f(X, V, 2.0) == g(X, V, 2.0)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for found in (tg.grad(f, 2 * X, V, 1.5), tg.gradtape(f, X, V, 2.0).play(2 * X, V, 1.5), tg.flatgrad(tape).play(2 * X, V, 1.5),
                   tg.flatgrad(tg.optimise(tape)).play(2 * X, V, 1.5), *[step(2 * X, V, 1.5) for _ in range(3)]):
         np.testing.assert_allclose(found[0], expected[0])
@@ -108,7 +108,7 @@ def test_an_error_of_a_later_step_is_guarded() -> None:
             return tg.checkpoint_loop(5, 2)(lambda x: np.linalg.inv(x.reshape(1, 1))[0] - 1)(x).sum()
         except np.linalg.LinAlgError:
             return 2 * x.sum()
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for first in (0.3, 0.3, 0.3, 1.0, 1.0, 1.0, 0.3, 1.0):  # 1, 0, and there is no inverse
         x = np.array([first])
         np.testing.assert_array_equal(step(x)[1][1], tg.gradient(f, x)[0])
@@ -158,7 +158,7 @@ def test_tensors_and_what_a_step_has_captured() -> None:
             x = x + 0.1 * torch.tanh(w @ x)
         return x.sum()
     t = torch.tensor(X)
-    compiled = tg.value_and_grad(f, backend="torch", warmup=1)
+    compiled = tg.value_and_grad(f, argnums=None, backend="torch", warmup=1)
     for found in (tg.grad(f, w, t), compiled(w, t), compiled(w, t), compiled(w, t)):
         for a, b in zip(found[1][1:], tg.grad(g, w, t)[1][1:]):
             torch.testing.assert_close(a, b)
@@ -236,7 +236,7 @@ def test_kept_states_that_somebody_else_holds_are_not_written_to() -> None:
             return s
         expected = tg.grad(plain, x, v, seed=seed)
         close(tg.grad(looped, x, v, seed=seed), expected)
-        compiled = tg.value_and_grad(lambda x, v, of=looped: (lambda s: ((s[0] * seed[0]).sum() + s[1].sum(), s))(of(x, v)), has_aux=True, warmup=1)
+        compiled = tg.value_and_grad(lambda x, v, of=looped: (lambda s: ((s[0] * seed[0]).sum() + s[1].sum(), s))(of(x, v)), argnums=None, has_aux=True, warmup=1)
         for _ in range(4):
             (_, found), slopes = compiled(x, v)
             close((found, slopes[1:]), (expected[0], expected[1][1:]))

@@ -38,7 +38,7 @@ def test_it_changes_nothing(program: Any, args: tuple[Any, ...]) -> None:
     expected, tape = tg.grad(g, *args), tg.trace(f, *args)[1].check()
     assert_same(f(*args), g(*args))
     loose = (2e-6, 2e-6) if any(getattr(x, "dtype", None) == np.float32 for x in args) else (1e-12, 1e-13)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for found in (tg.grad(f, *args), tg.gradtape(f, *args).play(*args), tg.flatgrad(tape).play(*args), tg.primitivize(tg.gradtape(f, *args)).play(*args),
                   tg.flatgrad(tg.optimise(tape)).play(*args), *[step(*args) for _ in range(3)]):
         close(found, expected, *loose)
@@ -109,7 +109,7 @@ def test_branches_and_errors_that_the_program_catches() -> None:
             return tg.forwarddiff(lambda x: math.sqrt(x) * x if x < 4 else x)(x - 5.0)
         except ValueError:
             return x * 2
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for x in (1.0, 1.0, 6.0, 7.0, 1.5, 20.0, 30.0):
         assert step(x) == tg.grad(f, x)
     assert tg.gradient(f, 6.0)[0] == pytest.approx(1.5) and tg.gradient(f, 1.0) == (2.0,) and tg.gradient(f, 20.0) == (1.0,)
@@ -161,7 +161,7 @@ def test_random_numbers_are_drawn_once() -> None:
     def g(x: Any, rng: Any) -> Any:
         return (x * rng.normal(size=3) + rng.normal()).sum()
     one, two = np.random.default_rng(3), np.random.default_rng(3)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for run in (lambda: tg.grad(f, X, one)[1][1], lambda: step(X, one)[1][1], lambda: step(X, one)[1][1], lambda: step(X, one)[1][1]):
         np.testing.assert_allclose(run(), tg.grad(g, X, two)[1][1], 1e-12)
 
@@ -186,7 +186,7 @@ def test_torch() -> None:
         expected = torch.tensor(tg.gradient(program(plainly), X)[0])
         tape = tg.flatgrad(tg.trace(program(tg.forwarddiff), X)[1])
         torch.testing.assert_close(tape.play(torch.tensor(X))[1][1], expected)
-        step = tg.value_and_grad(program(tg.forwarddiff), warmup=1, backend="torch")
+        step = tg.value_and_grad(program(tg.forwarddiff), argnums=None, warmup=1, backend="torch")
         for _ in range(3):
             torch.testing.assert_close(step(torch.tensor(X))[1][1], expected)
 
@@ -254,7 +254,7 @@ def test_results_that_are_written_to() -> None:
         return f
     f, g = program(tg.forwarddiff), program(plainly)
     close(tg.optimise(tg.flatgrad(tg.trace(f, X, X + 1)[1])).play(X, X + 1), tg.grad(g, X, X + 1), 1e-12, 1e-13)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for _ in range(3):
         close(step(X, X + 1), tg.grad(g, X, X + 1), 1e-12, 1e-13)
     assert step.stats.hits == 2  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ def test_seeds() -> None:
 def test_gradients_of_nothing_are_nested_like_it(empty: Any) -> None:
     def square(nothing: Any, x: float) -> float:
         return x * x
-    for found in (tg.gradient(square, empty, 3.0), tg.value_and_grad(square)(empty, 3.0)[1][1:], tg.gradtape(square, empty, 3.0).play(empty, 3.0)[1][1:]):
+    for found in (tg.gradient(square, empty, 3.0), tg.value_and_grad(square, argnums=None)(empty, 3.0)[1][1:], tg.gradtape(square, empty, 3.0).play(empty, 3.0)[1][1:]):
         assert found == (empty, 6.0) and type(found[0]) is type(empty)
     assert tg.gradient(square, ("text", empty), 3.0) == (None, 6.0)
 
@@ -234,7 +234,7 @@ def mutual(c: float, d: float) -> Any:
 
 
 def test_a_closure_that_captures_itself() -> None:
-    walk, fast = recursive(2.0), tg.value_and_grad(recursive(2.0))
+    walk, fast = recursive(2.0), tg.value_and_grad(recursive(2.0), argnums=None)
     expected = (12.0, ({"c": 18.0}, 0.0, 8.0))
     assert [tg.grad(walk, 3, 1.5), tg.gradtape(walk, 3, 1.5).play(3, 1.5), fast(3, 1.5), fast(3, 1.5), fast(3, 1.5)] == [expected] * 5
     assert fast.stats.traces == 1
@@ -245,7 +245,7 @@ def test_a_closure_that_captures_itself() -> None:
 
 
 def test_closures_that_capture_each_other() -> None:
-    fast = tg.value_and_grad(mutual(2.0, 3.0))
+    fast = tg.value_and_grad(mutual(2.0, 3.0), argnums=None)
     for _ in range(3):
         assert fast(3, 1.5) == tg.grad(mutual(2.0, 3.0), 3, 1.5) == (18.0, ({"c": 18.0, "odd": {"d": 6.0}}, 0.0, 12.0))
 
@@ -268,7 +268,7 @@ SINGULAR = [  # a function, where Python's floats raise in its rule, and the slo
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("f", "x", "slope"), SINGULAR)
 def test_a_slope_of_python_numbers_is_nan_or_inf_where_one_of_numpys_is(f: Any, x: Any, slope: float) -> None:
-    fast = tg.value_and_grad(f)
+    fast = tg.value_and_grad(f, argnums=None)
     runs = [lambda: tg.grad(f, x), lambda: tg.gradtape(f, x).play(x), lambda: tg.primitivize(tg.gradtape(f, x)).play(x),
             lambda: tg.gradtape(f, x + 1.0).play(float(x)), lambda: fast(x), lambda: fast(x + 1.0), lambda: fast(x + 2.0), lambda: fast(x)]
     for i, run in enumerate(runs):
@@ -292,7 +292,7 @@ def test_such_a_slope_warns_and_errstate_makes_it_an_error() -> None:
 RECORDS = np.array([(1, (2.0, 3.0))], [("n", int), ("pair", [("a", float), ("b", float)])])
 
 
-@pytest.mark.parametrize("run", [tg.grad, tg.gradient, tg.pullback, tg.gradtape, lambda f, *args: tg.value_and_grad(f)(*args)])
+@pytest.mark.parametrize("run", [tg.grad, tg.gradient, tg.pullback, tg.gradtape, lambda f, *args: tg.value_and_grad(f, argnums=None)(*args)])
 @pytest.mark.parametrize("data", [np.array([1.0, 2.0], object), np.array([None, np.ones(3)], object), RECORDS])
 def test_numbers_in_an_array_of_objects_or_records_are_not_without_a_gradient_unnoticed(run: Any, data: Any) -> None:
     for args in ((data, 3.0), ([data], 3.0), ({"k": (data, 1.0)}, 3.0)):
@@ -388,7 +388,7 @@ def test_an_output_of_one_element_needs_no_seed(shape: tuple[int, ...]) -> None:
     def f(x: Any) -> Any:
         return x ** 2
     x = np.full(shape, 3.0)
-    for value, (_, dx) in (tg.grad(f, x), tg.value_and_grad(f, warmup=1)(x), tg.gradtape(f, x).play(x), tg.compile(tg.flatgrad(tg.trace(f, x)[1]))(x)):
+    for value, (_, dx) in (tg.grad(f, x), tg.value_and_grad(f, argnums=None, warmup=1)(x), tg.gradtape(f, x).play(x), tg.compile(tg.flatgrad(tg.trace(f, x)[1]))(x)):
         np.testing.assert_array_equal(value, 9.0 * np.ones(shape))
         np.testing.assert_array_equal(dx, 6.0 * np.ones(shape))
     with pytest.raises(tg.ArgumentError, match="needs a seed"):

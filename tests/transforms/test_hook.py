@@ -48,12 +48,12 @@ def test_two_hooks_are_two_calls() -> None:
     def f(x: Any) -> Any:
         clip = lambda dx: np.clip(dx, -1, 1)  # noqa: E731
         return 3 * tg.hook(clip, x) + 4 * tg.hook(clip, x)
-    for found in (tg.gradient(f, 1.0), tg.gradtape(tg.optimise(tg.trace(f, 1.0)[1])).play(1.0)[1][1:], tg.value_and_grad(f, warmup=0)(1.0)[1][1:]):
+    for found in (tg.gradient(f, 1.0), tg.gradtape(tg.optimise(tg.trace(f, 1.0)[1])).play(1.0)[1][1:], tg.value_and_grad(f, argnums=None, warmup=0)(1.0)[1][1:]):
         assert found == (2.0,)
 
 
 def test_compiled_calls_do_what_grad_does() -> None:
-    step = tg.value_and_grad(clipped, warmup=1)
+    step = tg.value_and_grad(clipped, argnums=None, warmup=1)
     for k in range(4):
         value, (_, dx) = step(X * (k + 0.1))
         assert value == pytest.approx(clipped(X * (k + 0.1)), rel=1e-14)
@@ -62,7 +62,7 @@ def test_compiled_calls_do_what_grad_does() -> None:
 
 
 def test_what_a_hook_reads_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = tg.value_and_grad(limited, warmup=1)
+    step = tg.value_and_grad(limited, argnums=None, warmup=1)
     for limit in (1.0, 1.0, 1.0, 0.5, 0.5, 2.0):
         monkeypatch.setitem(globals(), "LIMIT", limit)
         np.testing.assert_array_equal(step(X)[1][1], np.clip(2 * X, -limit, limit))
@@ -78,13 +78,13 @@ class Scale:
 
 def test_hooks_that_do_what_no_replay_does_are_not_compiled() -> None:
     rng, scale = np.random.default_rng(0), Scale()
-    noisy: Any = tg.value_and_grad(lambda x: (tg.hook(lambda dx: dx + rng.normal(size=3), x) ** 2).sum(), warmup=1)
+    noisy: Any = tg.value_and_grad(lambda x: (tg.hook(lambda dx: dx + rng.normal(size=3), x) ** 2).sum(), argnums=None, warmup=1)
     with pytest.warns(tg.RetraceWarning, match="a hook calls"):
         found = [noisy(X)[1][1] for _ in range(4)]
     again = np.random.default_rng(0)
     np.testing.assert_array_equal(found, [2 * X + again.normal(size=3) for _ in range(4)])
-    scaled: Any = tg.value_and_grad(lambda x: (tg.hook(scale, x) ** 2).sum(), warmup=1)
-    heard: Any = tg.value_and_grad(lambda x: (tg.hook(lambda dx: SEEN.append(float(dx[0])), x) ** 2).sum(), warmup=1)
+    scaled: Any = tg.value_and_grad(lambda x: (tg.hook(scale, x) ** 2).sum(), argnums=None, warmup=1)
+    heard: Any = tg.value_and_grad(lambda x: (tg.hook(lambda dx: SEEN.append(float(dx[0])), x) ** 2).sum(), argnums=None, warmup=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tg.RetraceWarning)
         for k in range(4):
@@ -100,7 +100,7 @@ def test_a_hook_may_capture_what_is_traced() -> None:
     def f(x: Any, scale: Any) -> Any:
         return (tg.hook(lambda dx: scale * np.clip(dx, -limit, limit), x) ** 2).sum() * scale
     expected = 2.0 * np.clip(4 * X, -limit, limit)
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for found in (tg.grad(f, X, 2.0), tg.gradtape(f, X, 2.0).play(X, 2.0), tg.flatgrad(tg.trace(f, X, 2.0)[1]).play(X, 2.0),
                   *[step(X, 2.0) for _ in range(3)]):
         np.testing.assert_array_equal(found[1][1], expected)
@@ -140,7 +140,7 @@ def test_torch() -> None:
     leaf.register_hook(lambda dx: dx.clamp(-1, 1))
     (leaf ** 2).sum().backward()
     torch.testing.assert_close(tg.gradient(f, t)[0], leaf.grad)
-    step = tg.value_and_grad(f, backend="torch", warmup=1)
+    step = tg.value_and_grad(f, argnums=None, backend="torch", warmup=1)
     for _ in range(3):
         torch.testing.assert_close(step(t)[1][1], leaf.grad)
     torch.testing.assert_close(tg.gradtape(clipped, X).play(t)[1][1], torch.tensor(tg.gradient(clipped, X)[0]))
@@ -196,7 +196,7 @@ def by_level(x: Any) -> Any:
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_what_asks_for_the_level_holds_for_that_level(backend: str) -> None:
-    step = tg.value_and_grad(by_level, warmup=1, backend=backend)
+    step = tg.value_and_grad(by_level, argnums=None, warmup=1, backend=backend)
     for x in (2.0, 3.0, 4.0):
         value, (_, dx) = step(x)
         assert float(value) == x ** 3 and float(dx) == 3 * x ** 2

@@ -57,7 +57,7 @@ def test_the_solver_runs_again_for_other_parameters() -> None:
     for made in (tg.gradtape(root, 4.0), tg.flatgrad(tape), tg.primitivize(tg.gradtape(root, 4.0))):
         value, (_, da) = made.play(9.0)
         assert (value, da) == (pytest.approx(3.0), pytest.approx(1 / 6))
-    step, again = tg.value_and_grad(root, warmup=1), tg.compile(root)
+    step, again = tg.value_and_grad(root, argnums=None, warmup=1), tg.compile(root)
     for a in (4.0, 9.0, 16.0, 2.0):
         assert step(a) == (pytest.approx(a**0.5), (None, pytest.approx(0.5 * a**-0.5)))
         assert again(a) == pytest.approx(a**0.5)
@@ -103,7 +103,7 @@ def test_a_solution_may_be_given() -> None:
     def f(a: Any) -> Any:
         return tg.implicit(lambda x, a: x * x - a)(heron(a), a)  # the loop is traced, and not swept
 
-    step = tg.value_and_grad(f, warmup=1)
+    step = tg.value_and_grad(f, argnums=None, warmup=1)
     for a in (4.0, 5.0, 400.0, 4.0):
         assert step(a) == (pytest.approx(a**0.5), (None, pytest.approx(0.5 * a**-0.5)))
     assert tg.gradient(lambda a: tg.implicit(lambda x, a: x * x - a)(2, a), 4.0) == (pytest.approx(0.25),)
@@ -114,7 +114,7 @@ def test_branches_of_the_residual_are_those_at_the_solution() -> None:
     def f(a: Any) -> Any:
         return tg.implicit(lambda x, a: x - a if x > 1 else x**3 - a)(lambda a: a if a > 1 else a ** (1 / 3), a)
 
-    step, tape = tg.value_and_grad(f, warmup=1), tg.flatgrad(tg.trace(f, 0.5)[1])
+    step, tape = tg.value_and_grad(f, argnums=None, warmup=1), tg.flatgrad(tg.trace(f, 0.5)[1])
     for a in (0.5, 0.6, 0.7, 2.0, 3.0, 0.5):
         assert step(a)[1][1] == pytest.approx(1.0 if a > 1 else a ** (-2 / 3) / 3)
     with pytest.raises(tg.GuardError):
@@ -124,7 +124,7 @@ def test_branches_of_the_residual_are_those_at_the_solution() -> None:
 def test_globals_that_change_are_seen() -> None:
     space: dict[str, Any] = {"K": 1.0}
     exec("def residual(x, a): return x ** 3 - a * K\ndef solve(a): return (a * K) ** (1 / 3)", space)
-    step = tg.value_and_grad(lambda a: tg.implicit(space["residual"])(space["solve"], a), warmup=1)
+    step = tg.value_and_grad(lambda a: tg.implicit(space["residual"])(space["solve"], a), argnums=None, warmup=1)
     for k in (1.0, 1.0, 1.0, 2.0, 2.0, 3.0):
         space["K"] = k
         assert step(8.0)[1][1] == pytest.approx(k ** (1 / 3) / 12)

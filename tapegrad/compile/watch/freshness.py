@@ -257,5 +257,8 @@ _ASKED: dict[str, Callable[[list[Place]], Callable[[], bool]] | None] = {
 
 
 def _told(x: Any) -> str:
-    text = "nothing" if x is Missing else repr(x)
+    try:
+        text = "nothing" if x is Missing else repr(x)
+    except Exception:  # of a class of the user's
+        text = f"a {type(x).__name__}"
     return text if len(text) < 60 else f"{text[:57]}..."

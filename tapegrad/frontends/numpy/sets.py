@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -35,12 +36,14 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
 
 def _standard(fn: Callable[..., Any], **asked: bool) -> None:
     """Register a function of the array API standard, which returns a named tuple."""
-    kind = type(fn(np.zeros(1)))
+    @functools.cache
+    def kind() -> Any:  # to ask NumPy imports numpy.ma
+        return type(fn(np.zeros(1)))
 
     @means(fn)
     def found(x: Array) -> Any:
         y = unique(x, **asked, equal_nan=False)
-        return kind(*y) if kind is not np.ndarray else y
+        return y if kind() is np.ndarray else kind()(*y)
 
 
 _standard(np.unique_all, return_index=True, return_inverse=True, return_counts=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import Location, locate
 from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.lazy import needed
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.line import role_of, short, tidy
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, has_value
@@ -30,7 +31,7 @@ def to_networkx(tape: Tape) -> networkx.DiGraph:
     >>> graph.nodes[2]["type"], graph.nodes[2]["bytes"]
     ('float', 8)
     """
-    import networkx as nx
+    nx: Any = needed("networkx")
     graph: networkx.DiGraph = nx.DiGraph(name=tape.name, result=0 if tape.result is None else tape.result.id)
     places: dict[tuple[int, int], Location] = {}
     with collector:  # all that is made here stays

@@ -9,8 +9,9 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tapegrad.numbers.lazy import needed
 from tapegrad.show.graph.picture import Arrow, Picture
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def assign(picture: Picture) -> dict[int, int]:
     use. Where several reverse boxes belong to one forward box, the last of them stands beside it, and what it uses
     below.
     """
-    import networkx as nx
+    nx: Any = needed("networkx")
     band = _layers(picture, nx)
     graph = _within_bands(picture, band, nx)
     depth: dict[int, int] = {}  # how far below its band's first row

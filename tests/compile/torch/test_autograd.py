@@ -145,7 +145,7 @@ PROGRAMS: list[Callable[[Any], Any]] = [heat, penalty, adapted, first_order, sev
 
 @over([pytest.param(f, id=f.__name__) for f in PROGRAMS])
 def test_values_and_gradients_are_torchs(f: Callable[[Any], Any]) -> None:
-    step = tg.value_and_grad(f, backend="torch", warmup=1)
+    step = tg.value_and_grad(f, argnums=None, backend="torch", warmup=1)
     for x in (X, X, X * 0.7 + 0.1, X):
         root = x.clone().requires_grad_()
         y = f(root)
@@ -166,7 +166,7 @@ def test_by_parameters_of_a_module_at_points_that_are_not_traced() -> None:
         du, = torch.autograd.grad(u.sum(), p, create_graph=True)
         return ((du[:, 0] + u[:, 0]) ** 2).mean()
     expected = torch.autograd.grad(residual(NET), list(NET.parameters()))
-    step = tg.value_and_grad(residual, backend="torch", warmup=1)
+    step = tg.value_and_grad(residual, argnums=None, backend="torch", warmup=1)
     for _ in range(3):
         torch.testing.assert_close(list(step(NET)[1][1].values()), list(expected))
 
@@ -177,7 +177,7 @@ def test_cond_takes_the_branch_that_the_value_says() -> None:
 
     def plain(x: Any) -> Any:
         return (x * x[0]).sin().sum() if x.sum() > 0.9 else (x - x[0]).cos().sum()
-    step = tg.value_and_grad(f, backend="torch", warmup=1)
+    step = tg.value_and_grad(f, argnums=None, backend="torch", warmup=1)
     for x in (X, X * 0.5, X, X * 0.4):
         torch.testing.assert_close(step(x), tg.grad(plain, x))
 

@@ -57,7 +57,7 @@ def loops_of(fast: Any) -> list[Loop]:
 def test_problems(name: str, mode: str) -> None:
     problem = PROBLEMS[name].made(**{key: n for key, n in LOOPING[name].items() if key in PROBLEMS[name].default})
     expected = tg.grad(problem.objective, *problem.args, **problem.given)
-    step = tg.value_and_grad(problem.objective, backend="torch", mode=mode)
+    step = tg.value_and_grad(problem.objective, argnums=None, backend="torch", mode=mode)
     given = {key: torch.tensor(x) if isinstance(x, np.ndarray) else x for key, x in problem.given.items()}
     for _ in range(2):
         close(step(*problem.args, **problem.given), expected, 1e-9)
@@ -82,7 +82,7 @@ def test_an_array_is_filled_in_place() -> None:
             y[i] = y[i - 1] * 0.9 + x[i] * i
         return np.sum(y * y)
     x = draw(50)
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
     for loop in loops_of(step):
@@ -123,7 +123,7 @@ def test_arrays_that_are_written_to_and_handed_on(swapped: bool, mode: str) -> N
                 a, b = b, a
         return total + a[2] * b[1]
     x = draw(3)
-    step, fast = tg.value_and_grad(f, backend="torch", mode=mode), tg.compile(f, backend="torch", mode=mode)
+    step, fast = tg.value_and_grad(f, argnums=None, backend="torch", mode=mode), tg.compile(f, backend="torch", mode=mode)
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
         close(fast(x * scale), f(x * scale))
@@ -136,7 +136,7 @@ def test_guards_in_a_loop() -> None:
             s = s * 0.9 + x[i] if x[i] > 0 else s - 1
         return s
     x = np.abs(draw(12)) + 0.1
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for _ in range(3):
         close(step(x), tg.grad(f, x))
     assert loops_of(step) and "raise miss(" in run_of(step).source
@@ -158,7 +158,7 @@ def test_numbers_and_tensors_for_them() -> None:
             x = math_sin(x) * i + x ** 2 / (i + 1)
             total = total + x
         return total
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for x in (0.3, 0.4, 0.5):
         close(step(x, 9), tg.grad(f, x, 9))
         close(step(torch.tensor(x, dtype=torch.float64), 9), tg.grad(f, x, 9))
@@ -178,7 +178,7 @@ def test_numbers_that_steps_decide() -> None:
         for i in range(9):
             y[i] = np.sum(y[:3]) * i + float(i > 4)
         return np.sum(np.sin(y))
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     x = draw(3)
     for scale in (1.0, 1.0, 0.5):
         close(step(x * scale), tg.grad(f, x * scale), 1e-9)
@@ -192,7 +192,7 @@ def test_several_results_of_a_call_are_handed_on(mode: str) -> None:
             pair = np.divmod(pair[1] + a * i, 0.7)
         return total
     a = np.abs(draw(4)) + 1
-    step, fast = tg.value_and_grad(f, backend="torch", mode=mode), tg.compile(f, backend="torch", mode=mode)
+    step, fast = tg.value_and_grad(f, argnums=None, backend="torch", mode=mode), tg.compile(f, backend="torch", mode=mode)
     for scale in (1.0, 1.0, 1.01):
         close(step(a * scale), tg.grad(f, a * scale))
         close(fast(a * scale), f(a * scale))
@@ -200,7 +200,7 @@ def test_several_results_of_a_call_are_handed_on(mode: str) -> None:
 
 def test_a_loop_and_its_memory_are_short() -> None:
     problem = PROBLEMS["lstm"].made(layers=2, characters=40, bits=3)
-    step = tg.value_and_grad(problem.objective, backend="torch")
+    step = tg.value_and_grad(problem.objective, argnums=None, backend="torch")
     for _ in range(2):
         step(*problem.args, **problem.given)
     source, loops = run_of(step).source, loops_of(step)
@@ -236,7 +236,7 @@ def rnn(w: Any, u: Any, b: Any, xs: Any) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_recurrent_network_in_torch(dtype: Any, mode: str) -> None:
     args = [torch.tensor(draw(*shape, seed=k)).to(dtype) for k, shape in enumerate([(3, 4), (4, 4), (4,), (12, 3)])]
-    step = tg.value_and_grad(rnn, backend="torch", mode=mode)
+    step = tg.value_and_grad(rnn, argnums=None, backend="torch", mode=mode)
     for scale in (1.0, 1.0, 0.5):
         given = [(x * scale).requires_grad_() for x in args]
         value = rnn(*given)
@@ -256,7 +256,7 @@ def test_what_torch_code_makes_is_looked_into() -> None:
             y[i] = h.sum()
         return (y * y).sum()
     x = torch.tensor(draw(3))
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
     assert loops_of(step) and inside(run_of(step).runs[0].lowered.tape) is None
@@ -273,7 +273,7 @@ def test_torch_code_of_changing_shapes() -> None:
             z = z.t() * 1.1
         return total + (z * torch.arange(4.0, dtype=torch.float64).reshape(2, 2)).sum()
     x = torch.tensor(draw(4))
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
 
@@ -285,7 +285,7 @@ def test_torch_code_that_fills_a_tensor() -> None:
             y[i] = y[i - 1] * 0.5 + x[i]
         return (y * y).sum()
     x = torch.tensor(draw(12))
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
 

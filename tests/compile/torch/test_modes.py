@@ -72,7 +72,7 @@ def many_calls(step: Any, f: Any) -> None:
 
 
 def test_graphs(graphs: str) -> None:
-    step = compiled(tg.value_and_grad, branches, "graph", graphs)
+    step = compiled(partial(tg.value_and_grad, argnums=None), branches, "graph", graphs)
     many_calls(step, branches)
     assert step.stats.hits > step.stats.traces and step.stats.misses > 0
 
@@ -112,7 +112,7 @@ def with_buffers(m: Any, x: Any) -> Any:
 
 def test_layers_and_what_they_return_besides_as_graphs(graphs: str) -> None:
     module, x = Net().to(graphs), torch.randint(0, 5, (3, 6), device=graphs)
-    step = compiled(partial(tg.value_and_grad, seed=(1.0, None)), with_buffers, "graph", graphs)
+    step = compiled(partial(tg.value_and_grad, argnums=None, seed=(1.0, None)), with_buffers, "graph", graphs)
     for training, hits in ((True, 1), (False, 3)):  # while it trains, its statistics are written to
         module.train(training)
         for _ in range(3):
@@ -126,7 +126,7 @@ def test_layers_and_what_they_return_besides_as_graphs(graphs: str) -> None:
 @pytest.mark.parametrize("name", ["mlp", "gmm", "lstm", "gp", "recurrence", "tr_mul", "elementwise", "filling"])
 def test_problems_as_graphs(name: str, graphs: str) -> None:
     problem = PROBLEMS[name].made(**{key: n for key, n in SMALL[name].items() if key in PROBLEMS[name].default})
-    step = compiled(tg.value_and_grad, problem.objective, "graph", graphs)
+    step = compiled(partial(tg.value_and_grad, argnums=None), problem.objective, "graph", graphs)
     expected = tg.grad(problem.objective, *problem.args, **problem.given)
     for _ in range(3):
         close(step(*problem.args, **problem.given), expected, 1e-9)
@@ -218,7 +218,7 @@ SOLUTIONS: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
 def test_matrices_without_a_solution(name: str, mode: str, graphs: str) -> None:
     f, bad, message = SOLUTIONS[name]
     run = tg.compile(tg.gradtape(f, HILL, seed=np.ones(np.shape(f(HILL)))), backend="torch", mode=mode, **({"device": "cuda"} if graphs == "cuda" else {}))
-    step = compiled(tg.value_and_grad, lambda x: np.sum(f(x)), mode, graphs)
+    step = compiled(partial(tg.value_and_grad, argnums=None), lambda x: np.sum(f(x)), mode, graphs)
     for scale in (1.0, 1.0, 2.0, 3.0):
         close(run(HILL * scale), tg.grad(f, HILL * scale, seed=np.ones(np.shape(f(HILL)))))
         close(step(HILL * scale), tg.grad(lambda x: np.sum(f(x)), HILL * scale))
@@ -269,7 +269,7 @@ def test_graphs_need_cuda() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_inductor() -> None:
-    step = tg.value_and_grad(branches, backend="torch", mode="inductor")
+    step = tg.value_and_grad(branches, argnums=None, backend="torch", mode="inductor")
     for x in (np.ones(3) * 0.1, np.ones(3) * 0.2):
         for given in (x, torch.tensor(x), x):
             close(step(given, 0.5), tg.grad(branches, x, 0.5))

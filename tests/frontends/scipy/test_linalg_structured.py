@@ -27,7 +27,7 @@ def test_a_solution(f: Callable[..., Any], samples: list[tuple[Any, ...]]) -> No
     for args in samples:
         np.testing.assert_array_equal(tg.trace(f, *args)[0], f(*args))
         check_grads(lambda *xs: np.sum(np.sin(f(*xs))), *args)
-        step = tg.value_and_grad(lambda *xs: np.sum(np.sin(f(*xs))), warmup=1)
+        step = tg.value_and_grad(lambda *xs: np.sum(np.sin(f(*xs))), argnums=None, warmup=1)
         for scale in (1.0, 1.1, 0.9):
             others = [x * scale for x in args]
             for dx, expected in zip(step(*others)[1][1:], tg.gradient(lambda *xs: np.sum(np.sin(f(*xs))), *others)):

@@ -84,7 +84,7 @@ def wanted(f: Callable[..., Any], m: Any) -> tuple[Any, list[Any]]:
 
 def agree(f: Callable[..., Any], m: Any) -> None:
     """Raise unless the gradient, once and compiled, is torch's."""
-    expected, step = wanted(f, m), tg.value_and_grad(f, backend="torch")
+    expected, step = wanted(f, m), tg.value_and_grad(f, argnums=None, backend="torch")
     for fn in (lambda *args: tg.grad(f, *args), step, step, step):
         value, (_, dm, dx) = fn(m, X.expand(2, 3).clone())
         torch.testing.assert_close((value, [*(part for part in dm.values() if part is not None), dx]), expected)
@@ -201,7 +201,7 @@ def test_a_loop_of_cells_is_a_loop(kind: str) -> None:
     x = torch.randn(200, 2, 3, requires_grad=True)
     y = f(cell, x, 4)
     expected = list(torch.autograd.grad(y, [*cell.parameters(), x]))
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for _ in range(3):
         value, (_, dm, dx, _) = step(cell, x.detach(), 4)
         torch.testing.assert_close((value, [*dm.values(), dx]), (y.detach(), expected), rtol=1e-4, atol=1e-5)
@@ -217,7 +217,7 @@ SIZED: list[Any] = [lambda x, n: torch.zeros(n, 2) + 1, lambda x, n: torch.ones(
 def test_a_length_among_the_arguments(g: Any) -> None:
     def f(x: Any, n: int) -> Any:
         return (g(x, n) * x.sum()).sum()
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for n in (3, 3, 4, 3):
         torch.manual_seed(n)
         y = f(x := X.clone().requires_grad_(), n)
@@ -254,7 +254,7 @@ def test_what_is_refused(f: Any, error: Any, match: str) -> None:
 def test_what_item_gives_of_a_detached_tensor_is_guarded() -> None:
     def f(m: Any, x: Any) -> Any:
         return torch.linspace(0.0, m.norm.eps * x.sum().detach().item(), 3).sum() * x.sum()
-    step = tg.value_and_grad(f, backend="torch")
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
     for x in (X, X, X + 1.0, X):
         given = x.clone().requires_grad_()
         y = f(NET, given)
@@ -265,7 +265,7 @@ def test_what_item_gives_of_a_detached_tensor_is_guarded() -> None:
 
 def test_a_hook_of_all_modules_is_noticed() -> None:
     m, x = nn.Linear(3, 3), torch.ones(2, 3)
-    step = tg.value_and_grad(lambda m, x: m(x).sum(), backend="torch")
+    step = tg.value_and_grad(lambda m, x: m(x).sum(), argnums=None, backend="torch")
     for _ in range(3):
         torch.testing.assert_close(step(m, x)[0], m(x).sum())
     hook = nn.modules.module.register_module_forward_hook(lambda module, args, y: y * 2)

@@ -1,0 +1,166 @@
+"""reasons: why a compiled function traced, call by call, and how far its paths are from being compiled."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tapegrad.compile.attempt import is_due, seconds_to_compile
+from tapegrad.compile.path import Path, spent_on
+from tapegrad.compile.skeleton import Skeleton
+from tapegrad.errors import Location
+from tapegrad.numbers.formatting import brief
+
+LAST = 32  # calls whose reasons are kept
+IDLE = {"read": 10, "branch": 30, "arguments": 30}
+"""How many calls of a function that never ran compiled have a reason of a kind, before a warning says so."""
+
+
+class Reason(NamedTuple):
+    """Why one call was traced: the kind of reason, what differed, what it was and is, and the program's line."""
+
+    kind: str
+    what: str
+    was: str = ""
+    now: str = ""
+    where: Location | None = None
+
+    def __str__(self) -> str:
+        values = f" was {self.was}, and is {self.now}" if self.was else ""
+        values = ": its content is another" if self.was and self.was == self.now else values
+        line = f", at {self.where}" if self.where else ""
+        line += f":  {self.where.source}" if self.where and self.where.source else ""
+        return f"{self.what}{values}{line}"
+
+
+class Reasons:
+    """What a compiled function says of itself: `print(step.explain())`.
+
+    `calls` are those that were made, `hits` those that ran compiled; `last` the reasons of the last traced ones, in
+    order, `counts` how many calls each had. `paths` says of each path what its calls do.
+    """
+
+    def __init__(self, name: str, hits: int, traces: int, log: Log, paths: list[str]) -> None:
+        self.name, self.hits, self.traces, self.calls = name, hits, traces, hits + traces
+        self.last, self.counts, self.paths = list(log.last), Counter(log.counts), paths
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the text."""
+        yield f"{self.name}: {self.calls} calls, of which {self.hits} ran compiled and {self.traces} were traced"
+        if self.counts:
+            yield "why calls were traced"
+            last = {(reason.kind, reason.what): reason for reason in self.last}
+            for key, count in self.counts.most_common():
+                yield f"  {count:>4}  {last.get(key, key[1])}"
+        if self.paths:
+            yield "its paths, by their arguments"
+            yield from (f"  {count:>4}  {text}" for text, count in Counter(self.paths).items())
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+
+class Log:
+    """The reasons of one function's traced calls."""
+
+    def __init__(self) -> None:
+        self.last: deque[Reason] = deque(maxlen=LAST)
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def note(self, name: str, reason: Reason, call: int) -> None:
+        """Keep the reason of a call, and print it where TAPEGRAD_LOG asks for that."""
+        self.last.append(reason)
+        self.counts[reason.kind, reason.what] += 1
+        if "retrace" in os.environ.get("TAPEGRAD_LOG", "").split(","):
+            print(f"tapegrad: {name} traced call {call}: {reason}", file=sys.stderr)
+
+    @property
+    def room(self) -> bool:
+        """True while reasons are worked out in full: of the first calls, and while they are printed."""
+        return sum(self.counts.values()) < LAST or "TAPEGRAD_LOG" in os.environ
+
+    @property
+    def most(self) -> Reason | None:
+        """The most frequent of the reasons that a program can do something about, as it was last."""
+        found = next((key for key, _ in self.counts.most_common() if key[0] in CURES), None)
+        return next((reason for reason in reversed(self.last) if (reason.kind, reason.what) == found), None)
+
+
+CURES = {
+    "arguments": "calls with arguments of few kinds and shapes (pad them, say), or tg.grad",
+    "read": "pass it as an argument",
+    "branch": "pass numbers that change as floats or arrays, or use tg.grad",
+}
+
+
+def reason_of(attempt: Any) -> Reason:
+    """Return why an attempt traced."""
+    path: Path | None = attempt.path
+    if path is None:
+        waiting: Path | None = attempt.waiting
+        if waiting is not None:
+            return Reason("waits", "its path is long, and compiled once its traced calls have taken as long as that")
+        return Reason("branch", "many calls in a row took new paths, and are only traced")
+    if path.state == "refused":
+        return Reason("refused", path.reason)
+    if attempt.changed is not None and (path.calls == 0 or path in attempt.stale):
+        label, was, now = attempt.changed
+        return Reason("read", label, was, now)
+    if path.calls:
+        return Reason("again", "a path's second call is traced and compared with its first")
+    others = [other for other in attempt.paths if other is not path]
+    if others:
+        return _of_new_path(others[0].skeleton, path.skeleton)
+    known = [key for key, paths in attempt.compiled.paths.items() if paths and key != attempt.key]
+    return (Reason("arguments", "how many arguments there are, their keywords, or what surrounds the call",
+                   brief(known[-1]), brief(attempt.key)) if known else Reason("first", "the first call"))
+
+
+def _of_new_path(last: Skeleton, new: Skeleton) -> Reason:
+    """Return what parts a path from that which was used before."""
+    if not new.is_like(last):
+        for label, was, now in zip(new.labels, last.leaves, new.leaves):
+            if was != now:
+                return Reason("arguments", f"the kind of {label}", kind_text(was), kind_text(now))
+        told = last.structure.difference(new.structure)
+        return Reason("arguments", f"how arguments are nested, or one that is no number ({told})")
+    found = last.first_difference(new)
+    return Reason("branch", "the branch that was taken" if found.guards else "what was computed", found.was, found.now,
+                  found.where)
+
+
+def kind_text(kind: Any) -> str:
+    """Write the kind of a leaf: `float`, or `float64[3, 4]`."""
+    if isinstance(kind, tuple):
+        _, dtype, shape = kind
+        return f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
+    return str(getattr(kind, "__name__", kind))
+
+
+def _progress(compiled: Any, path: Path, paths: list[Path]) -> str:
+    """Say what has to be before a path that is traced is compiled."""
+    if compiled.warmup is not None:
+        return f"{compiled.warmup} of its calls were traced ({path.calls} so far)"
+    return (f"its traced calls have taken {seconds_to_compile(compiled, path):.2g} s, as compiling will "
+            f"({spent_on(path, paths):.2g} s so far)")
+
+
+def state_of(compiled: Any, path: Path, paths: list[Path]) -> str:
+    """Say in one line how the calls of a path are answered."""
+    kinds = ", ".join(f"{label}: {kind_text(kind)}" for label, kind in zip(path.skeleton.labels, path.skeleton.leaves))
+    head = f"({kinds if len(kinds) < 80 else kinds[:77] + '...'})"
+    state = path.state
+    if state == "refused":
+        return f"{head} is traced for good: {path.reason}"
+    if state == "observed":
+        return f"{head} has a tape, which its next call compiles"
+    if state == "compiled":
+        return f"{head} runs compiled"
+    if is_due(compiled, path, paths):
+        return f"{head} is observed by its next call, and compiled by the one after it"
+    return f"{head} is traced until {_progress(compiled, path, paths)}"

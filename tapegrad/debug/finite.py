@@ -1,0 +1,92 @@
+"""raise_on_nan: a program and its gradient stop at the first operation that makes a nan or an inf."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from tapegrad.debug.find import LIMIT, MASK, describe, first, tests
+from tapegrad.debug.values import numbers
+from tapegrad.debug.walk import Visit, recorded, turn, visit
+from tapegrad.errors import NonFiniteError
+from tapegrad.ops import pack
+from tapegrad.tape.tape import Call, Constant, Input, Tape, Variable, value_of
+from tapegrad.transforms.reverse import back
+from tapegrad.transforms.rewrite import rewrite
+from tapegrad.transforms.watched import Watch, watching
+
+KINDS = ("nan", "inf")
+ANYWHERE = {
+    "exp": "subtract the largest exponent first: scipy.special.logsumexp, np.logaddexp, scipy.special.softmax",
+    "log": "keep the argument above 0: np.log(np.where(x > 0, x, 1.0)); scipy.special.xlogy(p, p) for p * log(p)",
+    "divide": "keep the denominator from 0: a / np.where(b == 0, 1.0, b), then mask the quotient",
+    "sqrt": "keep the argument above 0, where the slope is infinite: np.sqrt(np.where(x > 0, x, 1.0)), then mask it",
+    "multiply": "0 * inf is nan: scipy.special.xlogy(p, p) for p * log(p), or mask the factor that is infinite",
+}
+"""What helps where an operation, or its pullback, makes a nan or inf."""
+
+
+class Finite(Watch):
+    """Raises at the call that makes a nan or an inf, at the program's line."""
+
+    def record(self, tape: Tape, call: Call) -> Variable:
+        """Put a call on the tape, unless its value is no finite number."""
+        given = [value_of(arg) for arg in call.args]
+        seen = visit(call, call.fn, given, call.val)
+        if seen.fn is not pack and (kind := kind_of(seen.value)) is not None:
+            for arg in call.args:
+                if isinstance(arg, Input) and kind_of(arg.val) is not None:
+                    raise_for(Visit(arg, None, [], arg.val), str(kind_of(arg.val)), call)
+            if not getattr(seen.fn, "owns", False) and not any(kind_of(x) is not None for x in given):
+                raise_for(seen, kind, call)
+        return super().record(tape, call)
+
+    def sweep(self, tape: Tape, seed: Any) -> None:
+        """Raise for the first pullback that makes a nan or an inf."""
+        with np.errstate(all="ignore"):
+            reverse = back(rewrite(tape.check()), seed)
+        begin = turn(reverse)
+        found = [finding for kind in KINDS if (finding := first(
+            reverse, (seen for seen in recorded(reverse) if seen.op.id >= begin), kind)) is not None]
+        if found:
+            finding = min(found, key=lambda finding: finding.operation.id)
+            name = next((name for name in ANYWHERE if f"pullback of {name} makes" in finding.message), "")
+            raise NonFiniteError(f"{finding.kind}, backward. {finding.message}", finding.where,
+                                 finding.try_ or ANYWHERE.get(name, MASK))
+
+
+def kind_of(value: Any) -> str | None:
+    """Return "nan" or "inf" where one is among the numbers of a value, None for finite ones."""
+    if type(value) in (float, np.float64) and abs(value) <= sys.float_info.max:
+        return None
+    checks: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = tests(LIMIT)
+    return next((kind for kind in KINDS if any(checks[kind](x).any() for x in numbers(value))), None)
+
+
+def raise_for(seen: Visit, kind: str, call: Call) -> None:
+    """Raise for a value that is made, or was brought along."""
+    message, _ = describe(seen, None, kind, tests(LIMIT)[kind], LIMIT)
+    cure = ("give it finite numbers" if isinstance(seen.op, (Input, Constant)) else
+            ANYWHERE.get(seen.name, "tg.explain(f, *args), for what the gradient makes of it"))
+    raise NonFiniteError(f"{kind}, forward. {message}", call.where, cure)
+
+
+def raise_on_nan() -> AbstractContextManager[None]:
+    """Return a context in which the first operation that makes a nan or an inf raises NonFiniteError, at the program's
+    line: forward, or backward in the reverse sweep of `grad`, `gradient`, `value_and_grad` and their kin.
+
+    What the program brings along on purpose, a constant or an array filled with nan, does not raise. Functions that are
+    compiled are traced meanwhile; those compiled of a tape, and `tape.play`, are not looked at (`tape.find("nan")` is
+    for these).
+
+    >>> import tapegrad as tg
+    >>> with np.errstate(all="ignore"), raise_on_nan():
+    ...     tg.grad(lambda x: np.log(x) * 2, 0.0)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    tapegrad.errors.NonFiniteError: inf, forward. `%3 = log(%2)` is -inf: log(0.0).
+    """
+    return watching(Finite())

@@ -1,0 +1,54 @@
+"""watched: how transforms record a program: as usual, or in a context that looks at each value (`raise_on_nan`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from tapegrad.rules.op import Traced
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.context import DEFAULT, Context
+from tapegrad.tree.flatten import leaves_of
+
+
+class Watch(Context):
+    """A context that looks at what a program computes, and at the reverse sweep of its tape."""
+
+    def sweep(self, tape: Tape, seed: Any) -> None:
+        """Look at the reverse sweep of a primal tape with its values."""
+        raise NotImplementedError
+
+
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+WATCHES: list[Watch] = []  # of all threads: where there are none, compiled functions ask no further
+
+
+def watch() -> Watch | None:
+    """Return what watches this thread's programs, None where nothing does."""
+    return _watch.get() if WATCHES else None
+
+
+def context() -> Context:
+    """Return the context in which programs are recorded."""
+    return watch() or DEFAULT
+
+
+@contextmanager
+def watching(by: Watch) -> Iterator[None]:
+    """Have the programs of this thread recorded by a context, and compiled functions traced."""
+    WATCHES.append(by)
+    token = _watch.set(by)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+        WATCHES.remove(by)
+
+
+def look_at_sweep(tape: Tape, seed: Any) -> None:
+    """Have the reverse sweep of a tape looked at, unless it is recorded itself, by a trace that looks at it."""
+    by = watch()
+    if by is not None and not any(isinstance(x, Traced) for x in leaves_of((seed, [op.val for op in tape.inputs[1:]]))):
+        by.sweep(tape, seed)
