@@ -76,6 +76,7 @@ class Rerouting:
         labels: dict[int, str] = {}
         for walk, memo in zip(walks, memos):
             roots += walk.called
+            roots += [x for x, _ in walk.blind]
             roots += [x for x, _ in walk.keep if type(x) is FunctionType] if tables else []
             for x, label in walk.keep:
                 key, part = id(x), walk.seen.get(id(x))
@@ -113,9 +114,9 @@ class Rerouting:
             self.began = [(new, _content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
             self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
-            self._lead(self.routes)
+            self._lead(self.routes, tracer)
 
-    def _lead(self, routes: Routes) -> None:
+    def _lead(self, routes: Routes, tracer: Any) -> None:
         """Copy what holds originals and cannot hand out copies itself; replace what can."""
         for fn in [*routes.met.values()] if self.double else ():
             if type(fn) is FunctionType and not routes.is_outer(fn) and compared(code_of(fn)):
@@ -128,6 +129,7 @@ class Rerouting:
                 x, new = vars(x), vars(new)
             if new is not x and isinstance(new, (list, dict, set, deque)):
                 self.made.append((x, new, _content(new)))
+        tracer.blind.find(routes, made)
         copies.update(made)
         for fn in routes.readers.values():
             for cell in fn.__closure__ or ():

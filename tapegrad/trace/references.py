@@ -12,12 +12,14 @@ import functools
 import gc
 import sys
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from copy import copy
 from itertools import islice
-from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from mmap import mmap
+from types import BuiltinMethodType, CellType, FunctionType, GeneratorType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet
 
@@ -32,6 +34,7 @@ from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import Attribute, Refused, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module, is_optimizer
+from tapegrad.tree.ways import WAYS, owner_of, way_to
 
 _OWN = "an attribute"  # of a function's
 # CPython's flags of classes: made while a program runs; and that, or immutable
@@ -42,7 +45,7 @@ LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts thems
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64,
                     np.bool_, np.dtype,
                     slice, range])
-_UNTRACKED = frozenset([dict, bytearray, ContextVar])  # it may not follow these, which matter all the same
+_UNTRACKED = frozenset([dict, bytearray, array, mmap, ContextVar])  # it may not follow these, which matter all the same
 # modules
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
                      "queue"])
@@ -239,6 +242,8 @@ class Routes:
             found = self.of_foreign(_captured(node)) if self.is_outer(node) else self.of_function(node)
         elif is_a(node, type):
             found = _of_class(node)
+        elif is_a(node, GeneratorType):
+            found = ((part, "") for part in (() if node.gi_frame is None else node.gi_frame.f_locals.values()))
         elif is_a(node, (WeakKeyDictionary, WeakSet)):
             found = ((part, "") for part in [*node, *(node.values() if is_a(node, WeakKeyDictionary) else ())])
         elif is_a(node, ReferenceType):
@@ -401,8 +406,9 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
                                       **{name: part(value) for name, value in x.keywords.items()})
     elif is_a(x, MethodType):
         made[key] = MethodType(part(x.__func__), part(x.__self__))
-    elif is_a(x, BuiltinMethodType):
-        made[key] = getattr(part(x.__self__), x.__name__)
+    elif cls in WAYS:
+        owner = owner_of(x)
+        made[key] = way_to(x, part(owner))
     elif is_a(x, ReferenceType):
         made[key] = ReferenceType(part(x()))
     elif _is_safe(x, routes, set()):

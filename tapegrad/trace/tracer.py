@@ -15,10 +15,12 @@ from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
 from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, pack
+from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
+from tapegrad.trace.blind import Blind
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Context
 from tapegrad.trace.escaped import Made
@@ -151,9 +153,10 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         follow(tracer, system(leaf))
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     kept = [walk for walk in walks if walk.keep]
+    blind = Blind(walks)
     tied = tie(signature, args, walks, proxies) if len(kept) > 1 and any(walk.stateful for walk in walks) else []
     double = twins(originals, proxies) if len(originals) > 1 and is_doubled(originals) else {}
-    tracer.inputs = proxies
+    tracer.inputs, tracer.blind = proxies, blind
     for leaf in filter(is_large, leaves):
         tracer.meet(leaf)
     before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
@@ -170,6 +173,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         if rerouting is not None:
             rerouting.begin(tracer, walks, memos, tables, tied, double)
+            if blind.past and grad:
+                blind.check_asked(tracer.copies, [proxies[k - 1] for k in differentiated(tape)])
             made.originals = {id(new): x for new, x in rerouting.pairs}
         if observer is not None:
             observer.start(signature)
@@ -189,6 +194,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         copies = None if rerouting is None else rerouting.copies
         if copies is not None or tracer.written:
             signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals, grad)
+            if blind.past and signature.effects is not None:
+                blind.check_written(signature.effects)
         if observer is not None:
             observer.close()
         if found is not None and (what := found.unrecorded(tape)):

@@ -430,6 +430,8 @@ def lose_overlaps(x: Input, tracer: Any) -> None:
     if is_memory(plain(x.val)):
         tracer.written.append((plain(x.val), x.label))
         tracer.guard_apart()
+        if tracer.blind is not None:
+            tracer.blind.check_memory(plain(x.val), x.label)
     for other in tracer.inputs:
         op = peek(other)
         mine, others = plain(x.val), plain(op.val)

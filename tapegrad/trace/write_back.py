@@ -120,7 +120,7 @@ class Copies:
         if not effects.writes and not effects.lost:
             return None
         pending = Pending(effects.writes, effects.lost, tape)
-        pending.stored = effects.stored
+        pending.stored, pending.memory = effects.stored, {key: effects.plain.memory[key] for key in effects.form.inputs}
         return pending
 
 
@@ -151,11 +151,12 @@ class Pending:
     For each write `stored` says how a replay would do it; None where it cannot.
     """
 
-    __slots__ = ("lost", "stored", "tape", "writes")
+    __slots__ = ("lost", "memory", "stored", "tape", "writes")
 
     def __init__(self, writes: list[tuple[Callable[[], Any], Place]], lost: list[Place], tape: Tape) -> None:
         self.writes, self.lost, self.tape = writes, lost, tape
         self.stored: list[Stored | None] = [None] * len(writes)
+        self.memory: dict[int, tuple[Any, Any]] = {}  # of arrays that are written: the storage, and the original
 
     def settle(self) -> None:
         """Warn of what is lost, and do what is not."""
@@ -253,6 +254,9 @@ class _Written:
             elif k in kept:
                 place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
                 self.writes.append((RefillWrite(self.given[k], final.val), place))
+                storage = x._view.storage  # what else sees this memory sees the original's
+                self.plain.memory[id(storage)] = storage, self.given[k]
+                self.form.inputs[id(storage)] = k
                 self.stored.append(Stored(k, None, {...: Result(final, final.val)}))
             elif final not in self.reaches:
                 self.lost.append(Place(f"what is written into {label} is lost: the caller's arrays are not written "

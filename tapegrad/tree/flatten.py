@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import numbers
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from tapegrad.numbers.equality import alike, changes
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.systems import system_of
+from tapegrad.numbers.memory import BUFFERS
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
@@ -37,6 +39,7 @@ from tapegrad.tree.nodes import (
     Partial,
     Static,
     Subclassed,
+    Way,
     is_container,
     is_subclassed,
     level,
@@ -45,6 +48,7 @@ from tapegrad.tree.nodes import (
 from tapegrad.tree.seeds import unmirror
 from tapegrad.tree.sparse import is_sparse
 from tapegrad.tree.sparse_tensors import SparseTensor
+from tapegrad.tree.ways import WAYS, owner_of
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 BOOLS = frozenset([bool, np.bool_])
@@ -213,7 +217,7 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules", "opaque",
+    __slots__ = ("blind", "called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules", "opaque",
                  "open", "original", "restored", "seen", "shared", "stateful", "states")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
@@ -230,6 +234,8 @@ class Walk:
         self.kept: set[int] = set()
         self.keep: list[tuple[Any, str]] = []  # what was seen, and its label: it must live as long as its id is a key
         self.changeable = False  # whether it holds something that changes and is passed on as it is
+        # what is passed on as it is, and may lead to what a copy was made of: iterators, memory
+        self.blind: list[tuple[Any, str]] = []
         self.called: list[Any] = []  # functions and classes, which are passed on as they are
 
     def visit(self, x: Any, label: str) -> Any:
@@ -283,6 +289,8 @@ class Walk:
             elif callable(x):
                 self.called.append(x)
             part = fixed(x)
+            if gc.is_tracked(x) or isinstance(x, BUFFERS):
+                self.blind.append((x, label))
             self.changeable = self.changeable or type(part) is Content
             return part
         node, parts = found
@@ -357,6 +365,11 @@ class Walk:
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
+        if type(x) in WAYS:
+            owner = owner_of(x)
+            if owner is None or is_generator(owner):  # of which a method is known by its own name
+                return None
+            return Way(x, ["fn", "self"]), iter([(type(x), label), (owner, label)])
         if is_module(x):
             module = Module(x, label)
             return module, module.take_apart()

@@ -12,6 +12,7 @@ import optree
 
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.tree.copies import class_of, code_of
+from tapegrad.tree.ways import way_to
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
 _OPEN = object()  # stands for the mirror of a part that is being made
@@ -378,6 +379,19 @@ class Bound(Record):
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return self.children[1].mirror(leaves, memo)
+
+
+class Way(Bound):
+    """What leads to another thing, made anew for the copy of that: `d.values()`, `log.append`. Its gradient is that of
+    what it leads to.
+    """
+
+    __slots__ = ()
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = way_to(self.prototype, self.children[1].build(leaves, memo))
+        return memo[id(self)]
 
 
 class Partial(Record):

@@ -1,0 +1,41 @@
+"""memory: where the numbers of an array, a tensor or a buffer of Python's lie, and which of these lie in the same place."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from array import array
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+BUFFERS: tuple[type, ...] = (memoryview, bytearray, array, mmap.mmap, ctypes.c_int.__mro__[-2])
+
+
+def span(x: Any) -> tuple[int, int]:
+    """Return the addresses between which the numbers lie, an empty span for what keeps none in the host's memory.
+
+    >>> x = np.zeros(3)
+    >>> start, end = span(x)
+    >>> end - start, span(memoryview(x)) == span(x)
+    (24, True)
+    """
+    if isinstance(x, np.ndarray):
+        return byte_bounds(x) if x.size else (0, 0)
+    if isinstance(x, BUFFERS):
+        try:
+            return span(np.asarray(memoryview(x)))  # type: ignore[arg-type]
+        except (ValueError, TypeError, BufferError):  # released, closed, or of a form that NumPy does not know
+            return 0, 0
+    if x.device.type != "cpu" or not x.numel():
+        return 0, 0
+    storage = x.untyped_storage()
+    start: int = storage.data_ptr()
+    return start, start + storage.nbytes()
+
+
+def meet(a: Any, b: Any) -> bool:
+    """Return whether two arrays, tensors or buffers may lie in the same memory."""
+    (start, end), (begin, stop) = span(a), span(b)
+    return start < stop and begin < end

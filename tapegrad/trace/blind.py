@@ -1,0 +1,70 @@
+"""blind: what a program was given beside the originals of copies and leads to them, an iterator, a memoryview: it would
+not see what the program writes to the copies, so such a write is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from tapegrad.errors import MutationError, user_location
+from tapegrad.numbers.memory import BUFFERS, meet
+from tapegrad.numbers.tensors import is_memory
+from tapegrad.rules.op import Traced
+from tapegrad.trace.put_off import KINDS
+from tapegrad.trace.references import Routes
+from tapegrad.trace.write_back import Pending
+from tapegrad.tree.copies import Refused
+from tapegrad.tree.flatten import Walk, leaves_of
+
+_CURE = "make it in the function; or write to a copy"
+
+
+class Blind:
+    """The things of one trace that are passed on as they are and may lead past its copies."""
+
+    def __init__(self, walks: Iterable[Walk]) -> None:
+        self.things = [part for walk in walks for part in walk.blind]
+        self.buffers = [(x, label) for x, label in self.things if isinstance(x, BUFFERS)]
+        self.routes: Routes | None = None
+        self.past: list[tuple[Any, str, list[Any]]] = []  # those that lead past copies, and the originals
+
+    def find(self, routes: Routes, made: dict[int, Any]) -> None:
+        """Find what leads past the copies, once what leads to originals has been followed."""
+        self.routes = routes
+        for x, label in self.things:
+            if type(made.get(id(x))) is Refused:
+                self.past.append((x, label, [original for original in routes.hits.values()
+                                             if routes.leads(x, original)]))
+
+    def check_asked(self, copies: dict[int, Any], asked: Collection[Any]) -> None:
+        """Refuse what leads past copies of numbers by which the call is differentiated."""
+        for x, label, originals in self.past:
+            for original in originals:
+                copy = copies[id(original)]
+                leaves = [] if isinstance(copy, Traced) else leaves_of(copy)
+                if any(leaf is each for leaf in (copy, *leaves) for each in asked):
+                    raise MutationError(f"{label}, a {type(x).__name__} that was made before the call, leads to numbers "
+                                        "that it is differentiated by, and would give them without their gradient",
+                                        user_location(), "make it in the function; or say by which arguments, argnums=0")
+
+    def check_written(self, effects: Pending) -> None:
+        """Refuse writes to what some lead to."""
+        for _, place in effects.writes:
+            owner = place.owner
+            if not isinstance(owner, (dict, *KINDS)) and not is_memory(owner):
+                continue  # an object stands for its copy itself
+            for x, label, _ in self.past:
+                if self.routes is not None and self.routes.leads(x, owner):
+                    raise MutationError(f"{place.what.removeprefix('it ')}, to which {label}, a {type(x).__name__} that "
+                                        "was made before the call, leads: it would not know of it",
+                                        effects.line(place), _CURE)
+
+    def check_memory(self, memory: Any, label: str) -> None:
+        """Refuse a write to the memory of an input in which a buffer lies that the program may read."""
+        reached = () if self.routes is None else self.routes.met.values()
+        for x, name in (*self.buffers, *((x, "") for x in reached if isinstance(x, BUFFERS))):
+            if meet(x, memory):
+                raise MutationError(f"{label or 'an array'} is written to, and shares its memory with "
+                                    f"{name or 'what the program reads by a name'}, a {type(x).__name__}, which would "
+                                    "not know of it", user_location(), "read and write one of the two; or a copy")
