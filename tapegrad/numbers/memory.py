@@ -1,4 +1,4 @@
-"""memory: where the numbers of an array, a tensor or a buffer of Python's lie, and which of these lie in the same place."""
+"""memory: where the numbers of an array, a tensor or a buffer of Python's lie, and which lie in the same place."""
 
 from __future__ import annotations
 

@@ -17,8 +17,6 @@ from tapegrad.trace.write_back import Pending
 from tapegrad.tree.copies import Refused
 from tapegrad.tree.flatten import Walk, leaves_of
 
-_CURE = "make it in the function; or write to a copy"
-
 
 class Blind:
     """The things of one trace that are passed on as they are and may lead past its copies."""
@@ -44,9 +42,9 @@ class Blind:
                 copy = copies[id(original)]
                 leaves = [] if isinstance(copy, Traced) else leaves_of(copy)
                 if any(leaf is each for leaf in (copy, *leaves) for each in asked):
-                    raise MutationError(f"{label}, a {type(x).__name__} that was made before the call, leads to numbers "
-                                        "that it is differentiated by, and would give them without their gradient",
-                                        user_location(), "make it in the function; or say by which arguments, argnums=0")
+                    raise MutationError(f"{_named(x, label)}, made before the call, leads to numbers that the call is "
+                                        "differentiated by, and would give them without their gradient",
+                                        user_location(), "make it in the function; or say by which arguments: argnums=0")
 
     def check_written(self, effects: Pending) -> None:
         """Refuse writes to what some lead to."""
@@ -56,9 +54,9 @@ class Blind:
                 continue  # an object stands for its copy itself
             for x, label, _ in self.past:
                 if self.routes is not None and self.routes.leads(x, owner):
-                    raise MutationError(f"{place.what.removeprefix('it ')}, to which {label}, a {type(x).__name__} that "
-                                        "was made before the call, leads: it would not know of it",
-                                        effects.line(place), _CURE)
+                    raise MutationError(f"the function {place.what.removeprefix('it ')}, to which {_named(x, label)}, "
+                                        "made before the call, leads: that would not see the write",
+                                        effects.line(place), "make it in the function; or write to a copy")
 
     def check_memory(self, memory: Any, label: str) -> None:
         """Refuse a write to the memory of an input in which a buffer lies that the program may read."""
@@ -66,5 +64,10 @@ class Blind:
         for x, name in (*self.buffers, *((x, "") for x in reached if isinstance(x, BUFFERS))):
             if meet(x, memory):
                 raise MutationError(f"{label or 'an array'} is written to, and shares its memory with "
-                                    f"{name or 'what the program reads by a name'}, a {type(x).__name__}, which would "
-                                    "not know of it", user_location(), "read and write one of the two; or a copy")
+                                    f"{_named(x, name)}, which would not see the write", user_location(),
+                                    "read and write one of the two; or a copy")
+
+
+def _named(x: Any, label: str) -> str:
+    kind = type(x).__name__
+    return f"{label} (of type {kind})" if label else f"what the program reads by a name, of type {kind}"

@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import is_foreign, mentioned, package_of
 from tapegrad.trace.put_off import KINDS, GroupWrite, TableWrite, base_of
 from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty
+from tapegrad.tree.modules import is_module
 
 MOST = 4096  # things that are looked at
 LARGE = 1024  # parts of a container: in a larger one, only the parts themselves are looked at
@@ -138,6 +140,10 @@ class Outside:
             if type(x) is np.ndarray and x.nbytes <= BYTES and x.dtype.kind in "biufc":
                 self.held.append((x, x.copy()))
             return []
+        if is_tensor(x):
+            if x.nbytes <= BYTES:
+                self.held.append((x, detached(x).clone()))
+            return []
         if isinstance(x, type):
             return self._of_class(x)
         return self._of_object(x)
@@ -178,7 +184,7 @@ class Outside:
         elif isinstance(x, (Iterator, SimpleQueue)):
             self.lasting = True
         package = package_of(kind.__module__)
-        if kind.__module__ == "builtins" or (is_foreign(package) and package not in _WATCHED):
+        if kind.__module__ == "builtins" or (is_foreign(package) and package not in _WATCHED and not is_module(x)):
             return [*parts, x.__wrapped__] if isinstance(x, CACHED) else parts
         own = own_dict(x)
         if own is not None:
@@ -233,6 +239,8 @@ def _content(x: Any) -> Any:
 def _is_same(x: Any, kept: Any) -> bool:
     if isinstance(x, np.ndarray):
         return bool(x.tobytes() == kept.tobytes())
+    if is_tensor(x):
+        return bool(x.equal(kept))
     now = _content(x) if not isinstance(x, dict) else x
     if isinstance(x, set):
         return bool(now == kept)
@@ -244,5 +252,7 @@ def _is_same(x: Any, kept: Any) -> bool:
 def _fill(x: Any, kept: Any) -> None:
     if isinstance(x, np.ndarray):
         x[...] = kept
+    elif is_tensor(x):
+        detached(x).copy_(kept)
     else:
         (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()

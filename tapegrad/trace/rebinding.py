@@ -31,7 +31,7 @@ from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, code_of, current, is_empty, running
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
-from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf
+from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf, Partial, Subclassed, is_masked
 from tapegrad.tree.signature import Reached
 
 _SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
@@ -74,6 +74,7 @@ class Rerouting:
         objects: list[Any] = []
         roots: list[Any] = []
         labels: dict[int, str] = {}
+        arrays: list[tuple[Any, Any]] = []
         for walk, memo in zip(walks, memos):
             roots += walk.called
             roots += [x for x, _ in walk.blind]
@@ -84,9 +85,11 @@ class Rerouting:
                     built = tracer.inputs[part.index]
                 elif type(x) is CellType:
                     built = memo.get(key)
-                elif type(part) in (Closure, Fresh) or getattr(part, "volatile", False):
+                elif type(part) in (Closure, Fresh, Partial) or getattr(part, "volatile", False):
                     built = memo.get(id(part))
                 else:
+                    if type(part) is Subclassed and not is_masked(part.cls) and id(part) in memo:
+                        arrays.append((memo[id(part)], x))  # it has attributes
                     continue
                 # of what two arguments share, either copy will do: the gradients of both add up to its own
                 if built is None or key in copies:
@@ -106,7 +109,7 @@ class Rerouting:
         if not copies and not tables and not double:
             return
         tracer.copies, tracer.rerouting = copies, self
-        self.copies = Copies(self.pairs, labels)
+        self.copies = Copies([*self.pairs, *arrays], labels)
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
                              tables if type(tables) is str else "")

@@ -72,7 +72,7 @@ class Forms:
     def __init__(self, tape: Tape, tracer: Any, originals: dict[int, Any]) -> None:
         self.tape, self.tracer, self.originals = tape, tracer, originals
         self.seen: dict[int, Any] = {}
-        self.inputs: dict[int, int] = {}  # id of the storage of an array that is written back -> the number of its input
+        self.inputs: dict[int, int] = {}  # id of an array's storage that is written back -> the number of its input
 
     def __call__(self, x: Any) -> Form | None:
         kind = type(x)

@@ -71,7 +71,9 @@ class Copies:
                 self.groups.append((new, x, new.copy()))
             elif kind is dict:
                 self.tables.append((new, x, new.copy(), x))
-            elif not (isinstance(new, Traced) or is_sparse(x)):  # arrays are never written, SciPy's caches are its own
+            elif hasattr(kind, "_viewed_as"):  # of an array of a class, the attributes
+                self._table(own_dict(new), own_dict(x), x)
+            elif not (isinstance(new, Traced) or is_sparse(x)):  # SciPy's caches are its own
                 self._note(new, x)
 
     def _note(self, new: Any, x: Any) -> None:

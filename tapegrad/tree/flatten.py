@@ -15,9 +15,9 @@ from weakref import ReferenceType
 import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
+from tapegrad.numbers.memory import BUFFERS
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.systems import system_of
-from tapegrad.numbers.memory import BUFFERS
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
@@ -217,8 +217,8 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("blind", "called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules", "opaque",
-                 "open", "original", "restored", "seen", "shared", "stateful", "states")
+    __slots__ = ("blind", "called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules",
+                 "opaque", "open", "original", "restored", "seen", "shared", "stateful", "states")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
                  original: Callable[[Any], Any] | None = None, given: bool = False) -> None:
@@ -375,7 +375,8 @@ class Walk:
             return module, module.take_apart()
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
-            return Partial(x, ["func", "args", "keywords"]), iter(parts)
+            parts += [(part, _join(label, name)) for name, part in vars(x).items()]
+            return Partial(x, ["func", "args", "keywords", *vars(x)]), iter(parts)
         if is_sparse(x):
             whole = is_container(x) and "data" in vars(x)
             return (Container(x), iter([(x.data, _join(label, "data"))])) if whole else None

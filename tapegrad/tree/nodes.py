@@ -400,8 +400,11 @@ class Partial(Record):
     __slots__ = ()
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        fn, args, keywords = (child.build(leaves, memo) for child in self.children)
-        return memo.setdefault(id(self), functools.partial(fn, *args, **keywords))
+        if id(self) not in memo:
+            fn, args, keywords, *attributes = (child.build(leaves, memo) for child in self.children)
+            memo[id(self)] = new = functools.partial(fn, *args, **keywords)
+            vars(new).update(zip(self.names[3:], attributes))
+        return memo[id(self)]
 
 
 def key_difference(recorded: Any, given: Any) -> str:

@@ -238,6 +238,22 @@ def _bits(x: np.ndarray[Any, Any]) -> Any:
     return flat.view(np.uint64) if flat.size % 8 == 0 else flat
 
 
+class Unwritten:
+    """A tensor, and how often torch has counted a write to it."""
+
+    __slots__ = ("count", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.count = value, _writes(value)
+
+    def __call__(self, found: Any) -> bool:
+        return found is self.value and _writes(found) == self.count
+
+
+def _writes(x: Any) -> int:
+    return 0 if x.is_inference() else x._version  # type: ignore[no-any-return]
+
+
 class Tensor:
     """The numbers of a tensor, and what torch knows besides."""
 

@@ -33,6 +33,7 @@ from tapegrad.compile.watch.checks import (
     Sample,
     Sequence,
     Table,
+    Unwritten,
     is_sealed,
     tensor_check,
 )
@@ -291,7 +292,9 @@ class Reads:
         if isinstance(x, np.ndarray):
             return self.array(x, label)
         if is_tensor(x):
-            return Plain(x) if self.samples or self.is_too_much(stored_bytes(x), label) else tensor_check(x)
+            if self.samples:
+                return Unwritten(x)
+            return Plain(x) if self.is_too_much(stored_bytes(x), label) else tensor_check(x)
         if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
             return self.container(x, label)
         if isinstance(x, (bytearray, array)):
