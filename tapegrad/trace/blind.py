@@ -12,9 +12,8 @@ from tapegrad.numbers.memory import BUFFERS, meet
 from tapegrad.numbers.tensors import is_memory
 from tapegrad.rules.op import Traced
 from tapegrad.trace.put_off import KINDS
-from tapegrad.trace.references import Routes
+from tapegrad.trace.references import Routes, is_safe
 from tapegrad.trace.write_back import Pending
-from tapegrad.tree.copies import Refused
 from tapegrad.tree.flatten import Walk, leaves_of
 
 
@@ -27,11 +26,11 @@ class Blind:
         self.routes: Routes | None = None
         self.past: list[tuple[Any, str, list[Any]]] = []  # those that lead past copies, and the originals
 
-    def find(self, routes: Routes, made: dict[int, Any]) -> None:
+    def find(self, routes: Routes) -> None:
         """Find what leads past the copies, once what leads to originals has been followed."""
         self.routes = routes
         for x, label in self.things:
-            if type(made.get(id(x))) is Refused:
+            if id(x) in routes.others and not is_safe(x, routes, set()):
                 self.past.append((x, label, [original for original in routes.hits.values()
                                              if routes.leads(x, original)]))
 
@@ -44,7 +43,7 @@ class Blind:
                 if any(leaf is each for leaf in (copy, *leaves) for each in asked):
                     raise MutationError(f"{_named(x, label)}, made before the call, leads to numbers that the call is "
                                         "differentiated by, and would give them without their gradient",
-                                        user_location(), "make it in the function; or say by which arguments: argnums=0")
+                                        user_location(), "make it in the function; or say by what, argnums=0")
 
     def check_written(self, effects: Pending) -> None:
         """Refuse writes to what some lead to."""

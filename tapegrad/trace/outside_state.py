@@ -12,7 +12,6 @@ import io
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from operator import is_
 from queue import SimpleQueue
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -24,7 +23,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import is_foreign, mentioned, package_of
-from tapegrad.trace.put_off import KINDS, GroupWrite, TableWrite, base_of
+from tapegrad.trace.put_off import KINDS, content, fill, holds
 from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module
 
@@ -174,7 +173,7 @@ class Outside:
     def _of_object(self, x: Any) -> list[Any]:
         parts: list[Any] = []
         if isinstance(x, (dict, *KINDS)):
-            kept = _content(x)
+            kept = content(x)
             self.held.append((x, kept))
             if len(kept) <= LARGE and not isinstance(x, bytearray):
                 parts = [*(kept.values() if isinstance(x, dict) else kept)]
@@ -230,23 +229,10 @@ def _content_of_file(x: Any) -> Any:
     return x.getvalue() if isinstance(x, (io.StringIO, io.BytesIO)) else None
 
 
-def _content(x: Any) -> Any:
-    """Return a plain copy of what a container holds."""
-    base = base_of(x)
-    return dict(base.items(x)) if issubclass(base, dict) else set(x) if base is set else list(base.__iter__(x))
-
-
 def _is_same(x: Any, kept: Any) -> bool:
     if isinstance(x, np.ndarray):
         return bool(x.tobytes() == kept.tobytes())
-    if is_tensor(x):
-        return bool(x.equal(kept))
-    now = _content(x) if not isinstance(x, dict) else x
-    if isinstance(x, set):
-        return bool(now == kept)
-    if isinstance(x, dict):
-        return len(x) == len(kept) and all(map(is_, _content(x).values(), kept.values())) and all(map(is_, now, kept))
-    return len(now) == len(kept) and all(map(is_, now, kept))
+    return bool(x.equal(kept)) if is_tensor(x) else holds(x, kept)
 
 
 def _fill(x: Any, kept: Any) -> None:
@@ -255,4 +241,4 @@ def _fill(x: Any, kept: Any) -> None:
     elif is_tensor(x):
         detached(x).copy_(kept)
     else:
-        (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()
+        fill(x, kept)

@@ -23,6 +23,7 @@ from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
 from tapegrad.trace.outside_arrays import stand_for
+from tapegrad.trace.put_off import KINDS, content, fill, holds
 from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.twins import check_compared, compared
@@ -64,7 +65,8 @@ class Rerouting:
         self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]],
-              tables: bool | str = False, tied: Sequence[Any] = (), double: dict[int, Any] = NO_TWINS) -> None:
+              tables: bool | str = False, tied: Sequence[Any] = (), double: dict[int, Any] = NO_TWINS,
+              stands_for: dict[int, list[Any]] = NO_TWINS) -> None:
         """Find what leads to the originals, and lead it to the copies that were built of them.
 
         The program may not compare by `is` what is `double`; the rest that it was given twice is `tied`. With `tables`,
@@ -95,12 +97,14 @@ class Rerouting:
                 if built is None or key in copies:
                     continue
                 copies[key], labels[key] = built, label
+                for other in stands_for.get(key, ()):
+                    copies[id(other)], labels[id(other)] = built, label
                 self.pairs.append((built, x))
                 if type(x) is FunctionType:
                     roots.append(x)
-                elif type(x) is list or type(x) is dict:
-                    self.given.append((x, _content(x), label))
-                elif isinstance(part, (Instance, Module)) and type(x) is not CellType:
+                elif isinstance(x, (dict, *KINDS)):
+                    self.given.append((x, content(x), label))
+                if isinstance(part, (Instance, Module)) and type(x) is not CellType:
                     objects.append(x)
                     roots.append(class_of(x))
         self.double = double
@@ -114,7 +118,7 @@ class Rerouting:
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
                              tables if type(tables) is str else "")
         if self.routes.search() or double:
-            self.began = [(new, _content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
+            self.began = [(new, content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
             self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
             self._lead(self.routes, tracer)
@@ -131,8 +135,8 @@ class Rerouting:
             if new is not x and type(new) is FunctionType:
                 x, new = vars(x), vars(new)
             if new is not x and isinstance(new, (list, dict, set, deque)):
-                self.made.append((x, new, _content(new)))
-        tracer.blind.find(routes, made)
+                self.made.append((x, new, content(new)))
+        tracer.blind.find(routes)
         copies.update(made)
         for fn in routes.readers.values():
             for cell in fn.__closure__ or ():
@@ -183,7 +187,7 @@ class Rerouting:
 
     def write_back(self) -> None:
         """Do to a list, a dict or a variable that is no argument what the program has done to its copy."""
-        changed = [(x, new) for x, new, then in self.made if _differs(new, then)]
+        changed = [(x, new) for x, new, then in self.made if not holds(new, then)]
         assigned = [(cell, new) for cell, new, then in self.cells if not is_empty(new)
                     and new.cell_contents is not then]
         if changed or assigned:
@@ -213,7 +217,7 @@ class Rerouting:
         written to.
         """
         for new, then, x in self.began:
-            if _differs(new, then) and self.routes is not None and self.routes.leads(op, x):
+            if not holds(new, then) and self.routes is not None and self.routes.leads(op, x):
                 raise MutationError(f"{op.__name__}, which is one operation, reads by name a {type(x).__name__} that "
                                     "the program was passed and has "
                                     "written to: it would see the original", user_location(),
@@ -224,31 +228,12 @@ class Rerouting:
         for proxy in self.tables:
             proxy._view.storage.check()
         for x, then, label in self.given:
-            if _differs(x, then):
-                _restore(x, then)
+            if not holds(x, then):
+                fill(x, then)
                 raise MutationError(f"{label or 'what the function captured'}, a {type(x).__name__}, was changed while "
                                     "it was differentiated "
                                     "or traced, by another name than the argument's", None,
                                     "change it through the argument, or pass a copy")
-
-
-def _content(x: Any) -> list[Any]:
-    return [*x, *x.values()] if isinstance(x, dict) else list(x)
-
-
-def _differs(x: Any, then: list[Any]) -> bool:
-    now = _content(x)
-    return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
-
-
-def _restore(x: Any, then: list[Any]) -> None:
-    """Put back what was in a list or a dict."""
-    if isinstance(x, dict):
-        half = len(then) // 2
-        x.clear()
-        x.update(zip(then[:half], then[half:]))
-    else:
-        x[:] = then
 
 
 def _assign(fn: FunctionType, code: CodeType) -> None:

@@ -411,7 +411,7 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
         made[key] = way_to(x, part(owner))
     elif is_a(x, ReferenceType):
         made[key] = ReferenceType(part(x()))
-    elif _is_safe(x, routes, set()):
+    elif is_safe(x, routes, set()):
         made[key] = x
     else:
         made[key] = Refused(f"{routes.told(x)}, of which the traced program has a copy, and there it would see the "
@@ -432,7 +432,7 @@ def refill(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
         (new.extend if is_a(x, (list, deque)) else new.update)(parts)
 
 
-def _is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
+def is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
     """True for a thing of which no copy can be made, and that leads to nothing but objects
     that redirect by themselves.
     """
@@ -444,4 +444,4 @@ def _is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
         return True
     seen.add(id(x))
     keyed = is_a(x, (dict, set, frozenset, WeakKeyDictionary, WeakSet)) and any(id(part) in routes.known for part in x)
-    return not keyed and all(_is_safe(child, routes, seen) for child, _ in routes.children(x))
+    return not keyed and all(is_safe(child, routes, seen) for child, _ in routes.children(x))

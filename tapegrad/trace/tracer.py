@@ -78,13 +78,15 @@ def apart(value: Any, constants: list[Any]) -> Any:
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False,
            copy: bool = False, once: Economy | None = None, observer: Any = None, found: Found | None = None,
-           wanted: Wanted = ALL, replays: bool = True, done: Callable[..., None] | None = None) -> Tape:
+           wanted: Wanted = ALL, replays: bool = True, done: Callable[..., None] | None = None,
+           stands_for: dict[int, list[Any]] | None = None) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the
     function runs. Of a tape that is to be replayed, random generators must have been `found`: what is drawn of others
     it cannot draw again, and a guard says so. One that never `replays` has no guards. What the program has `done` to
-    its arguments is told: how they are nested, what was built of them, their leaves.
+    its arguments is told: how they are nested, what was built of them, their leaves. A part of the arguments may be a
+    copy that `stands_for` others, by its id: what leads to these leads to the same.
     """
     if not callable(f):
         raise CallError(f"{brief(f)} is no function", user_location(),
@@ -96,7 +98,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         with collector:  # what is made meanwhile is known by its age
             try:
                 tape = _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done,
-                               made)
+                               made, stands_for or {})
             except BaseException:
                 if made.tracer is not None:
                     made.release(f)
@@ -121,7 +123,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
             once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool | str,
-            done: Callable[..., None] | None, made: Made) -> Tape:
+            done: Callable[..., None] | None, made: Made, stands_for: dict[int, list[Any]]) -> Tape:
     """Run the program once; with `tables`, the arrays that it reads by name are traced, a package's too."""
     register_imported()
     walks: list[Walk] = []
@@ -172,7 +174,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     said = numpy_warnings.begin()
     try:
         if rerouting is not None:
-            rerouting.begin(tracer, walks, memos, tables, tied, double)
+            rerouting.begin(tracer, walks, memos, tables, tied, double, stands_for)
             if blind.past and grad:
                 blind.check_asked(tracer.copies, [proxies[k - 1] for k in differentiated(tape)])
             made.originals = {id(new): x for new, x in rerouting.pairs}

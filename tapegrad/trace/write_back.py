@@ -45,6 +45,7 @@ from tapegrad.tree.copies import is_empty, slots_of
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
+RETURN = "return it beside the value, has_aux=True"
 LOADS = "LOAD_"  # how Python's instructions begin that name what is written to
 Table = tuple[Any, Any, dict[Any, Any], Any]
 
@@ -167,8 +168,7 @@ class Pending:
         for place in self.lost:
             if (key := (*program, place.what)) not in _told:
                 where = self.line(place) or Location(*program, "" if code is None else code.co_name)
-                warnings.warn_explicit(f"{place.what}\n  try: return it beside the value, has_aux=True", EffectWarning,
-                                       where.file, where.line)
+                warnings.warn_explicit(f"{place.what}\n  try: {place.cure}", EffectWarning, where.file, where.line)
                 _told.add(key)
         for write, _ in self.writes:
             if type(write) is RefillWrite:
@@ -211,7 +211,7 @@ class Pending:
 
 class Place(NamedTuple):
     """Where something is written: in words, the name that is assigned and Python's instruction for it, and the
-    operations of the values; and the thing that is written to.
+    operations of the values; the thing that is written to, and what to do where the write is lost.
     """
 
     what: str
@@ -219,6 +219,7 @@ class Place(NamedTuple):
     step: str = ""
     ops: Sequence[Operation] = ()
     owner: Any = None
+    cure: str = RETURN
 
 
 class _Written:
@@ -250,9 +251,9 @@ class _Written:
                 continue  # nothing is written into what holds no numbers
             label = first.label or "an array"  # type: ignore[attr-defined]
             if k in kept and self.is_differentiated(x, set()):
-                if final not in self.result:
-                    self.lost.append(Place(f"what is written into {label} is lost: the call is differentiated by the "
-                                           "numbers that it held", ops=[final]))
+                cure = "ask for the gradient by arguments alone, argnums=0" if final in self.result else RETURN
+                self.lost.append(Place(f"what is written into {label} is lost: the call is differentiated by the "
+                                       "numbers that it held", ops=[final], cure=cure))
             elif k in kept:
                 place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
                 self.writes.append((RefillWrite(self.given[k], final.val), place))

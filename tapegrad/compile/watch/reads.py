@@ -377,6 +377,9 @@ class Reads:
             self.explore(x.__func__, label)
             self.explore(x.__self__, label)
         elif type(x) is FunctionType:
+            wrapped = x.__dict__.get("__wrapped__")
+            if wrapped is not None:
+                self.explore(wrapped, label)
             if is_foreign(x.__module__):
                 return
             if runs:  # what a cache answers was computed by it, at another time
@@ -386,9 +389,6 @@ class Reads:
                 self.activate(x)
             else:
                 self.waiting.setdefault(code_of(x), []).append(x)
-            wrapped = x.__dict__.get("__wrapped__")
-            if wrapped is not None:
-                self.explore(wrapped, label)
         elif isinstance(x, type):
             if x in GETTERS:
                 self.enter_by_name(self.library, False)
