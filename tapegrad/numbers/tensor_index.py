@@ -123,11 +123,18 @@ def is_view(parts: list[Any]) -> bool:
 
 
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
-    """Do `x[index] = value` in place; where an index names a place twice, the last value stays."""
+    """Do `x[index] = value` in place; where an index names a place twice, the last value stays. Raises as torch does for
+    a number that the dtype cannot hold.
+    """
     parts = parts_of(index, x.device)
+    if type(value) in (int, float, complex):
+        torch.empty((), dtype=x.dtype).fill_(value)
     if is_basic(parts):
         x[tuple(parts)] = cast(value, x)
     else:
+        if is_tensor(value) and value.is_complex() and not x.is_complex():
+            raise RuntimeError("Index put requires the source and destination dtypes match: complex numbers are "
+                               f"written into {x.dtype}")
         write_at(x, cast(value, x), places(tuple(x.shape), tuple(parts), x.device))
 
 
