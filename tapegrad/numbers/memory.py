@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import mmap
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-BUFFERS: tuple[type, ...] = (memoryview, bytearray, array, mmap.mmap, ctypes.c_int.__mro__[-2])
+_DATA: Any = ctypes.c_int.__mro__[-2]  # what ctypes makes
+_FLAT, _ITER = np.flatiter, np.nditer  # under which names a trace has others
+BUFFERS: tuple[type, ...] = (memoryview, bytearray, array, mmap.mmap, _DATA, np.ndarray, _FLAT, _ITER)
 
 
 def span(x: Any) -> tuple[int, int]:
@@ -23,16 +26,28 @@ def span(x: Any) -> tuple[int, int]:
     """
     if isinstance(x, np.ndarray):
         return byte_bounds(x) if x.size else (0, 0)
+    if isinstance(x, _FLAT):
+        return span(x.base)
+    if isinstance(x, _ITER):
+        return _around(map(span, x.operands))
     if isinstance(x, BUFFERS):
         try:
+            if isinstance(x, ctypes._Pointer):
+                start = ctypes.addressof(x.contents)
+                return start, start + ctypes.sizeof(x.contents)
             return span(np.asarray(memoryview(x)))  # type: ignore[arg-type]
         except (ValueError, TypeError, BufferError):  # released, closed, or of a form that NumPy does not know
             return 0, 0
     if x.device.type != "cpu" or not x.numel():
         return 0, 0
     storage = x.untyped_storage()
-    start: int = storage.data_ptr()
-    return start, start + storage.nbytes()
+    first: int = storage.data_ptr()
+    return first, first + storage.nbytes()
+
+
+def _around(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    starts, ends = zip(*[(start, end) for start, end in spans if start < end] or [(0, 0)])
+    return min(starts), max(ends)
 
 
 def meet(a: Any, b: Any) -> bool:

@@ -132,9 +132,6 @@ def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
     if is_basic(parts):
         x[tuple(parts)] = cast(value, x)
     else:
-        if is_tensor(value) and value.is_complex() and not x.is_complex():
-            raise RuntimeError("Index put requires the source and destination dtypes match: complex numbers are "
-                               f"written into {x.dtype}")
         write_at(x, cast(value, x), places(tuple(x.shape), tuple(parts), x.device))
 
 

@@ -4,25 +4,28 @@ not see what the program writes to the copies, so such a write is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tapegrad.errors import MutationError, user_location
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.memory import BUFFERS, meet
 from tapegrad.numbers.tensors import is_memory
 from tapegrad.rules.op import Traced
-from tapegrad.trace.put_off import KINDS
-from tapegrad.trace.references import Routes, is_safe
-from tapegrad.trace.write_back import Pending
+from tapegrad.trace.put_off import KINDS, TableWrite
+from tapegrad.trace.references import Routes, is_a, is_safe
+from tapegrad.trace.write_back import Copies, Pending, Place
 from tapegrad.tree.flatten import Walk, leaves_of
 
 
 class Blind:
     """The things of one trace that are passed on as they are and may lead past its copies."""
 
-    def __init__(self, walks: Iterable[Walk]) -> None:
+    def __init__(self, walks: Sequence[Walk]) -> None:
         self.things = [part for walk in walks for part in walk.blind]
-        self.buffers = [(x, label) for x, label in self.things if isinstance(x, BUFFERS)]
+        known = [part for walk in walks for part in walk.keep if isinstance(part[0], bytearray)]
+        self.buffers = [part for part in (*self.things, *known) if isinstance(part[0], BUFFERS)]
         self.routes: Routes | None = None
         self.past: list[tuple[Any, str, list[Any]]] = []  # those that lead past copies, and the originals
 
@@ -45,26 +48,36 @@ class Blind:
                                         "differentiated by, and would give them without their gradient",
                                         user_location(), "make it in the function; or say by what, argnums=0")
 
-    def check_written(self, effects: Pending) -> None:
-        """Refuse writes to what some lead to."""
-        for _, place in effects.writes:
+    def check_written(self, effects: Pending, copies: Copies, given: Sequence[Any]) -> None:
+        """Refuse writes to what some lead to, and to what has several copies."""
+        holders = Counter(id(x) for _, x, _, _ in copies.tables)
+        for write, place in effects.writes:
             owner = place.owner
-            if not isinstance(owner, (dict, *KINDS)) and not is_memory(owner):
-                continue  # an object stands for its copy itself
+            if type(write) is TableWrite and holders[id(write.x)] > 1:
+                raise _refused(place, effects, "what it was given as a dict as well",
+                               "write to one of the two")
+            if isinstance(owner, bytearray) and any(is_memory(x) and meet(owner, x) for x in map(plain, given)):
+                raise _refused(place, effects, "in whose memory an array lies", "write to one of the two")
+            if "_redirects_for" in type(owner).__dict__ and not isinstance(owner, (dict, *KINDS)):
+                continue  # an object that stands for its copy itself
             for x, label, _ in self.past:
                 if self.routes is not None and self.routes.leads(x, owner):
-                    raise MutationError(f"the function {place.what.removeprefix('it ')}, to which {_named(x, label)}, "
-                                        "made before the call, leads: that would not see the write",
-                                        effects.line(place), "make it in the function; or write to a copy")
+                    raise _refused(place, effects, f"to which {_named(x, label)}, made before the call, leads",
+                                   "make it in the function; or write to a copy")
 
     def check_memory(self, memory: Any, label: str) -> None:
         """Refuse a write to the memory of an input in which a buffer lies that the program may read."""
         reached = () if self.routes is None else self.routes.met.values()
-        for x, name in (*self.buffers, *((x, "") for x in reached if isinstance(x, BUFFERS))):
+        for x, name in (*self.buffers, *((x, "") for x in reached if is_a(x, BUFFERS))):
             if meet(x, memory):
                 raise MutationError(f"{label or 'an array'} is written to, and shares its memory with "
                                     f"{_named(x, name)}, which would not see the write", user_location(),
                                     "read and write one of the two; or a copy")
+
+
+def _refused(place: Place, effects: Pending, why: str, cure: str) -> MutationError:
+    return MutationError(f"the function {place.what.removeprefix('it ')}, {why}: that would not see the write",
+                         effects.line(place), cure)
 
 
 def _named(x: Any, label: str) -> str:

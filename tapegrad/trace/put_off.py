@@ -68,6 +68,9 @@ class GroupWrite:
 
     def __call__(self) -> None:
         base = base_of(self.x)
+        if base is bytearray:
+            self.x[:] = bytes(self.now)  # where it is as long, others may see its memory
+            return
         base.clear(self.x)
         (base.update if base is set else base.extend)(self.x, self.now)
 

@@ -21,7 +21,7 @@ from itertools import islice
 from mmap import mmap
 from types import BuiltinMethodType, CellType, FunctionType, GeneratorType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
-from weakref import ReferenceType, WeakKeyDictionary, WeakSet
+from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -48,7 +48,7 @@ _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarra
 _UNTRACKED = frozenset([dict, bytearray, array, mmap, ContextVar])  # it may not follow these, which matter all the same
 # modules
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
-                     "queue"])
+"queue", "_contextvars", "contextvars"])
 
 
 def is_a(x: Any, kind: Any) -> bool:
@@ -243,7 +243,11 @@ class Routes:
         elif is_a(node, type):
             found = _of_class(node)
         elif is_a(node, GeneratorType):
-            found = ((part, "") for part in (() if node.gi_frame is None else node.gi_frame.f_locals.values()))
+            found = _of_generator(node)
+        elif is_a(node, ProxyTypes):
+            found = iter([(node.__init__.__self__, "")])
+        elif is_a(node, np.ndarray):
+            found = ((part, "") for part in (node.flat if node.dtype == object else ()))
         elif is_a(node, (WeakKeyDictionary, WeakSet)):
             found = ((part, "") for part in [*node, *(node.values() if is_a(node, WeakKeyDictionary) else ())])
         elif is_a(node, ReferenceType):
@@ -267,6 +271,8 @@ class Routes:
             if self.stand_for is not None and is_table(child):
                 yield child, how
                 continue
+            if type(child) is np.ndarray and child.dtype == object:
+                yield child, how
             if (type(child) in self.atoms
                 or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked)):
                 continue  # what the garbage collector does not follow leads nowhere
@@ -350,6 +356,13 @@ def _of_class(cls: type) -> Iterator[tuple[Any, str]]:
         if not isinstance(value, FunctionType) and name.startswith("__") and name.endswith("__"):
             continue  # annotations, slots, the fields of a dataclass
         yield (value.value if type(value) is Attribute else value), name
+
+
+def _of_generator(x: GeneratorType[Any, Any, Any]) -> Iterator[tuple[Any, str]]:
+    """Yield what a generator has at hand where it waits."""
+    if (frame := x.gi_frame) is not None:
+        yield from ((part, "") for part in frame.f_locals.values())
+        yield from ((frame.f_globals[name], name) for name in mentioned(x.gi_code).names if name in frame.f_globals)
 
 
 def _captured(fn: FunctionType) -> Iterator[Any]:

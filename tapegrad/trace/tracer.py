@@ -195,9 +195,10 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             raise tracer.refusal
         copies = None if rerouting is None else rerouting.copies
         if copies is not None or tracer.written:
-            signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals, grad)
-            if blind.past and signature.effects is not None:
-                blind.check_written(signature.effects)
+            copies = copies or Copies((), {})
+            signature.effects = copies.effects(tape, tracer, originals, grad)
+            if signature.effects is not None:
+                blind.check_written(signature.effects, copies, originals)
         if observer is not None:
             observer.close()
         if found is not None and (what := found.unrecorded(tape)):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import enum
 import functools
-import gc
 import numbers
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
-from weakref import ReferenceType
+from weakref import ProxyTypes, ReferenceType
 
 import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
-from tapegrad.numbers.memory import BUFFERS
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.systems import system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
@@ -279,6 +277,9 @@ class Walk:
             self.seen[id(x)] = Fresh(x)
             self.keep.append((x, label))
             return self.seen[id(x)]
+        if type(x) in ProxyTypes:  # which seem to be of another class
+            self.blind.append((x, label))
+            return Static(x)
         if self.original is not None and callable(x):
             given, x = x, self.original(x)
             self.restored = self.restored or x is not given
@@ -289,7 +290,7 @@ class Walk:
             elif callable(x):
                 self.called.append(x)
             part = fixed(x)
-            if gc.is_tracked(x) or isinstance(x, BUFFERS):
+            if not isinstance(x, (FunctionType, BuiltinFunctionType, type)):
                 self.blind.append((x, label))
             self.changeable = self.changeable or type(part) is Content
             return part
