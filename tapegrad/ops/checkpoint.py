@@ -53,7 +53,7 @@ class Checkpoint(Subtape, Op):
         new, at = self.body.blank(), dict[Operation, Operation]()
         for op in self.body.ops:
             made = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
-            made.val = numbers[op] if op in numbers else op.val
+            made.val = numbers.get(op, op.val)
             new.ops.append(made)
             made.id = len(new.ops)
         new.result = at[self.body.result]  # type: ignore[index]

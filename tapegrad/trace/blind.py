@@ -10,8 +10,8 @@ from typing import Any
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.memory import BUFFERS, meet
-from tapegrad.numbers.tensors import is_memory
+from tapegrad.numbers.memory import BUFFERS, meet, span
+from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.put_off import KINDS, TableWrite
 from tapegrad.trace.references import Routes, is_a, is_safe
@@ -27,11 +27,12 @@ class Blind:
         known = [part for walk in walks for part in walk.keep if isinstance(part[0], bytearray)]
         self.buffers = [part for part in (*self.things, *known) if isinstance(part[0], BUFFERS)]
         self.routes: Routes | None = None
+        # where memory lies that the program may read
+        self.spans: list[tuple[int, int, Any, str]] | None = None
         self.past: list[tuple[Any, str, list[Any]]] = []  # those that lead past copies, and the originals
 
     def find(self, routes: Routes) -> None:
         """Find what leads past the copies, once what leads to originals has been followed."""
-        self.routes = routes
         for x, label in self.things:
             if id(x) in routes.others and not is_safe(x, routes, set()):
                 self.past.append((x, label, [original for original in routes.hits.values()
@@ -65,11 +66,18 @@ class Blind:
                     raise _refused(place, effects, f"to which {_named(x, label)}, made before the call, leads",
                                    "make it in the function; or write to a copy")
 
-    def check_memory(self, memory: Any, label: str) -> None:
-        """Refuse a write to the memory of an input in which a buffer lies that the program may read."""
-        reached = () if self.routes is None else self.routes.met.values()
-        for x, name in (*self.buffers, *((x, "") for x in reached if is_a(x, BUFFERS))):
-            if meet(x, memory):
+    def check_memory(self, memory: Any, label: str, kept: bool) -> None:
+        """Refuse a write to the memory of an input in which a buffer lies that the program may read; of one that an
+        object or a function has `kept`, an array or a tensor too.
+        """
+        if self.spans is None:
+            read = [] if self.routes is None else [*self.routes.read.values(), *(
+                (x, "") for x in self.routes.met.values() if is_a(x, BUFFERS) or is_tensor(x))]
+            known = {} if self.routes is None else self.routes.known
+            self.spans = [(*span(x), x, name) for x, name in (*self.buffers, *read) if id(x) not in known]
+        first, last = span(memory)
+        for start, end, x, name in self.spans:
+            if start < last and first < end and (kept or not is_memory(x)):
                 raise MutationError(f"{label or 'an array'} is written to, and shares its memory with "
                                     f"{_named(x, name)}, which would not see the write", user_location(),
                                     "read and write one of the two; or a copy")

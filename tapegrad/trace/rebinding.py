@@ -117,6 +117,7 @@ class Rerouting:
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
                              tables if type(tables) is str else "")
+        tracer.blind.routes = self.routes
         if self.routes.search() or double:
             self.began = [(new, content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]

@@ -78,6 +78,7 @@ class Routes:
         self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
         self.stand_for = stand_for  # what makes a proxy of an array that is met
         self.arrays: dict[int, Any] = {}  # those that were
+        self.read: dict[int, tuple[Any, str]] = {}  # the arrays that are met, and their names
         # an array that the program reads by name may be an argument's in another call
         held = any(hasattr(type(x), "_tracer") and not is_tensor(x) for x in known.values())
         arrays = {np.ndarray} if stand_for is not None or held else set()
@@ -271,8 +272,11 @@ class Routes:
             if self.stand_for is not None and is_table(child):
                 yield child, how
                 continue
-            if type(child) is np.ndarray and child.dtype == object:
-                yield child, how
+            if type(child) is np.ndarray:
+                self.read[id(child)] = child, how
+                if child.dtype == object:
+                    yield child, how
+                    continue
             if (type(child) in self.atoms
                 or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked)):
                 continue  # what the garbage collector does not follow leads nowhere
