@@ -112,7 +112,8 @@ class Tracer:
         """
         self.push, self.custom, self.overridden = _closed, False, False
         self.error = self.refusal = self.paths = self.once = None
-        self.inputs, self.constants, self.written, self.copies, self.rerouting = [], {}, [], NO_COPIES, None
+        self.inputs, self.constants, self.written, self.copies = [], {}, [], NO_COPIES
+        self.rerouting = self.blind = None
         self.lasting, self.lent = [], []
 
     def refuse(self, err: TapeError) -> None:
