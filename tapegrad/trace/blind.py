@@ -74,7 +74,8 @@ class Blind:
             read = [] if self.routes is None else [*self.routes.read.values(), *(
                 (x, "") for x in self.routes.met.values() if is_a(x, BUFFERS) or is_tensor(x))]
             known = {} if self.routes is None else self.routes.known
-            self.spans = [(*span(x), x, name) for x, name in (*self.buffers, *read) if id(x) not in known]
+            self.spans = [(*span(x), x, name) for x, name in (*self.buffers, *read)
+                          if not (is_memory(x) and id(x) in known)]
         first, last = span(memory)
         for start, end, x, name in self.spans:
             if start < last and first < end and (kept or not is_memory(x)):

@@ -183,7 +183,7 @@ class Outside:
         elif isinstance(x, (Iterator, SimpleQueue)):
             self.lasting = True
         package = package_of(kind.__module__)
-        if kind.__module__ == "builtins" or (is_foreign(package) and package not in _WATCHED and not is_module(x)):
+        if is_foreign(package) and package not in _WATCHED and not isinstance(x, BaseException) and not is_module(x):
             return [*parts, x.__wrapped__] if isinstance(x, CACHED) else parts
         own = own_dict(x)
         if own is not None:

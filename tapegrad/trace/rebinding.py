@@ -96,16 +96,16 @@ class Rerouting:
                 # of what two arguments share, either copy will do: the gradients of both add up to its own
                 if built is None or key in copies:
                     continue
-                copies[key], labels[key] = built, label
-                for other in stands_for.get(key, ()):
-                    copies[id(other)], labels[id(other)] = built, label
+                same = [x, *stands_for.get(key, ())]
+                for each in same:
+                    copies[id(each)], labels[id(each)] = built, label
                 self.pairs.append((built, x))
                 if type(x) is FunctionType:
                     roots.append(x)
                 elif isinstance(x, (dict, *KINDS)):
-                    self.given.append((x, content(x), label))
+                    self.given += [(each, content(each), label) for each in same]
                 if isinstance(part, (Instance, Module)) and type(x) is not CellType:
-                    objects.append(x)
+                    objects += same
                     roots.append(class_of(x))
         self.double = double
         self.used.update((id(x), x) for x in tied)

@@ -94,7 +94,7 @@ class Forms:
             return None  # a view of what is stored as well, maybe
         if x._view is not None and (number := self.inputs.get(id(x._view.storage))) is not None:
             return Given(number)
-        op = peek(x)
+        op = peek(x) if x._view is None or not x._view.storage.lost else x._view.storage.op
         if type(op) is Input and op.id > 1 and self.tape.ops[op.id - 1] is op:
             return Given(op.id - 2)
         sample = value_of(op) if has_value(op) else x._val

@@ -246,6 +246,8 @@ class _Written:
         parts = (*self.tape.structure.parts, *self.tape.structure.kwargs.values())
         kept = {k for part in parts for k in part.kept}
         for k, x in enumerate(self.tracer.inputs):
+            if x._view is not None and x._view.storage.lost:
+                continue  # it lies in the memory of another, which was written to
             first, final = self.tape.ops[k + 1], peek(x)
             if not is_memory(plain(self.given[k])) or 0 in final.val.shape or _numbers_in(final) is first:
                 continue  # nothing is written into what holds no numbers
