@@ -13,6 +13,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.memory import BUFFERS, meet, span
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.op import Traced
+from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.put_off import KINDS, TableWrite
 from tapegrad.trace.references import Routes, is_a, is_safe
 from tapegrad.trace.write_back import Copies, Pending, Place
@@ -25,7 +26,8 @@ class Blind:
     def __init__(self, walks: Sequence[Walk]) -> None:
         self.things = [part for walk in walks for part in walk.blind]
         known = [part for walk in walks for part in walk.keep if isinstance(part[0], bytearray)]
-        self.buffers = [part for part in (*self.things, *known) if isinstance(part[0], BUFFERS)]
+        inside = [(part, label) for x, label in self.things for part in (own_dict(x) or {}).values()]
+        self.buffers = [part for part in (*self.things, *inside, *known) if isinstance(part[0], BUFFERS)]
         self.routes: Routes | None = None
         # where memory lies that the program may read
         self.spans: list[tuple[int, int, Any, str]] | None = None

@@ -46,7 +46,7 @@ from tapegrad.tree.nodes import (
 from tapegrad.tree.seeds import unmirror
 from tapegrad.tree.sparse import is_sparse
 from tapegrad.tree.sparse_tensors import SparseTensor
-from tapegrad.tree.ways import WAYS, owner_of
+from tapegrad.tree.ways import owner_of
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 BOOLS = frozenset([bool, np.bool_])
@@ -364,13 +364,10 @@ class Walk:
                 return None
             cells = {name: cell for name, cell in zip(code_of(x).co_freevars, x.__closure__) if not is_empty(cell)}
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
+        if (owner := owner_of(x)) is not None:
+            return None if owner is DEFAULT else (Way(x, ["fn", "self"]), iter([(type(x), label), (owner, label)]))
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
-        if type(x) in WAYS:
-            owner = owner_of(x)
-            if owner is None or is_generator(owner):  # of which a method is known by its own name
-                return None
-            return Way(x, ["fn", "self"]), iter([(type(x), label), (owner, label)])
         if is_module(x):
             module = Module(x, label)
             return module, module.take_apart()
@@ -405,6 +402,7 @@ class Walk:
         return Container(x, one), ((part, f"{label}[{entry!r}]") for part, entry in zip(one.children, one.entries))
 
 
+DEFAULT: Any = np.random.normal.__self__  # type: ignore[attr-defined]  # NumPy's own generator, which is no input
 _NOTHING = Walk([], [])  # of a leaf: nothing but that was met
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from types import BuiltinMethodType, MappingProxyType, MethodWrapperType, ModuleType
+from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
 _VIEWS: dict[type, Any] = {type(view(kind())): view for kind in (dict, OrderedDict)
@@ -24,9 +24,9 @@ def owner_of(x: Any) -> Any:
     True
     """
     kind = type(x)
-    if kind not in WAYS:
+    if kind not in WAYS and not (kind is MethodType and type(x.__func__) is not FunctionType):  # one of Cython's
         return None
-    if kind in _METHODS:
+    if kind in _METHODS or kind is MethodType:
         owner = x.__self__
         return None if isinstance(owner, _ALONE) or not hasattr(type(owner), x.__name__) else owner
     owner = next(iter(gc.get_referents(x)), None)
@@ -37,6 +37,6 @@ def owner_of(x: Any) -> Any:
 def way_to(x: Any, owner: Any) -> Any:
     """Return what leads to another owner as `x` does to its own."""
     kind = type(x)
-    if kind in _METHODS:
+    if kind in _METHODS or kind is MethodType:
         return getattr(owner, x.__name__)
     return MappingProxyType(owner) if kind is MappingProxyType else _VIEWS[kind](owner)
