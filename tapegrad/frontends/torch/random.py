@@ -148,7 +148,7 @@ class Hearing:
     def begin(self, tracer: Tracer) -> Callable[[], None]:
         """Begin a trace; return how to end it."""
         around = (FOLLOWED.get(other.level) for other in reversed(running.tracers) if other is not tracer)
-        FOLLOWED[tracer.level] = Followed(next(filter(None, around), None))  # one may have begun before torch was loaded
+        FOLLOWED[tracer.level] = Followed(next(filter(None, around), None))  # one may be older than torch
         with self.lock:
             if self.depth == 0:
                 torch.random.default_generator = Default(torch.default_generator)
