@@ -285,9 +285,11 @@ class SparseTensor:
         return form == self.form and all(check(part) for check, part in zip(self.parts, parts))
 
 
-def tensor_check(x: Any) -> Check:
-    """Return the check of a tensor."""
-    return SparseTensor(x) if is_sparse_tensor(x) else Tensor(x)
+def tensor_check(x: Any, exact: bool) -> Check:
+    """Return the check of a tensor: of its numbers where it is `exact`."""
+    if is_sparse_tensor(x):
+        return SparseTensor(x)
+    return Tensor(x) if exact else Unwritten(x)
 
 
 class Bytes:

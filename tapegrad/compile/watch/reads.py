@@ -33,7 +33,6 @@ from tapegrad.compile.watch.checks import (
     Sample,
     Sequence,
     Table,
-    Unwritten,
     is_sealed,
     tensor_check,
 )
@@ -292,9 +291,8 @@ class Reads:
         if isinstance(x, np.ndarray):
             return self.array(x, label)
         if is_tensor(x):
-            if self.samples:
-                return Unwritten(x)
-            return Plain(x) if self.is_too_much(stored_bytes(x), label) else tensor_check(x)
+            exact = not self.samples
+            return Plain(x) if exact and self.is_too_much(stored_bytes(x), label) else tensor_check(x, exact)
         if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
             return self.container(x, label)
         if isinstance(x, (bytearray, array)):
@@ -377,8 +375,7 @@ class Reads:
             self.explore(x.__func__, label)
             self.explore(x.__self__, label)
         elif type(x) is FunctionType:
-            wrapped = x.__dict__.get("__wrapped__")
-            if wrapped is not None:
+            if (wrapped := x.__dict__.get("__wrapped__")) is not None:
                 self.explore(wrapped, label)
             if is_foreign(x.__module__):
                 return
