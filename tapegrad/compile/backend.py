@@ -113,7 +113,7 @@ class Backend:
         """Return whether what a program returns may be a result of its tape, of kinds like these: not a tensor, which
         it has made of numbers.
         """
-        return not any(map(is_tensor, samples))
+        return not (self.refuses_tensors and any(map(is_tensor, samples)))
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 from array import array
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 _DATA: Any = ctypes.c_int.__mro__[-2]  # what ctypes makes
 _FLAT, _ITER = np.flatiter, np.nditer  # under which names a trace has others
@@ -24,13 +22,12 @@ def span(x: Any) -> tuple[int, int]:
     >>> end - start, span(memoryview(x)) == span(x)
     (24, True)
     """
-    if isinstance(x, np.ndarray):
-        return byte_bounds(x) if x.size else (0, 0)
     if isinstance(x, _FLAT):
         return span(x.base)
     if isinstance(x, _ITER):
-        return _around(map(span, x.operands))
-    if isinstance(x, BUFFERS):
+        spans = [(start, end) for start, end in map(span, x.operands) if start < end]
+        return min(spans, default=(0, 0))[0], max([end for _, end in spans], default=0)
+    if isinstance(x, BUFFERS) and not isinstance(x, np.ndarray):
         try:
             if isinstance(x, ctypes._Pointer):
                 start = ctypes.addressof(x.contents)
@@ -38,6 +35,13 @@ def span(x: Any) -> tuple[int, int]:
             return span(np.asarray(memoryview(x)))  # type: ignore[arg-type]
         except (ValueError, TypeError, BufferError):  # released, closed, or of a form that NumPy does not know
             return 0, 0
+    return bounds(x)
+
+
+def bounds(x: Any) -> tuple[int, int]:
+    """Return the span of an array or a tensor; of a tensor that of all its storage."""
+    if isinstance(x, np.ndarray):
+        return np.lib.array_utils.byte_bounds(x) if x.size else (0, 0)
     if x.device.type != "cpu" or not x.numel():
         return 0, 0
     storage = x.untyped_storage()
@@ -45,12 +49,7 @@ def span(x: Any) -> tuple[int, int]:
     return first, first + storage.nbytes()
 
 
-def _around(spans: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    starts, ends = zip(*[(start, end) for start, end in spans if start < end] or [(0, 0)])
-    return min(starts), max(ends)
-
-
 def meet(a: Any, b: Any) -> bool:
-    """Return whether two arrays, tensors or buffers may lie in the same memory."""
+    """Return whether a buffer and an array, a tensor or another buffer may lie in the same memory."""
     (start, end), (begin, stop) = span(a), span(b)
     return start < stop and begin < end

@@ -19,7 +19,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.memory import meet
+from tapegrad.numbers.memory import bounds
 from tapegrad.numbers.tensor_dtypes import (
     WIDEST,
     TensorDtype,
@@ -207,7 +207,10 @@ def overlap(a: Array, b: Array) -> bool:
         return bool(np.may_share_memory(a, b))
     if is_tensor(a) and is_tensor(b):
         return share_memory(a, b)
-    return is_memory(a) and is_memory(b) and meet(a, b)
+    if not (is_memory(a) and is_memory(b)):
+        return False
+    (start, end), (begin, stop) = bounds(a), bounds(b)
+    return start < stop and begin < end
 
 
 def is_memory(x: Array) -> bool:

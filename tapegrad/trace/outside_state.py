@@ -172,7 +172,7 @@ class Outside:
 
     def _of_object(self, x: Any) -> list[Any]:
         parts: list[Any] = []
-        if isinstance(x, (dict, *KINDS)):
+        if issubclass(type(x), (dict, *KINDS)):
             kept = content(x)
             self.held.append((x, kept))
             if len(kept) <= LARGE and not isinstance(x, bytearray):
