@@ -117,7 +117,8 @@ class Rerouting:
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
                              tables if type(tables) is str else "")
-        tracer.blind.routes = self.routes
+        if tracer.blind is not None:
+            tracer.blind.routes = self.routes
         if self.routes.search() or double:
             self.began = [(new, content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
@@ -137,7 +138,8 @@ class Rerouting:
                 x, new = vars(x), vars(new)
             if new is not x and isinstance(new, (list, dict, set, deque)):
                 self.made.append((x, new, content(new)))
-        tracer.blind.find(routes)
+        if tracer.blind is not None:
+            tracer.blind.find(routes)
         copies.update(made)
         for fn in routes.readers.values():
             for cell in fn.__closure__ or ():

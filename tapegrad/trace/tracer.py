@@ -155,7 +155,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         follow(tracer, system(leaf))
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     kept = [walk for walk in walks if walk.keep]
-    blind = Blind(walks)
+    blind = Blind(walks) if kept or any([walk.blind for walk in walks]) else None
     tied = tie(signature, args, walks, proxies) if len(kept) > 1 and any(walk.stateful for walk in walks) else []
     double = twins(originals, proxies) if len(originals) > 1 and is_doubled(originals) else {}
     tracer.inputs, tracer.blind = proxies, blind
@@ -175,7 +175,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         if rerouting is not None:
             rerouting.begin(tracer, walks, memos, tables, tied, double, stands_for)
-            if blind.past and grad:
+            if blind is not None and blind.past and grad:
                 blind.check_asked(tracer.copies, [proxies[k - 1] for k in differentiated(tape)])
             made.originals = {id(new): x for new, x in rerouting.pairs}
         if observer is not None:
@@ -197,7 +197,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         if copies is not None or tracer.written:
             copies = copies or Copies((), {})
             signature.effects = copies.effects(tape, tracer, originals, grad)
-            if signature.effects is not None:
+            if signature.effects is not None and blind is not None:
                 blind.check_written(signature.effects, copies, originals)
         if observer is not None:
             observer.close()
