@@ -124,6 +124,12 @@ class Backend:
         """Return whether what a program stores may be a result of its tape, of kinds like these."""
         return True
 
+    def returns(self, samples: Sequence[Any]) -> bool:
+        """Return whether what a program returns may be a result of its tape, of kinds like these: not a tensor, which
+        it has made of numbers.
+        """
+        return not (self.refuses_tensors and any(map(is_tensor, samples)))
+
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
         best = self.finish(flattened(tape))

@@ -123,8 +123,12 @@ def is_view(parts: list[Any]) -> bool:
 
 
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
-    """Do `x[index] = value` in place; where an index names a place twice, the last value stays."""
+    """Do `x[index] = value` in place; where an index names a place twice, the last value stays. For a number that the
+    dtype cannot hold it raises as torch does.
+    """
     parts = parts_of(index, x.device)
+    if type(value) in (int, float, complex):
+        torch.empty((), dtype=x.dtype).fill_(value)
     if is_basic(parts):
         x[tuple(parts)] = cast(value, x)
     else:

@@ -19,6 +19,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.memory import bounds
 from tapegrad.numbers.tensor_dtypes import (
     WIDEST,
     TensorDtype,
@@ -194,7 +195,7 @@ def share_memory(a: Any, b: Any) -> bool:
 
 
 def overlap(a: Array, b: Array) -> bool:
-    """True if two arrays, or two tensors, may share memory; what is neither shares none.
+    """True if two arrays or tensors may share memory; what is neither shares none.
 
     >>> x = np.zeros(3)
     >>> overlap(x, x[1:]), overlap(x, x.copy()), overlap(x, 1.0)
@@ -204,7 +205,12 @@ def overlap(a: Array, b: Array) -> bool:
         return False
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return bool(np.may_share_memory(a, b))
-    return is_tensor(a) and is_tensor(b) and share_memory(a, b)
+    if is_tensor(a) and is_tensor(b):
+        return share_memory(a, b)
+    if not (is_memory(a) and is_memory(b)):
+        return False
+    (start, end), (begin, stop) = bounds(a), bounds(b)
+    return start < stop and begin < end
 
 
 def is_memory(x: Array) -> bool:

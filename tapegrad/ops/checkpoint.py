@@ -9,10 +9,15 @@ from typing import Any, ClassVar
 
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
+<<<<<<< HEAD
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.op import UNSIZED, Op
 from tapegrad.rules.types import Family, Unknown
 from tapegrad.tape.spec import Spec, spec_of
+=======
+from tapegrad.ops.structure import getfield, nest_result, pack
+from tapegrad.rules.op import Op
+>>>>>>> trust
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Operation, Tape, copy_op
 from tapegrad.tree.flatten import flatten
@@ -34,8 +39,13 @@ class Checkpoint(Subtape, Op):
         self.body, self.noun = body, noun
         inner = [op.fn for op in body.ops if type(op) is Call]
         super().__init__(f"{noun}({body.name})", self._play, vjp=self._vjp, torch=self._play, batch=False,
+<<<<<<< HEAD
                          spec=self._types(any(getattr(fn, "dynamic", True) for fn in inner)))
         self.drawing = [op for op in body.ops if type(op) is Call and op.fn is draw]
+=======
+                         dynamic=any(getattr(fn, "dynamic", True) for fn in inner))
+        self.drawing = drawing_of(body)
+>>>>>>> trust
         self.draws, self.lends = any(getattr(fn, "draws", False) or fn is draw for fn in inner), True
 
     def _types(self, dynamic: bool) -> Family:
@@ -58,11 +68,17 @@ class Checkpoint(Subtape, Op):
 
     def drawn(self, y: Any) -> Tape:
         """Return a copy of the body whose draws have the values that they had in a call which returned `y`."""
-        numbers = dict(zip(self.drawing, y[len(y) - len(self.drawing):] if self.drawing else ()))
+        numbers: dict[Operation, Any] = dict(zip(self.drawing, y[len(y) - len(self.drawing):] if self.drawing else ()))
+        inside: dict[Operation, dict[int, Any]] = {}
+        for op, number in numbers.items():
+            if op.fn is getfield:  # type: ignore[attr-defined]
+                inside.setdefault(op.args[0], {})[op.args[1]] = number
+        for op, found in inside.items():  # what a checkpoint inside returned: the rest of it is computed again
+            numbers[op] = tuple([found.get(i) for i in range(max(found) + 1)])
         new, at = self.body.blank(), dict[Operation, Operation]()
         for op in self.body.ops:
             made = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
-            made.val = numbers.get(op, op.val)  # type: ignore[call-overload]
+            made.val = numbers.get(op, op.val)
             new.ops.append(made)
             made.id = len(new.ops)
         new.result = at[self.body.result]  # type: ignore[index]
@@ -87,6 +103,23 @@ class Checkpoint(Subtape, Op):
 def is_checkpoint(op: Any) -> bool:
     """True for the call of a checkpoint."""
     return type(op) is Call and type(op.fn) is Checkpoint
+
+
+def drawing_of(body: Tape) -> list[Call]:
+    """Return the operations of a body whose values are what it draws: of a checkpoint inside, the parts of its result
+    that it drew, which are brought onto the body.
+    """
+    found: list[Call] = []
+    for op in body.ops:
+        if is_checkpoint(op) and op.fn.drawing:  # type: ignore[attr-defined]
+            size = len(op.fn.body.result.args)  # type: ignore[attr-defined]
+            parts = {part.args[1]: part for part in reversed(body.ops)
+                     if type(part) is Call and part.fn is getfield and part.args[0] is op}
+            for i in range(size - len(op.fn.drawing), size):  # type: ignore[attr-defined]
+                found.append(parts.get(i) or body.push(Call(getfield, (op, i), {}, op.val[i])))  # type: ignore[arg-type]
+        elif type(op) is Call and op.fn is draw:
+            found.append(op)
+    return found
 
 
 def put_tuple(body: Tape, parts: Sequence[Any]) -> None:

@@ -58,7 +58,7 @@ from tapegrad.transforms.primitivize import singly
 from tapegrad.tree.argnums import ALL
 from tapegrad.tree.flatten import Structure, is_generator
 from tapegrad.tree.modules import Module
-from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static, Subclassed
+from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static, Subclassed, Way
 from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 
@@ -381,12 +381,15 @@ class Writer:
                 return ["tuple", node.leafy, children]
             kind, extra, children = self.container(node, children)
             return [kind, node.leafy, children, *extra]
-        if isinstance(node, (Bound, Partial)):
+        bound = isinstance(node, Way) or (isinstance(node, Partial) and len(children) > 3)
+        if bound and not bare:
+            raise Unsaved(f"an argument of type {node.cls.__name__}, which leads to others or has attributes")
+        if isinstance(node, (Bound, Partial)) and not bound:
             return ["bound" if isinstance(node, Bound) else "partial", node.leafy, children]
         names = [["item", self.value(name.key)] if type(name) is Item else name for name in node.names]
         if bare:
             return ["captured", node.leafy, children, names,
-                    None if isinstance(node, Closure) else handed_name(node.cls)]
+                    None if bound or isinstance(node, Closure) else handed_name(node.cls)]
         if isinstance(node, Closure):
             return ["closure", node.leafy, children, names, self.callable(node.prototype)]
         kind = "array" if isinstance(node, Subclassed) else "extended" if isinstance(node, Extended) else "instance"

@@ -9,8 +9,7 @@ from typing import Any
 from tapegrad.errors import ArgumentError, Location, MutationError, user_location
 from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.tensors import is_memory, is_tensor
-from tapegrad.ops.checkpoint import Checkpoint, put_tuple
-from tapegrad.ops.random import draw
+from tapegrad.ops.checkpoint import Checkpoint, drawing_of, put_tuple
 from tapegrad.ops.structure import pack
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop
@@ -23,7 +22,7 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Structure, changed, is_generator
+from tapegrad.tree.flatten import Structure, Walk, changed, is_generator
 from tapegrad.tree.signature import Signature
 
 Placed = Callable[[Tracer, Tape, list[Any], int], Any]
@@ -106,7 +105,7 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     into, parts = taken_apart(tape)
     made = [part for part in dict.fromkeys(parts) if isinstance(part, Operation) and not isinstance(part, Input)]
     finals = [op for op in done.finals.values() if op not in made]
-    drawn = [op for op in tape.ops if type(op) is Call and op.fn is draw]
+    drawn = drawing_of(tape)
     results = [*made, *dict.fromkeys(finals)]
     put_tuple(tape, [*results, *drawn])
     y = (placed or _placed)(tracer, tape, leaves, len(results))
@@ -141,10 +140,13 @@ def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     """Return the tape of a call for the plain values of its arguments, the leaves of these, and what
     the call has done to them.
     """
-    signature, leaves, _ = flatten_call(f, args, kwargs)
+    walks: list[Walk] = []
+    signature, leaves, _ = flatten_call(f, args, kwargs, walks)
     known = list(map(plain, leaves))
-    fn, given = signature.function.build(known), [part.build(known) for part in signature.args]
-    named = {key: part.build(known) for key, part in signature.kwargs.items()}
+    nested = [signature.function, *signature.args, *signature.kwargs.values()]
+    memos: list[dict[int, Any]] = [{} for _ in nested]
+    fn, *built = [part.build(known, memo) for part, memo in zip(nested, memos)]
+    given, named = built[:len(args)], dict(zip(kwargs, built[len(args):]))
     done, replays = Written(), replays or any(each.replays for each in running.tracers)
     settings = next((each.settings for each in running.tracers if each.settings), ())
 
@@ -152,11 +154,27 @@ def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         running.tracers[-1].strictly(dict(settings))
         return fn(*args, **kwargs)
     try:
-        tape = record(strictly if settings else fn, tuple(given), named, DEFAULT, replays=replays, done=done)
+        tape = record(strictly if settings else fn, tuple(given), named, DEFAULT, replays=replays, done=done,
+                      stands_for=_stands_for(walks, memos))
     except Exception as err:
         guard_raised(running.tracers[-1], _Call(signature), leaves, err)
         raise
     return tape, leaves, done, signature
+
+
+def _stands_for(walks: list[Walk], memos: list[dict[int, Any]]) -> dict[int, list[Any]]:
+    """Return what was copied for a trace inside, by the ids of the copies: in this trace, and in those around it."""
+    originals = [tracer.rerouting.copies.originals for tracer in reversed(running.tracers)
+                 if tracer.rerouting is not None and tracer.rerouting.copies is not None]
+    found: dict[int, list[Any]] = {}
+    for walk, memo in zip(walks, memos):
+        for x, _ in walk.keep:
+            if (copy := memo.get(id(x), memo.get(id(walk.seen.get(id(x)))))) is not None:
+                found[id(copy)] = chain = [x]
+                for known in originals:
+                    if id(chain[-1]) in known:
+                        chain.append(known[id(chain[-1])])
+    return found
 
 
 class _Call:

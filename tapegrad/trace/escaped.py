@@ -19,7 +19,7 @@ from typing import Any
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
-from tapegrad.trace.holding import FIXED, filled
+from tapegrad.trace.holding import FIXED, filled, is_array_of_objects
 from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.attributes import is_foreign
@@ -88,6 +88,8 @@ class _Search:
     def __init__(self, made: Made) -> None:
         tape: Any = made.tape
         self.made, self.plain = made, PlainValues(made.tracer, tape, made.given, {})
+        if tape.structure is not None and tape.structure.effects is not None:
+            self.plain.memory.update(tape.structure.effects.memory)
         self.wrt = differentiated(tape)
         self.targets: dict[int, Any] = {}
         self.values: dict[int, Any] = {}
@@ -120,6 +122,7 @@ class _Search:
     def look(self, things: Iterable[Any], old: bool = True) -> None:
         """Replace what some things hold. A tuple or slice cannot be written to: it becomes one that is replaced."""
         todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
+        todo += {id(part): part for x in todo for part in gc.get_referents(x) if is_array_of_objects(part)}.values()
         again = True
         while again:
             again = False
@@ -148,8 +151,7 @@ class _Search:
 
     def hits(self, x: Any) -> list[Any]:
         """Return what a thing refers to of what is replaced."""
-        parts = vars(x).values() if issubclass(type(x), type) else gc.get_referents(x)
-        return [part for part in parts if id(part) in self.targets]
+        return [part for part in _parts_of(x) if id(part) in self.targets]
 
     def instead(self, x: Any) -> Any:
         """Return what a thing is replaced by, itself where it is not."""
@@ -169,6 +171,12 @@ class _Search:
         """Warn of what was stored."""
         if self.lost:
             Pending([], self.lost[:1], self.made.tape).settle()  # type: ignore[arg-type]
+
+
+def _parts_of(x: Any) -> list[Any]:
+    if issubclass(type(x), type):
+        return [*vars(x).values()]
+    return list(x.flat) if is_array_of_objects(x) else gc.get_referents(x)
 
 
 def _is_library(space: dict[str, Any]) -> bool:
@@ -192,8 +200,9 @@ def _near(program: Any) -> Iterator[Any]:
     seen = set(map(id, todo))
     for x in todo:
         yield x
-        for part in gc.get_referents(x):
-            if id(part) in seen or not gc.is_tracked(part) or isinstance(part, (ModuleType, CodeType, FrameType)):
+        for part in _parts_of(x):
+            if id(part) in seen or isinstance(part, (ModuleType, CodeType, FrameType)) or not (
+                    gc.is_tracked(part) or is_array_of_objects(part)):
                 continue
             if type(part) is dict and "__builtins__" in part and _is_library(part):
                 continue

@@ -9,12 +9,15 @@ from operator import is_
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
+
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.holders import slots_of_kind
 from tapegrad.trace.put_off import base_of
 from tapegrad.tree.copies import CACHED, is_empty
+from tapegrad.tree.ways import WAYS, owner_of, way_to
 
-FIXED = (tuple, frozenset, slice, MethodType)  # which cannot be written to
+FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # which cannot be written to
 
 
 def filled(x: Any, part: Callable[[Any], Any]) -> Any:
@@ -26,6 +29,10 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
     kind = type(x)
     if kind is CACHED:
         x.cache_clear()
+    elif is_array_of_objects(x):
+        for place, value in list(np.ndenumerate(x)):
+            if (other := part(value)) is not value:
+                x[place] = other
     elif isinstance(x, (list, deque)):
         for i, value in enumerate(list(base_of(x).__iter__(x))):
             if (other := part(value)) is not value:
@@ -67,10 +74,18 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
     return x
 
 
+def is_array_of_objects(x: Any) -> bool:
+    """Return whether a thing is an array of objects, which Python's search for garbage does not look into."""
+    return issubclass(type(x), np.ndarray) and x.dtype == object  # no proxy is asked
+
+
 def _anew(x: Any, part: Callable[[Any], Any]) -> Any:
     if isinstance(x, MethodType):
         fn, owner = part(x.__func__), part(x.__self__)
         return x if fn is x.__func__ and owner is x.__self__ else MethodType(fn, owner)
+    if type(x) in WAYS:
+        there = owner_of(x)
+        return x if there is None or (owner := part(there)) is there else way_to(x, owner)
     if isinstance(x, slice):
         places = x.start, x.stop, x.step
         others = [*map(part, places)]

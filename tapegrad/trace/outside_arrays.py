@@ -24,9 +24,9 @@ from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.views import Storage, View
 from tapegrad.tree.copies import running
 
-WITNESSES: list[Callable[[], Any]] = []
+WITNESSES: list[Callable[..., Any]] = []
 """What makes an observer of a run, who tells whether the program changes what it reads: filled by who watches
-compiled functions.
+compiled functions. With `samples`, of large arrays it looks at some numbers.
 """
 
 _CURES = {

@@ -12,19 +12,20 @@ import io
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from operator import is_
 from queue import SimpleQueue
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import is_foreign, mentioned, package_of
-from tapegrad.trace.put_off import KINDS, GroupWrite, TableWrite, base_of
+from tapegrad.trace.put_off import KINDS, content, fill, holds
 from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty
+from tapegrad.tree.modules import is_module
 
 MOST = 4096  # things that are looked at
 LARGE = 1024  # parts of a container: in a larger one, only the parts themselves are looked at
@@ -138,6 +139,10 @@ class Outside:
             if type(x) is np.ndarray and x.nbytes <= BYTES and x.dtype.kind in "biufc":
                 self.held.append((x, x.copy()))
             return []
+        if is_tensor(x):
+            if x.nbytes <= BYTES:
+                self.held.append((x, detached(x).clone()))
+            return []
         if isinstance(x, type):
             return self._of_class(x)
         return self._of_object(x)
@@ -167,8 +172,8 @@ class Outside:
 
     def _of_object(self, x: Any) -> list[Any]:
         parts: list[Any] = []
-        if isinstance(x, (dict, *KINDS)):
-            kept = _content(x)
+        if issubclass(type(x), (dict, *KINDS)):
+            kept = content(x)
             self.held.append((x, kept))
             if len(kept) <= LARGE and not isinstance(x, bytearray):
                 parts = [*(kept.values() if isinstance(x, dict) else kept)]
@@ -178,7 +183,7 @@ class Outside:
         elif isinstance(x, (Iterator, SimpleQueue)):
             self.lasting = True
         package = package_of(kind.__module__)
-        if kind.__module__ == "builtins" or (is_foreign(package) and package not in _WATCHED):
+        if is_foreign(package) and package not in _WATCHED and not isinstance(x, BaseException) and not is_module(x):
             return [*parts, x.__wrapped__] if isinstance(x, CACHED) else parts
         own = own_dict(x)
         if own is not None:
@@ -224,25 +229,16 @@ def _content_of_file(x: Any) -> Any:
     return x.getvalue() if isinstance(x, (io.StringIO, io.BytesIO)) else None
 
 
-def _content(x: Any) -> Any:
-    """Return a plain copy of what a container holds."""
-    base = base_of(x)
-    return dict(base.items(x)) if issubclass(base, dict) else set(x) if base is set else list(base.__iter__(x))
-
-
 def _is_same(x: Any, kept: Any) -> bool:
     if isinstance(x, np.ndarray):
         return bool(x.tobytes() == kept.tobytes())
-    now = _content(x) if not isinstance(x, dict) else x
-    if isinstance(x, set):
-        return bool(now == kept)
-    if isinstance(x, dict):
-        return len(x) == len(kept) and all(map(is_, _content(x).values(), kept.values())) and all(map(is_, now, kept))
-    return len(now) == len(kept) and all(map(is_, now, kept))
+    return bool(x.equal(kept)) if is_tensor(x) else holds(x, kept)
 
 
 def _fill(x: Any, kept: Any) -> None:
     if isinstance(x, np.ndarray):
         x[...] = kept
+    elif is_tensor(x):
+        detached(x).copy_(kept)
     else:
-        (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()
+        fill(x, kept)

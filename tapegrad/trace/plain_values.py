@@ -81,10 +81,11 @@ class PlainValues:
         """Return what is in a piece of memory: the argument, or a copy, one for all that see it."""
         if type(op) is Input and self.tape.ops[op.id - 1] is op and op.id > 1:
             return self.given[op.id - 2]
+        if id(owner) in self.memory:
+            return self.memory[id(owner)][1]
         if isinstance(val, Traced) or not is_memory(val):
             return val
-        if id(owner) not in self.memory:
-            self.memory[id(owner)] = owner, duplicate(val)
+        self.memory[id(owner)] = owner, duplicate(val)
         return self.memory[id(owner)][1]
 
     def traced(self, x: Any) -> Iterator[Any]:

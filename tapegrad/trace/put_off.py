@@ -5,6 +5,7 @@ without arguments, with plain values.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from operator import is_
 from types import CellType
 from typing import Any
 
@@ -19,6 +20,26 @@ NOTHING: Any = object()
 def base_of(x: Any) -> Any:
     """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
     return next(kind for kind in (OrderedDict, dict, *KINDS) if isinstance(x, kind))
+
+
+def content(x: Any) -> Any:
+    """Return a plain copy of what a container holds."""
+    base = base_of(x)
+    return dict(base.items(x)) if issubclass(base, dict) else list(base.__iter__(x))
+
+
+def holds(x: Any, kept: Any) -> bool:
+    """Return whether a container holds the very objects that it did, in their order; a set in any."""
+    now = content(x)
+    if isinstance(x, set):
+        return {*map(id, now)} == {*map(id, kept)}
+    values = all(map(is_, now.values(), kept.values())) if isinstance(x, dict) else True
+    return len(now) == len(kept) and values and all(map(is_, now, kept))
+
+
+def fill(x: Any, kept: Any) -> None:
+    """Make a container hold what it did."""
+    (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()
 
 
 class TableWrite:
@@ -47,6 +68,9 @@ class GroupWrite:
 
     def __call__(self) -> None:
         base = base_of(self.x)
+        if base is bytearray:
+            self.x[:] = bytes(self.now)  # where it is as long, others may see its memory
+            return
         base.clear(self.x)
         (base.update if base is set else base.extend)(self.x, self.now)
 

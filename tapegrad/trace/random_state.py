@@ -216,9 +216,9 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
         elif isinstance(thing, type):
             if not is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
                 stack += [*vars(thing).values(), *thing.__bases__, type(thing)]
-        elif isinstance(thing, (list, tuple, set, frozenset)):
+        elif issubclass(type(thing), (list, tuple, set, frozenset)):
             stack += _few(parts_of(thing))
-        elif isinstance(thing, dict):
+        elif issubclass(type(thing), dict):
             stack += _few(values_of(thing))
             yield thing
         elif (isinstance(getattr(thing, "__dict__", None), dict) and not is_foreign(type(thing).__module__)

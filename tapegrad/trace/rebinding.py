@@ -23,6 +23,7 @@ from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
 from tapegrad.trace.outside_arrays import stand_for
+from tapegrad.trace.put_off import KINDS, content, fill, holds
 from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.twins import check_compared, compared
@@ -31,7 +32,7 @@ from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, code_of, current, is_empty, running
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
-from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf
+from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf, Partial, Subclassed, is_masked
 from tapegrad.tree.signature import Reached
 
 _SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
@@ -64,7 +65,8 @@ class Rerouting:
         self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]],
-              tables: bool | str = False, tied: Sequence[Any] = (), double: dict[int, Any] = NO_TWINS) -> None:
+              tables: bool | str = False, tied: Sequence[Any] = (), double: dict[int, Any] = NO_TWINS,
+              stands_for: dict[int, list[Any]] = NO_TWINS) -> None:
         """Find what leads to the originals, and lead it to the copies that were built of them.
 
         The program may not compare by `is` what is `double`; the rest that it was given twice is `tied`. With `tables`,
@@ -74,8 +76,10 @@ class Rerouting:
         objects: list[Any] = []
         roots: list[Any] = []
         labels: dict[int, str] = {}
+        arrays: list[tuple[Any, Any]] = []
         for walk, memo in zip(walks, memos):
             roots += walk.called
+            roots += [x for x, _ in walk.blind]
             roots += [x for x, _ in walk.keep if type(x) is FunctionType] if tables else []
             for x, label in walk.keep:
                 key, part = id(x), walk.seen.get(id(x))
@@ -83,21 +87,25 @@ class Rerouting:
                     built = tracer.inputs[part.index]
                 elif type(x) is CellType:
                     built = memo.get(key)
-                elif type(part) in (Closure, Fresh) or getattr(part, "volatile", False):
+                elif type(part) in (Closure, Fresh, Partial) or getattr(part, "volatile", False):
                     built = memo.get(id(part))
                 else:
+                    if type(part) is Subclassed and not is_masked(part.cls) and id(part) in memo:
+                        arrays.append((memo[id(part)], x))  # it has attributes
                     continue
                 # of what two arguments share, either copy will do: the gradients of both add up to its own
                 if built is None or key in copies:
                     continue
-                copies[key], labels[key] = built, label
+                same = [x, *stands_for.get(key, ())]
+                for each in same:
+                    copies[id(each)], labels[id(each)] = built, label
                 self.pairs.append((built, x))
                 if type(x) is FunctionType:
                     roots.append(x)
-                elif type(x) is list or type(x) is dict:
-                    self.given.append((x, _content(x), label))
-                elif isinstance(part, (Instance, Module)) and type(x) is not CellType:
-                    objects.append(x)
+                elif isinstance(x, (dict, *KINDS)):
+                    self.given += [(each, content(each), label) for each in same]
+                if isinstance(part, (Instance, Module)) and type(x) is not CellType:
+                    objects += same
                     roots.append(class_of(x))
         self.double = double
         self.used.update((id(x), x) for x in tied)
@@ -105,17 +113,19 @@ class Rerouting:
         if not copies and not tables and not double:
             return
         tracer.copies, tracer.rerouting = copies, self
-        self.copies = Copies(self.pairs, labels)
+        self.copies = Copies([*self.pairs, *arrays], labels)
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
                              tables if type(tables) is str else "")
+        if tracer.blind is not None:
+            tracer.blind.routes = self.routes
         if self.routes.search() or double:
-            self.began = [(new, _content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
+            self.began = [(new, content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
             self.tables = [copies[key] for key in self.routes.arrays]
             self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
-            self._lead(self.routes)
+            self._lead(self.routes, tracer)
 
-    def _lead(self, routes: Routes) -> None:
+    def _lead(self, routes: Routes, tracer: Any) -> None:
         """Copy what holds originals and cannot hand out copies itself; replace what can."""
         for fn in [*routes.met.values()] if self.double else ():
             if type(fn) is FunctionType and not routes.is_outer(fn) and compared(code_of(fn)):
@@ -127,7 +137,9 @@ class Rerouting:
             if new is not x and type(new) is FunctionType:
                 x, new = vars(x), vars(new)
             if new is not x and isinstance(new, (list, dict, set, deque)):
-                self.made.append((x, new, _content(new)))
+                self.made.append((x, new, content(new)))
+        if tracer.blind is not None:
+            tracer.blind.find(routes)
         copies.update(made)
         for fn in routes.readers.values():
             for cell in fn.__closure__ or ():
@@ -178,7 +190,7 @@ class Rerouting:
 
     def write_back(self) -> None:
         """Do to a list, a dict or a variable that is no argument what the program has done to its copy."""
-        changed = [(x, new) for x, new, then in self.made if _differs(new, then)]
+        changed = [(x, new) for x, new, then in self.made if not holds(new, then)]
         assigned = [(cell, new) for cell, new, then in self.cells if not is_empty(new)
                     and new.cell_contents is not then]
         if changed or assigned:
@@ -208,7 +220,7 @@ class Rerouting:
         written to.
         """
         for new, then, x in self.began:
-            if _differs(new, then) and self.routes is not None and self.routes.leads(op, x):
+            if not holds(new, then) and self.routes is not None and self.routes.leads(op, x):
                 raise MutationError(f"{op.__name__}, which is one operation, reads by name a {type(x).__name__} that "
                                     "the program was passed and has "
                                     "written to: it would see the original", user_location(),
@@ -219,31 +231,12 @@ class Rerouting:
         for proxy in self.tables:
             proxy._view.storage.check()
         for x, then, label in self.given:
-            if _differs(x, then):
-                _restore(x, then)
+            if not holds(x, then):
+                fill(x, then)
                 raise MutationError(f"{label or 'what the function captured'}, a {type(x).__name__}, was changed while "
                                     "it was differentiated "
                                     "or traced, by another name than the argument's", None,
                                     "change it through the argument, or pass a copy")
-
-
-def _content(x: Any) -> list[Any]:
-    return [*x, *x.values()] if isinstance(x, dict) else list(x)
-
-
-def _differs(x: Any, then: list[Any]) -> bool:
-    now = _content(x)
-    return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
-
-
-def _restore(x: Any, then: list[Any]) -> None:
-    """Put back what was in a list or a dict."""
-    if isinstance(x, dict):
-        half = len(then) // 2
-        x.clear()
-        x.update(zip(then[:half], then[half:]))
-    else:
-        x[:] = then
 
 
 def _assign(fn: FunctionType, code: CodeType) -> None:

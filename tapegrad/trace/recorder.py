@@ -73,7 +73,7 @@ class Tracer:
     that this asks the context. Where the tape `replays`, what steered the program is guarded on it.
     """
 
-    __slots__ = ("__weakref__", "apart", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
+    __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
                  "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "once", "overridden",
                  "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special", "tape", "unseen",
                  "written")
@@ -97,6 +97,7 @@ class Tracer:
         self.lent: list[tuple[Operation, Operation]] = []  # arguments and results of users' functions, in memory apart
         self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
         self.rerouting: Any = None  # what leads to those copies
+        self.blind: Any = None  # what leads past them
         self.special = self.dynamic = self.laid = self.apart = False
         self.followed: tuple[Any, ...] = ()  # the number systems that are looked after
         self.error: Exception | None = None  # the last that a call raised
@@ -111,7 +112,8 @@ class Tracer:
         """
         self.push, self.custom, self.overridden = _closed, False, False
         self.error = self.refusal = self.paths = self.once = None
-        self.inputs, self.constants, self.written, self.copies, self.rerouting = [], {}, [], NO_COPIES, None
+        self.inputs, self.constants, self.written, self.copies = [], {}, [], NO_COPIES
+        self.rerouting = self.blind = None
         self.lasting, self.lent = [], []
 
     def refuse(self, err: TapeError) -> None:

@@ -12,14 +12,16 @@ import functools
 import gc
 import sys
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from copy import copy
 from itertools import islice
-from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from mmap import mmap
+from types import BuiltinMethodType, CellType, FunctionType, GeneratorType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
-from weakref import ReferenceType, WeakKeyDictionary, WeakSet
+from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.copies import Attribute, Refused, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module, is_optimizer
+from tapegrad.tree.ways import WAYS, owner_of, way_to
 
 _OWN = "an attribute"  # of a function's
 # CPython's flags of classes: made while a program runs; and that, or immutable
@@ -42,10 +45,10 @@ LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts thems
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64,
                     np.bool_, np.dtype,
                     slice, range])
-_UNTRACKED = frozenset([dict, bytearray, ContextVar])  # it may not follow these, which matter all the same
+_UNTRACKED = frozenset([dict, bytearray, array, mmap, ContextVar])  # it may not follow these, which matter all the same
 # modules
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
-                     "queue"])
+"queue", "_contextvars", "contextvars"])
 
 
 def is_a(x: Any, kind: Any) -> bool:
@@ -75,6 +78,7 @@ class Routes:
         self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
         self.stand_for = stand_for  # what makes a proxy of an array that is met
         self.arrays: dict[int, Any] = {}  # those that were
+        self.read: dict[int, tuple[Any, str]] = {}  # the arrays that are met, and their names
         # an array that the program reads by name may be an argument's in another call
         held = any(hasattr(type(x), "_tracer") and not is_tensor(x) for x in known.values())
         arrays = {np.ndarray} if stand_for is not None or held else set()
@@ -239,6 +243,12 @@ class Routes:
             found = self.of_foreign(_captured(node)) if self.is_outer(node) else self.of_function(node)
         elif is_a(node, type):
             found = _of_class(node)
+        elif is_a(node, GeneratorType):
+            found = _of_generator(node)
+        elif is_a(node, ProxyTypes):
+            found = iter([(node.__init__.__self__, "")])
+        elif is_a(node, np.ndarray):
+            found = ((part, "") for part in (node.flat if node.dtype == object else ()))
         elif is_a(node, (WeakKeyDictionary, WeakSet)):
             found = ((part, "") for part in [*node, *(node.values() if is_a(node, WeakKeyDictionary) else ())])
         elif is_a(node, ReferenceType):
@@ -262,6 +272,11 @@ class Routes:
             if self.stand_for is not None and is_table(child):
                 yield child, how
                 continue
+            if type(child) is np.ndarray:
+                self.read[id(child)] = child, how
+                if child.dtype == object:
+                    yield child, how
+                    continue
             if (type(child) in self.atoms
                 or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked)):
                 continue  # what the garbage collector does not follow leads nowhere
@@ -347,6 +362,13 @@ def _of_class(cls: type) -> Iterator[tuple[Any, str]]:
         yield (value.value if type(value) is Attribute else value), name
 
 
+def _of_generator(x: GeneratorType[Any, Any, Any]) -> Iterator[tuple[Any, str]]:
+    """Yield what a generator has at hand where it waits."""
+    if (frame := x.gi_frame) is not None:
+        yield from ((part, "") for part in frame.f_locals.values())
+        yield from ((frame.f_globals[name], name) for name in mentioned(x.gi_code).names if name in frame.f_globals)
+
+
 def _captured(fn: FunctionType) -> Iterator[Any]:
     return (cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell))
 
@@ -401,11 +423,12 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
                                       **{name: part(value) for name, value in x.keywords.items()})
     elif is_a(x, MethodType):
         made[key] = MethodType(part(x.__func__), part(x.__self__))
-    elif is_a(x, BuiltinMethodType):
-        made[key] = getattr(part(x.__self__), x.__name__)
+    elif cls in WAYS:
+        owner = owner_of(x)
+        made[key] = way_to(x, part(owner))
     elif is_a(x, ReferenceType):
         made[key] = ReferenceType(part(x()))
-    elif _is_safe(x, routes, set()):
+    elif is_safe(x, routes, set()):
         made[key] = x
     else:
         made[key] = Refused(f"{routes.told(x)}, of which the traced program has a copy, and there it would see the "
@@ -426,7 +449,7 @@ def refill(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
         (new.extend if is_a(x, (list, deque)) else new.update)(parts)
 
 
-def _is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
+def is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
     """True for a thing of which no copy can be made, and that leads to nothing but objects
     that redirect by themselves.
     """
@@ -438,4 +461,4 @@ def _is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
         return True
     seen.add(id(x))
     keyed = is_a(x, (dict, set, frozenset, WeakKeyDictionary, WeakSet)) and any(id(part) in routes.known for part in x)
-    return not keyed and all(_is_safe(child, routes, seen) for child, _ in routes.children(x))
+    return not keyed and all(is_safe(child, routes, seen) for child, _ in routes.children(x))

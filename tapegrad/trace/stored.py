@@ -72,6 +72,7 @@ class Forms:
     def __init__(self, tape: Tape, tracer: Any, originals: dict[int, Any]) -> None:
         self.tape, self.tracer, self.originals = tape, tracer, originals
         self.seen: dict[int, Any] = {}
+        self.inputs: dict[int, int] = {}  # id of an array's storage that is written back -> the number of its input
 
     def __call__(self, x: Any) -> Form | None:
         kind = type(x)
@@ -91,7 +92,9 @@ class Forms:
     def of_traced(self, x: Any) -> Form | None:
         if x._tracer is not self.tracer or not is_leaf(x) or (x._view is not None and x._view.path):
             return None  # a view of what is stored as well, maybe
-        op = peek(x)
+        if x._view is not None and (number := self.inputs.get(id(x._view.storage))) is not None:
+            return Given(number)
+        op = peek(x) if x._view is None or not x._view.storage.lost else x._view.storage.op
         if type(op) is Input and op.id > 1 and self.tape.ops[op.id - 1] is op:
             return Given(op.id - 2)
         sample = value_of(op) if has_value(op) else x._val

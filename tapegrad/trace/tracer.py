@@ -15,10 +15,12 @@ from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
 from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, pack
+from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
+from tapegrad.trace.blind import Blind
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Context
 from tapegrad.trace.escaped import Made
@@ -76,13 +78,15 @@ def apart(value: Any, constants: list[Any]) -> Any:
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False,
            copy: bool = False, once: Economy | None = None, observer: Any = None, found: Found | None = None,
-           wanted: Wanted = ALL, replays: bool = True, done: Callable[..., None] | None = None) -> Tape:
+           wanted: Wanted = ALL, replays: bool = True, done: Callable[..., None] | None = None,
+           stands_for: dict[int, list[Any]] | None = None) -> Tape:
     """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
 
     One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the
     function runs. Of a tape that is to be replayed, random generators must have been `found`: what is drawn of others
     it cannot draw again, and a guard says so. One that never `replays` has no guards. What the program has `done` to
-    its arguments is told: how they are nested, what was built of them, their leaves.
+    its arguments is told: how they are nested, what was built of them, their leaves. A part of the arguments may be a
+    copy that `stands_for` others, by its id: what leads to these leads to the same.
     """
     if not callable(f):
         raise CallError(f"{brief(f)} is no function", user_location(),
@@ -94,7 +98,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         with collector:  # what is made meanwhile is known by its age
             try:
                 tape = _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done,
-                               made)
+                               made, stands_for or {})
             except BaseException:
                 if made.tracer is not None:
                     made.release(f)
@@ -119,7 +123,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
             once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool | str,
-            done: Callable[..., None] | None, made: Made) -> Tape:
+            done: Callable[..., None] | None, made: Made, stands_for: dict[int, list[Any]]) -> Tape:
     """Run the program once; with `tables`, the arrays that it reads by name are traced, a package's too."""
     register_imported()
     walks: list[Walk] = []
@@ -151,9 +155,10 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         follow(tracer, system(leaf))
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     kept = [walk for walk in walks if walk.keep]
+    blind = Blind(walks) if kept or any([walk.blind for walk in walks]) else None
     tied = tie(signature, args, walks, proxies) if len(kept) > 1 and any(walk.stateful for walk in walks) else []
     double = twins(originals, proxies) if len(originals) > 1 and is_doubled(originals) else {}
-    tracer.inputs = proxies
+    tracer.inputs, tracer.blind = proxies, blind
     for leaf in filter(is_large, leaves):
         tracer.meet(leaf)
     before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
@@ -169,7 +174,9 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     said = numpy_warnings.begin()
     try:
         if rerouting is not None:
-            rerouting.begin(tracer, walks, memos, tables, tied, double)
+            rerouting.begin(tracer, walks, memos, tables, tied, double, stands_for)
+            if blind is not None and blind.past and grad:
+                blind.check_asked(tracer.copies, [proxies[k - 1] for k in differentiated(tape)])
             made.originals = {id(new): x for new, x in rerouting.pairs}
         if observer is not None:
             observer.start(signature)
@@ -188,7 +195,10 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             raise tracer.refusal
         copies = None if rerouting is None else rerouting.copies
         if copies is not None or tracer.written:
-            signature.effects = (copies or Copies((), {})).effects(tape, tracer, originals, grad)
+            copies = copies or Copies((), {})
+            signature.effects = copies.effects(tape, tracer, originals, grad)
+            if signature.effects is not None and blind is not None:
+                blind.check_written(signature.effects, copies, originals)
         if observer is not None:
             observer.close()
         if found is not None and (what := found.unrecorded(tape)):

@@ -430,6 +430,10 @@ def lose_overlaps(x: Input, tracer: Any) -> None:
     if is_memory(plain(x.val)):
         tracer.written.append((plain(x.val), x.label))
         tracer.guard_apart()
+        if tracer.blind is not None:
+            nested = tracer.tape.structure
+            kept = any(x.id - 2 in part.kept for part in (*nested.parts, *nested.kwargs.values()))
+            tracer.blind.check_memory(plain(x.val), x.label, kept)
     for other in tracer.inputs:
         op = peek(other)
         mine, others = plain(x.val), plain(op.val)

@@ -45,6 +45,7 @@ from tapegrad.tree.copies import is_empty, slots_of
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
+RETURN = "return it beside the value, has_aux=True"
 LOADS = "LOAD_"  # how Python's instructions begin that name what is written to
 Table = tuple[Any, Any, dict[Any, Any], Any]
 
@@ -71,7 +72,9 @@ class Copies:
                 self.groups.append((new, x, new.copy()))
             elif kind is dict:
                 self.tables.append((new, x, new.copy(), x))
-            elif not (isinstance(new, Traced) or is_sparse(x)):  # arrays are never written, SciPy's caches are its own
+            elif hasattr(kind, "_viewed_as"):  # of an array of a class, the attributes
+                self._table(own_dict(new), own_dict(x), x)
+            elif not (isinstance(new, Traced) or is_sparse(x)):  # SciPy's caches are its own
                 self._note(new, x)
 
     def _note(self, new: Any, x: Any) -> None:
@@ -120,7 +123,7 @@ class Copies:
         if not effects.writes and not effects.lost:
             return None
         pending = Pending(effects.writes, effects.lost, tape)
-        pending.stored = effects.stored
+        pending.stored, pending.memory = effects.stored, {key: effects.plain.memory[key] for key in effects.form.inputs}
         return pending
 
 
@@ -151,11 +154,12 @@ class Pending:
     For each write `stored` says how a replay would do it; None where it cannot.
     """
 
-    __slots__ = ("lost", "stored", "tape", "writes")
+    __slots__ = ("lost", "memory", "stored", "tape", "writes")
 
     def __init__(self, writes: list[tuple[Callable[[], Any], Place]], lost: list[Place], tape: Tape) -> None:
         self.writes, self.lost, self.tape = writes, lost, tape
         self.stored: list[Stored | None] = [None] * len(writes)
+        self.memory: dict[int, tuple[Any, Any]] = {}  # of arrays that are written: the storage, and the original
 
     def settle(self) -> None:
         """Warn of what is lost, and do what is not."""
@@ -164,8 +168,7 @@ class Pending:
         for place in self.lost:
             if (key := (*program, place.what)) not in _told:
                 where = self.line(place) or Location(*program, "" if code is None else code.co_name)
-                warnings.warn_explicit(f"{place.what}\n  try: return it beside the value, has_aux=True", EffectWarning,
-                                       where.file, where.line)
+                warnings.warn_explicit(f"{place.what}\n  try: {place.cure}", EffectWarning, where.file, where.line)
                 _told.add(key)
         for write, _ in self.writes:
             if type(write) is RefillWrite:
@@ -208,7 +211,7 @@ class Pending:
 
 class Place(NamedTuple):
     """Where something is written: in words, the name that is assigned and Python's instruction for it, and the
-    operations of the values; and the thing that is written to.
+    operations of the values; the thing that is written to, and what to do where the write is lost.
     """
 
     what: str
@@ -216,6 +219,7 @@ class Place(NamedTuple):
     step: str = ""
     ops: Sequence[Operation] = ()
     owner: Any = None
+    cure: str = RETURN
 
 
 class _Written:
@@ -242,17 +246,22 @@ class _Written:
         parts = (*self.tape.structure.parts, *self.tape.structure.kwargs.values())
         kept = {k for part in parts for k in part.kept}
         for k, x in enumerate(self.tracer.inputs):
+            if x._view is not None and x._view.storage.lost:
+                continue  # it lies in the memory of another, which was written to
             first, final = self.tape.ops[k + 1], peek(x)
             if not is_memory(plain(self.given[k])) or 0 in final.val.shape or _numbers_in(final) is first:
                 continue  # nothing is written into what holds no numbers
             label = first.label or "an array"  # type: ignore[attr-defined]
             if k in kept and self.is_differentiated(x, set()):
-                if final not in self.result:
-                    self.lost.append(Place(f"what is written into {label} is lost: the call is differentiated by the "
-                                           "numbers that it held", ops=[final]))
+                cure = "ask for the gradient by arguments alone, argnums=0" if final in self.result else RETURN
+                self.lost.append(Place(f"what is written into {label} is lost: the call is differentiated by the "
+                                       "numbers that it held", ops=[final], cure=cure))
             elif k in kept:
                 place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
                 self.writes.append((RefillWrite(self.given[k], final.val), place))
+                storage = x._view.storage  # what else sees this memory sees the original's
+                self.plain.memory[id(storage)] = storage, self.given[k]
+                self.form.inputs[id(storage)] = k
                 self.stored.append(Stored(k, None, {...: Result(final, final.val)}))
             elif final not in self.reaches:
                 self.lost.append(Place(f"what is written into {label} is lost: the caller's arrays are not written "

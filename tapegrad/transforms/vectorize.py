@@ -59,7 +59,7 @@ class _Numbers(Batched):
     def first(self, x: Any, size: int) -> Any:
         return x[0].item()
 
-    def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
+    def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], observer: Any) -> Tape:
         self.left -= 1
         if self.left < 0:
             raise _Apart("most numbers take ways of their own", None, "")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError, TapeError, user_location
+from tapegrad.errors import ArgumentError, MutationError, TapeError, user_location
 from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.lazy import optree, torch
 from tapegrad.numbers.tensors import is_tensor, overlap
@@ -17,7 +17,9 @@ from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.effects import Reach
 from tapegrad.trace.inputs import flatten_call
+from tapegrad.trace.outside_arrays import WITNESSES
 from tapegrad.trace.outside_state import Outside
 from tapegrad.trace.random_state import SOURCES, Found, state_of
 from tapegrad.trace.tracer import record, returned, trace
@@ -45,8 +47,9 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     is called once for each member, on a tape by one loop. Random numbers are drawn for each member. What cannot be
     traced, or asks for plain numbers, is called for each member. What `f` writes to what all members share (a captured
     list, a counter, a module's buffers, a global) and what it prints is done as by a loop over the members: such an
-    `f` is traced for each of them. Arrays are never written to. Raises ArgumentError where the arguments have no such
-    axis, or not equally many members.
+    `f` is traced for each of them, and so is one that asks what may not be the same for each. Arrays that are arguments
+    are never written to. Raises ArgumentError where the arguments have no such axis, or not equally many members;
+    MutationError inside a trace for an `f` that writes to what cannot be set back after the first member's run.
 
     >>> vmap(lambda x, a: a * x if x > 0 else -x, in_axes=(0, None))(np.array([1.0, -2.0, 3.0]), 10.0)
     array([10.,  2., 30.])
@@ -130,7 +133,7 @@ def settled_for(tape: Tape, own: list[Any]) -> bool:
     """Return whether the program of a tape writes to what all members share; where it does not, warn of what it wrote
     to arguments of which each member has a copy of its `own`.
     """
-    effects, tape.structure.effects = tape.structure.effects, None
+    effects = tape.structure.effects
     if effects is None:
         return False
     walks: list[Walk] = []
@@ -139,6 +142,7 @@ def settled_for(tape: Tape, own: list[Any]) -> bool:
     mine = {id(x) for walk in walks for x, _ in walk.keep}
     if any(id(place.owner) not in mine for _, place in effects.writes):
         return True
+    tape.structure.effects = None
     effects.lose("each member has a copy of its own").settle()
     return False
 
@@ -201,9 +205,11 @@ class Batched:
                     if len(rows) == size
                     else [take(x, rows, axis=0) if flag else x for x, flag in zip(leaves, flags)]
                 )
-            tape, writes = self._traced(program, given, flags, len(rows))
+            tape, traces, done = self._traced(program, given, flags, len(rows))
             if tape is None:
-                groups += [self.alone(program, given, flags, i, row, writes) for i, row in enumerate(rows.tolist())]
+                groups += [_group(value, row) for value, row in zip(done, rows.tolist())]
+                groups += [self.alone(program, given, flags, i, row, traces) for i, row in enumerate(rows.tolist())
+                           if i >= len(done)]
                 continue
             tracer = tracer_of([*given, *[op.val for op in tape.ops if type(op) is Constant]])
             with collector:
@@ -289,11 +295,14 @@ class Batched:
             )
         return next(iter(sizes)), found
 
-    def _traced(self, program: Program, leaves: list[Any], flags: list[bool], size: int) -> tuple[Tape | None, bool]:
+    def _traced(
+        self, program: Program, leaves: list[Any], flags: list[bool], size: int
+    ) -> tuple[Tape | None, bool, list[Any]]:
         """Record the function for the first member, as if there were no trace around; generators are set back.
 
-        No tape where it cannot be recorded, or takes plain numbers that are of this member alone, or writes to what
-        all members share; the second says the last. What it wrote then is undone.
+        No tape where it cannot be recorded, or takes plain numbers that are of this member alone, or does more than
+        compute; the second says that only the last is so. Then the run is the first member's call, and its value comes
+        third; where a trace around this one must see that call, it is undone, and none does.
         """
         first = [self.first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
         first = [Member(x) if type(x) in BOOLS else x for x in first]
@@ -304,44 +313,63 @@ class Batched:
         states = [state_of(x) for x in {id(x): x for x in [*sources, *filter(is_generator, first)]}.values()]
         listener, outside = Listener(), Outside(program.f)
         if outside.lasting and size:
-            return None, True
+            return None, True, []
+        witness = None if Reach(fn, *given, *named.values()).pure else WITNESSES[0](samples=True)
         running.observers = [*running.observers, listener]
+        kept = False
         try:
             with outside:
-                tape = self.recorded(fn, given, named)
+                tape = self.recorded(fn, given, named, witness)
             listener.heard = listener.heard or bool(found.unrecorded(tape))
+            own = [arg for arg, mapped in zip((*given, *named.values()), program.mapped(flags)) if mapped]
+            writes = settled_for(tape, own) or outside.is_changed() or (witness is not None and witness.result()[1])
+            kept = bool(size and (listener.heard or writes) and not any(isinstance(x, Traced) for x in leaves))
         except TapeError as err:
             if not err.refuses or not size:
                 outside.tell()
                 raise
-            outside.put_back()
-            return None, False
+            self._undo(outside, witness)
+            return None, False, []
         except BaseException:
             outside.tell()
             raise
         finally:
             running.observers = [other for other in running.observers if other is not listener]
-            for restore, state in states:
+            for restore, state in states if not kept else ():
                 restore(state)
+        if kept:
+            outside.tell()
+            settle(tape)
+            return None, not listener.heard, [returned(tape)]
         for op in reversed(tape.ops):
             if type(op) is Call and op.fn is draw and is_torch_source(op.args[0]):
                 op.args[0].rewind(op.val)
-        own = [arg for arg, mapped in zip((*given, *named.values()), program.mapped(flags)) if mapped]
-        writes = settled_for(tape, own) or outside.is_changed()
         if listener.heard or writes:
-            outside.put_back()
+            self._undo(outside, witness)
             if size:
-                return None, writes and not listener.heard
+                return None, not listener.heard, []
         if len(tape.inputs) != len(leaves) + 1:
             raise self.fail(
                 "its arguments are taken apart otherwise for one member", "arrays, in tuples, lists and dicts"
             )
         tape.name = self.name
-        return inline(tape, valued=True), False
+        return inline(tape, valued=True), False, []
 
-    def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tape:
+    def _undo(self, outside: Outside, witness: Any) -> None:
+        """Undo what the first member's run has written, which is to run again; raise where that cannot be."""
+        outside.put_back()
+        changed = None if witness is None else witness.result()[0].changed()
+        if changed is not None:
+            raise MutationError(
+                f"vmap of {self.name}: it changes {changed[0]}, which can be done for each member, but not undone for "
+                "the first, which is to run again",
+                user_location(),
+                "a loop over the members; or return what is new",
+            )
+
+    def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], observer: Any) -> Tape:
         """Return the tape of one member."""
-        return record(fn, args, kwargs, DEFAULT)
+        return record(fn, args, kwargs, DEFAULT, observer=observer)
 
     def first(self, x: Any, size: int) -> Any:
         """Return the first member of an argument; of no members, one of ones."""
@@ -355,12 +383,7 @@ class Batched:
         """Call the function for one member: as it is, or as `trace` does, which writes to no array of the caller's."""
         mine = [member(x, i) if flag else x for x, flag in zip(leaves, flags)]
         fn, given, named = program.of_leaves(mine, flags)
-        value = traced_value(fn, given, named) if traces else fn(*given, **named)
-        parts: list[Any] = []
-        into = flatten(value, "", parts, [], shared=False)
-        if into.is_leaf or not parts:
-            return Group(np.array([row]), None, [expand_dims(value, axis=0) if parts else value], [bool(parts)])
-        return Group(np.array([row]), into, [expand_dims(x, axis=0) for x in parts], [True] * len(parts))
+        return _group(traced_value(fn, given, named) if traces else fn(*given, **named), row)
 
     # -- the value
 
@@ -429,6 +452,15 @@ class Batched:
         if not axis:
             return array(x) if _is_view(x) else x
         return permute_dims(x, axes=(*range(1, axis + 1), 0, *range(axis + 1, ndim)))
+
+
+def _group(value: Any, row: int) -> Group:
+    """Return what one member returned."""
+    parts: list[Any] = []
+    into = flatten(value, "", parts, [], shared=False)
+    if into.is_leaf or not parts:
+        return Group(np.array([row]), None, [expand_dims(value, axis=0) if parts else value], [bool(parts)])
+    return Group(np.array([row]), into, [expand_dims(x, axis=0) for x in parts], [True] * len(parts))
 
 
 class Listener:

@@ -7,9 +7,9 @@ import functools
 import numbers
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
-from weakref import ReferenceType
+from weakref import ProxyTypes, ReferenceType
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from tapegrad.tree.nodes import (
     Partial,
     Static,
     Subclassed,
+    Way,
     is_container,
     is_subclassed,
     level,
@@ -45,6 +46,7 @@ from tapegrad.tree.nodes import (
 from tapegrad.tree.seeds import unmirror
 from tapegrad.tree.sparse import is_sparse
 from tapegrad.tree.sparse_tensors import SparseTensor
+from tapegrad.tree.ways import owner_of
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 BOOLS = frozenset([bool, np.bool_])
@@ -213,8 +215,8 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
-    __slots__ = ("called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules", "opaque",
-                 "open", "original", "restored", "seen", "shared", "stateful", "states")
+    __slots__ = ("blind", "called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules",
+                 "opaque", "open", "original", "restored", "seen", "shared", "stateful", "states")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
                  original: Callable[[Any], Any] | None = None, given: bool = False) -> None:
@@ -230,6 +232,8 @@ class Walk:
         self.kept: set[int] = set()
         self.keep: list[tuple[Any, str]] = []  # what was seen, and its label: it must live as long as its id is a key
         self.changeable = False  # whether it holds something that changes and is passed on as it is
+        # what is passed on as it is, and may lead to what a copy was made of: iterators, memory
+        self.blind: list[tuple[Any, str]] = []
         self.called: list[Any] = []  # functions and classes, which are passed on as they are
 
     def visit(self, x: Any, label: str) -> Any:
@@ -273,6 +277,9 @@ class Walk:
             self.seen[id(x)] = Fresh(x)
             self.keep.append((x, label))
             return self.seen[id(x)]
+        if type(x) in ProxyTypes:  # which seem to be of another class
+            self.blind.append((x, label))
+            return Static(x)
         if self.original is not None and callable(x):
             given, x = x, self.original(x)
             self.restored = self.restored or x is not given
@@ -283,6 +290,8 @@ class Walk:
             elif callable(x):
                 self.called.append(x)
             part = fixed(x)
+            if not isinstance(x, (FunctionType, BuiltinFunctionType, type)):
+                self.blind.append((x, label))
             self.changeable = self.changeable or type(part) is Content
             return part
         node, parts = found
@@ -355,6 +364,8 @@ class Walk:
                 return None
             cells = {name: cell for name, cell in zip(code_of(x).co_freevars, x.__closure__) if not is_empty(cell)}
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
+        if (owner := owner_of(x)) is not None:
+            return None if owner is DEFAULT else (Way(x, ["fn", "self"]), iter([(type(x), label), (owner, label)]))
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
         if is_module(x):
@@ -362,7 +373,8 @@ class Walk:
             return module, module.take_apart()
         if isinstance(x, functools.partial):
             parts = [(x.func, label), (x.args, _join(label, "args")), (x.keywords, _join(label, "keywords"))]
-            return Partial(x, ["func", "args", "keywords"]), iter(parts)
+            parts += [(part, _join(label, name)) for name, part in vars(x).items()]
+            return Partial(x, ["func", "args", "keywords", *vars(x)]), iter(parts)
         if is_sparse(x):
             whole = is_container(x) and "data" in vars(x)
             return (Container(x), iter([(x.data, _join(label, "data"))])) if whole else None
@@ -390,6 +402,7 @@ class Walk:
         return Container(x, one), ((part, f"{label}[{entry!r}]") for part, entry in zip(one.children, one.entries))
 
 
+DEFAULT: Any = np.random.normal.__self__  # type: ignore[attr-defined]  # NumPy's own generator, which is no input
 _NOTHING = Walk([], [])  # of a leaf: nothing but that was met
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
 from tapegrad.tree.copies import class_of, code_of
+from tapegrad.tree.ways import way_to
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
 _OPEN = object()  # stands for the mirror of a part that is being made
@@ -380,14 +381,30 @@ class Bound(Record):
         return self.children[1].mirror(leaves, memo)
 
 
+class Way(Bound):
+    """What leads to another thing, made anew for the copy of that: `d.values()`, `log.append`. Its gradient is that of
+    what it leads to.
+    """
+
+    __slots__ = ()
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = way_to(self.prototype, self.children[1].build(leaves, memo))
+        return memo[id(self)]
+
+
 class Partial(Record):
     """A functools.partial."""
 
     __slots__ = ()
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        fn, args, keywords = (child.build(leaves, memo) for child in self.children)
-        return memo.setdefault(id(self), functools.partial(fn, *args, **keywords))
+        if id(self) not in memo:
+            fn, args, keywords, *attributes = (child.build(leaves, memo) for child in self.children)
+            memo[id(self)] = new = functools.partial(fn, *args, **keywords)
+            vars(new).update(zip(self.names[3:], attributes))
+        return memo[id(self)]
 
 
 def key_difference(recorded: Any, given: Any) -> str:

@@ -133,7 +133,7 @@ def test_what_changes_in_place_is_looked_at_again(thing: Any, read: Any, change:
     monkeypatch.setitem(globals(), "THING", thing)
     ways = [tg.compile(lambda x: x * float(read(THING))), tg.compile(lambda x: x * float(read(thing))), tg.compile(lambda x, given: x * float(read(given)))]
     calls: list[Any] = [lambda: ways[0](2.0), lambda: ways[1](2.0), lambda: ways[2](2.0, thing)]
-    if type(thing) is dict:  # its numbers are inputs
+    if type(thing) in (dict, types.MappingProxyType):  # its numbers are inputs
         ways = [tg.compile(lambda x: x * read(THING)), tg.compile(lambda x: x * read(thing)), tg.compile(lambda x, given: x * read(given))]
     for _ in range(2):
         for call in calls:

@@ -90,6 +90,8 @@ def inner(n, x): return NET.w * n.w * x * x
 def f(n, x): return tg.gradient(inner, NET, x)[0].w if type(x) is not float else 2 * NET.w * x * x""", GLOBAL_NET, BY_NET),
 }
 PLAIN = {
+    "a view of a dict": ("def f(d, x): return sum(V) * x + M['w'] * G('w')",
+                         "D = dict(w={0}); V, M, G = D.values(), types.MappingProxyType(D), D.get", BY_DICT),
     "global": ("def loss(x): return D['w'] ** 2 * x\ndef f(d, x): return loss(x) * d['w']", GLOBAL_DICT, BY_DICT),
     "write through a global": ("def up(x): D['w'] = D['w'] * x\ndef f(d, x): up(x); return d['w'] ** 2", GLOBAL_DICT, BY_DICT),
     "write to the argument": ("def read(): return D['w'] ** 2\ndef f(d, x): d['w'] = d['w'] * x; return read()", GLOBAL_DICT, BY_DICT),
@@ -156,7 +158,6 @@ def f(d, x): return F(x) * F(x * x) * d['w']""", "D = dict(w={0}); F = build(D)"
 REFUSED = {
     "an iterator": ("def f(d, x): return next(IT)['w'] * x", "D = dict(w={0}); IT = iter([D])", BY_DICT, r"IT of .*a list_iterator, leads to d"),
     "a cache": ("@functools.lru_cache\ndef get(): return D\ndef f(d, x): return get()['w'] * x", "D = dict(w={0}); get()", BY_DICT, "get of .* leads to d"),
-    "a view": ("def f(d, x): return sum(V) * x", "D = dict(w={0}); V = D.values()", BY_DICT, "V of .*a dict_values, leads to d"),
     "a context variable": ("V = contextvars.ContextVar('V')\ndef f(d, x): return V.get()['w'] * x", "D = dict(w={0}); V.set(D)", BY_DICT, "leads to d"),
     "a key that is weak": ("def f(n, x): return W.get(n, 1.0) * n.w * x", "NET = {0}; W = weakref.WeakKeyDictionary([(NET, 2.0)])", BY_NET, "W of .* to n"),
     "what the collector knows": ("def f(n, x): return sum(o.w for o in gc.get_objects() if type(o) is Net) * x", GLOBAL_NET, BY_NET, "gc finds"),

@@ -7,6 +7,7 @@ import math
 import threading
 import tracemalloc
 import warnings
+import weakref
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -403,3 +404,63 @@ def test_a_seed_that_the_program_sets_is_a_checkpoints_too(seeded: str) -> None:
         torch.randn(3)
         torch.testing.assert_close(step(x.detach())[1], x.grad)
         torch.testing.assert_close(tg.grad(f, x.detach(), argnums=0)[1], x.grad)
+
+
+def test_a_checkpoint_in_a_checkpoint_draws_once() -> None:
+    def noisy(x: Any) -> Any:
+        return np.sin(np.random.normal(size=3) * x)
+
+    def loss(wrap: Wrap, around: Wrap) -> Callable[[Any], Any]:
+        return around(lambda x: wrap(noisy)(x).sum() * x + wrap(noisy)(x)[0])
+    found = []
+    for wrap, around in ((plainly, plainly), (tg.checkpoint, plainly), (tg.checkpoint, tg.checkpoint),
+                         (lambda f: tg.checkpoint(tg.checkpoint(f)), tg.checkpoint)):
+        f = loss(wrap, around)
+        values: list[Any] = []
+        for call in (lambda x: tg.grad(f, x), lambda x: tg.hessian(f)(x), tg.compile(f), tg.compile(f, warmup=1),  # noqa: B023
+                     lambda x: tg.vmap(lambda k: f(k))(np.array([x, x + 1.0]))):  # noqa: B023
+            np.random.seed(0)
+            values += [call(2.0), call(2.0), np.random.get_state()[2]]
+        found.append(values)
+    for values in found[1:]:
+        assert_same(values, found[0])
+
+
+def test_a_checkpoint_follows_what_leads_past_its_copies() -> None:
+    class Kept(list[Any]):
+        pass
+
+    def counted(second: Callable[[Any], Any], read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        kept = Kept([1.0])
+        way = second(kept)
+
+        def f(x: Any) -> Any:
+            read(way).append(2.0)
+            return x * len(kept)
+        return f
+    for second, read in ((weakref.ref, lambda way: way()), (weakref.proxy, lambda way: way)):
+        with pytest.raises(tg.MutationError):
+            tg.grad(tg.checkpoint(counted(second, read)), 2.0)
+        with pytest.raises(tg.MutationError):
+            tg.grad(lambda x: tg.checkpoint(counted(second, read))(x) * x, 2.0)  # noqa: B023
+
+    class Counter:
+        n = 0
+    counter = Counter()
+    counter.n, way = 0, weakref.ref(counter)
+
+    def f(x: Any) -> Any:
+        way().n += 1  # type: ignore[union-attr]
+        return x * counter.n
+    with pytest.raises(tg.MutationError, match=r"writes to|changes a Counter"):
+        tg.grad(lambda x: tg.checkpoint(f)(x), 2.0)
+    assert counter.n == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*is not compiled:tapegrad.RetraceWarning")
+def test_a_compiled_checkpoint_of_what_is_no_function_counts() -> None:
+    calls = []
+    step = tg.compile(tg.checkpoint(np.vectorize(lambda x: calls.append(1) or x * x, otypes=[float])))
+    for number in range(1, 6):
+        step(2.0)
+        assert len(calls) == number

@@ -74,6 +74,9 @@ class Torch(Backend):
     def stores(self, samples: Sequence[Any]) -> bool:
         return self.numbers or all(map(is_tensor, samples))  # where numbers are fixed, each is a program
 
+    def returns(self, samples: Sequence[Any]) -> bool:
+        return True
+
     def lowered(self, tape: Tape) -> Tape:
         return lowered(tape, self.device)
 

@@ -238,6 +238,22 @@ def _bits(x: np.ndarray[Any, Any]) -> Any:
     return flat.view(np.uint64) if flat.size % 8 == 0 else flat
 
 
+class Unwritten:
+    """A tensor, and how often torch has counted a write to it."""
+
+    __slots__ = ("count", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.count = value, _writes(value)
+
+    def __call__(self, found: Any) -> bool:
+        return found is self.value and _writes(found) == self.count
+
+
+def _writes(x: Any) -> int:
+    return 0 if x.is_inference() else x._version  # type: ignore[no-any-return]
+
+
 class Tensor:
     """The numbers of a tensor, and what torch knows besides."""
 
@@ -269,9 +285,11 @@ class SparseTensor:
         return form == self.form and all(check(part) for check, part in zip(self.parts, parts))
 
 
-def tensor_check(x: Any) -> Check:
-    """Return the check of a tensor."""
-    return SparseTensor(x) if is_sparse_tensor(x) else Tensor(x)
+def tensor_check(x: Any, exact: bool) -> Check:
+    """Return the check of a tensor: of its numbers where it is `exact`."""
+    if is_sparse_tensor(x):
+        return SparseTensor(x)
+    return Tensor(x) if exact else Unwritten(x)
 
 
 class Bytes:

@@ -46,8 +46,8 @@ from tapegrad.tree.signature import Signature
 class Observer:
     """One observed run: what the code that ran read, and why its tape must not be compiled, if there is a reason."""
 
-    def __init__(self, budget: float = math.inf) -> None:
-        self.reads = Reads(budget)
+    def __init__(self, budget: float = math.inf, samples: bool = False) -> None:
+        self.reads = Reads(budget, samples)
         self.ran: set[CodeType] = set()  # the program's own
         self.reason = self.cure = ""
         self.where: Location | None = None

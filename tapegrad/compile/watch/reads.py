@@ -291,7 +291,8 @@ class Reads:
         if isinstance(x, np.ndarray):
             return self.array(x, label)
         if is_tensor(x):
-            return Plain(x) if self.samples or self.is_too_much(stored_bytes(x), label) else tensor_check(x)
+            exact = not self.samples
+            return Plain(x) if exact and self.is_too_much(stored_bytes(x), label) else tensor_check(x, exact)
         if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
             return self.container(x, label)
         if isinstance(x, (bytearray, array)):
@@ -374,6 +375,8 @@ class Reads:
             self.explore(x.__func__, label)
             self.explore(x.__self__, label)
         elif type(x) is FunctionType:
+            if (wrapped := x.__dict__.get("__wrapped__")) is not None:
+                self.explore(wrapped, label)
             if is_foreign(x.__module__):
                 return
             if runs:  # what a cache answers was computed by it, at another time
@@ -383,9 +386,6 @@ class Reads:
                 self.activate(x)
             else:
                 self.waiting.setdefault(code_of(x), []).append(x)
-            wrapped = x.__dict__.get("__wrapped__")
-            if wrapped is not None:
-                self.explore(wrapped, label)
         elif isinstance(x, type):
             if x in GETTERS:
                 self.enter_by_name(self.library, False)

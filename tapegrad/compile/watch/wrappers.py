@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
-from types import BuiltinFunctionType, MethodWrapperType, ModuleType
 from typing import Any
 
 from tapegrad.tree.copies import CACHED
+from tapegrad.tree.ways import owner_of
 
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 # the class of what a bounded cache's dict leads to: links, of which only the collector is told
 _LINK = "_lru_list_elem"
 _WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
@@ -19,8 +18,6 @@ def parts_in(x: Any) -> dict[str, Any]:
     """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a
     property, what a cache keeps.
     """
-    if type(x) in _VIEWS:
-        return {"of": gc.get_referents(x)[0]}
     if isinstance(x, functools.partial):
         return {"func": x.func, "args": x.args, "keywords": x.keywords}
     if type(x) is CACHED:
@@ -29,9 +26,8 @@ def parts_in(x: Any) -> dict[str, Any]:
     if isinstance(x, _WRAPPERS):
         return {name: part for name in ("fget", "fset", "__func__", "func")
                 if (part := getattr(x, name, None)) is not None}
-    is_bound = (type(x) in (BuiltinFunctionType, MethodWrapperType) and type(x.__self__) is not ModuleType
-                and x.__self__ is not None)
-    return {"__self__": x.__self__} if is_bound else {}
+    owner = owner_of(x)
+    return {} if owner is None else {"owner": owner}
 
 
 def kept_in(fn: Any) -> dict[int, tuple[Any, Any]] | None:

@@ -147,8 +147,8 @@ class Hearing:
 
     def begin(self, tracer: Tracer) -> Callable[[], None]:
         """Begin a trace; return how to end it."""
-        FOLLOWED[tracer.level] = Followed(next((FOLLOWED[other.level] for other in reversed(running.tracers)
-                                                if other is not tracer), None))
+        around = (FOLLOWED.get(other.level) for other in reversed(running.tracers) if other is not tracer)
+        FOLLOWED[tracer.level] = Followed(next(filter(None, around), None))  # one may be older than torch
         with self.lock:
             if self.depth == 0:
                 torch.random.default_generator = Default(torch.default_generator)

@@ -1,0 +1,55 @@
+"""memory: where the numbers of an array, a tensor or a buffer of Python's lie, and which lie in the same place."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from array import array
+from typing import Any
+
+import numpy as np
+
+_DATA: Any = ctypes.c_int.__mro__[-2]  # what ctypes makes
+_FLAT, _ITER = np.flatiter, np.nditer  # under which names a trace has others
+BUFFERS: tuple[type, ...] = (memoryview, bytearray, array, mmap.mmap, _DATA, np.ndarray, _FLAT, _ITER)
+
+
+def span(x: Any) -> tuple[int, int]:
+    """Return the addresses between which the numbers lie, an empty span for what keeps none in the host's memory.
+
+    >>> x = np.zeros(3)
+    >>> start, end = span(x)
+    >>> end - start, span(memoryview(x)) == span(x)
+    (24, True)
+    """
+    if isinstance(x, _FLAT):
+        return span(x.base)
+    if isinstance(x, _ITER):
+        spans = [(start, end) for start, end in map(span, x.operands) if start < end]
+        return min(spans, default=(0, 0))[0], max([end for _, end in spans], default=0)
+    if isinstance(x, BUFFERS) and not isinstance(x, np.ndarray):
+        try:
+            if isinstance(x, ctypes._Pointer):
+                start = ctypes.addressof(x.contents)
+                return start, start + ctypes.sizeof(x.contents)
+            return span(np.asarray(memoryview(x)))  # type: ignore[arg-type]
+        except (ValueError, TypeError, BufferError):  # released, closed, or of a form that NumPy does not know
+            return 0, 0
+    return bounds(x)
+
+
+def bounds(x: Any) -> tuple[int, int]:
+    """Return the span of an array or a tensor; of a tensor that of all its storage."""
+    if isinstance(x, np.ndarray):
+        return np.lib.array_utils.byte_bounds(x) if x.size else (0, 0)
+    if x.device.type != "cpu" or not x.numel():
+        return 0, 0
+    storage = x.untyped_storage()
+    first: int = storage.data_ptr()
+    return first, first + storage.nbytes()
+
+
+def meet(a: Any, b: Any) -> bool:
+    """Return whether a buffer and an array, a tensor or another buffer may lie in the same memory."""
+    (start, end), (begin, stop) = span(a), span(b)
+    return start < stop and begin < end

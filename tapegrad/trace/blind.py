@@ -1,0 +1,96 @@
+"""blind: what a program was given beside the originals of copies and leads to them, an iterator, a memoryview: it would
+not see what the program writes to the copies, so such a write is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tapegrad.errors import MutationError, user_location
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.memory import BUFFERS, meet, span
+from tapegrad.numbers.tensors import is_memory, is_tensor
+from tapegrad.rules.op import Traced
+from tapegrad.trace.holders import attributes as own_dict
+from tapegrad.trace.put_off import KINDS, TableWrite
+from tapegrad.trace.references import Routes, is_a, is_safe
+from tapegrad.trace.write_back import Copies, Pending, Place
+from tapegrad.tree.flatten import Walk, leaves_of
+
+
+class Blind:
+    """The things of one trace that are passed on as they are and may lead past its copies."""
+
+    def __init__(self, walks: Sequence[Walk]) -> None:
+        self.things = [part for walk in walks for part in walk.blind]
+        known = [part for walk in walks for part in walk.keep if isinstance(part[0], bytearray)]
+        inside = [(part, label) for x, label in self.things for part in (own_dict(x) or {}).values()]
+        self.buffers = [part for part in (*self.things, *inside, *known) if isinstance(part[0], BUFFERS)]
+        self.routes: Routes | None = None
+        # where memory lies that the program may read
+        self.spans: list[tuple[int, int, Any, str]] | None = None
+        self.past: list[tuple[Any, str, list[Any]]] = []  # those that lead past copies, and the originals
+
+    def find(self, routes: Routes) -> None:
+        """Find what leads past the copies, once what leads to originals has been followed."""
+        for x, label in self.things:
+            if id(x) in routes.others and not is_safe(x, routes, set()):
+                self.past.append((x, label, [original for original in routes.hits.values()
+                                             if routes.leads(x, original)]))
+
+    def check_asked(self, copies: dict[int, Any], asked: Collection[Any]) -> None:
+        """Refuse what leads past copies of numbers by which the call is differentiated."""
+        for x, label, originals in self.past:
+            for original in originals:
+                copy = copies[id(original)]
+                leaves = [] if isinstance(copy, Traced) else leaves_of(copy)
+                if any(leaf is each for leaf in (copy, *leaves) for each in asked):
+                    raise MutationError(f"{_named(x, label)}, made before the call, leads to numbers that the call is "
+                                        "differentiated by, and would give them without their gradient",
+                                        user_location(), "make it in the function; or say by what, argnums=0")
+
+    def check_written(self, effects: Pending, copies: Copies, given: Sequence[Any]) -> None:
+        """Refuse writes to what some lead to, and to what has several copies."""
+        holders = Counter(id(x) for _, x, _, _ in copies.tables)
+        for write, place in effects.writes:
+            owner = place.owner
+            if type(write) is TableWrite and holders[id(write.x)] > 1:
+                raise _refused(place, effects, "what it was given as a dict as well",
+                               "write to one of the two")
+            if isinstance(owner, bytearray) and any(is_memory(x) and meet(owner, x) for x in map(plain, given)):
+                raise _refused(place, effects, "in whose memory an array lies", "write to one of the two")
+            if "_redirects_for" in type(owner).__dict__ and not isinstance(owner, (dict, *KINDS)):
+                continue  # an object that stands for its copy itself
+            for x, label, _ in self.past:
+                if self.routes is not None and self.routes.leads(x, owner):
+                    raise _refused(place, effects, f"to which {_named(x, label)}, made before the call, leads",
+                                   "make it in the function; or write to a copy")
+
+    def check_memory(self, memory: Any, label: str, kept: bool) -> None:
+        """Refuse a write to the memory of an input in which a buffer lies that the program may read; of one that an
+        object or a function has `kept`, an array or a tensor too.
+        """
+        if self.spans is None:
+            read = [] if self.routes is None else [*self.routes.read.values(), *(
+                (x, "") for x in self.routes.met.values() if is_a(x, BUFFERS) or is_tensor(x))]
+            known = {} if self.routes is None else self.routes.known
+            self.spans = [(*span(x), x, name) for x, name in (*self.buffers, *read)
+                          if not (is_memory(x) and id(x) in known)]
+        first, last = span(memory)
+        for start, end, x, name in self.spans:
+            if start < last and first < end and (kept or not is_memory(x)):
+                raise MutationError(f"{label or 'an array'} is written to, and shares its memory with "
+                                    f"{_named(x, name)}, which would not see the write", user_location(),
+                                    "read and write one of the two; or a copy")
+
+
+def _refused(place: Place, effects: Pending, why: str, cure: str) -> MutationError:
+    return MutationError(f"the function {place.what.removeprefix('it ')}, {why}: that would not see the write",
+                         effects.line(place), cure)
+
+
+def _named(x: Any, label: str) -> str:
+    kind = type(x).__name__
+    return f"{label} (of type {kind})" if label else f"what the program reads by a name, of type {kind}"
