@@ -78,8 +78,7 @@ class Compiled(ByName):
         self._lock = threading.RLock()
         self._warned: set[str] = set()
         self.log = Log()
-        # the machine code of the tapes that were used last, by which a call begins
-        self._tapes: list[Any] = []
+        self._tapes: list[Any] = []  # the machine code of the tapes that were used last, by which a call begins
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._called(*args, **kwargs)
@@ -401,15 +400,13 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str | None = None, device:
     path through its branches; at most `max_tapes`, the least recently used leaves first. What it reads besides its
     arguments is looked at again at every call. A path is compiled when its traces agree: something that steers it and
     is no input (a counter, a clock, a file) keeps it traced, with a RetraceWarning. It is compiled after `warmup`
-    traced calls; where that is None after two, or, if compiling is expected to take more than 50 ms, once its traced
-    calls have taken as long. A tape's function raises GuardError where a guard does not hold; `.source` is its text.
-    Results are fresh arrays.
+    traced calls; where that is None after two, or, if compiling is expected to take over 50 ms, once its traced calls
+    have taken as long. A tape's function raises GuardError where a guard does not hold; results are fresh arrays.
 
-    Elementwise calls of arrays of 2¹⁸ elements or more are computed together, block by block. `mode` says how: "auto"
-    by several threads, and torch's kernels on the same memory where those are faster (sin, cos, hypot, logaddexp; the
-    last bit of a sine may differ) and torch is imported, which compiling such calls of arrays of 2²² elements or more
-    does by itself, a second, if torch is installed; "threads" by NumPy alone, "blocks" by NumPy in one thread, "plain"
-    one whole array after the other. Raises ArgumentError for another mode.
+    `mode` is "native" for machine code ("auto" too, where llvmlite is installed and most of a tape has machine code) or
+    "numpy" for straight-line NumPy, which computes elementwise calls of arrays of 2¹⁸ elements or more block by block
+    on several threads, by torch's kernels where they are faster; "threads" does without these, "blocks" in one thread,
+    "plain" one whole array after the other. Raises ArgumentError for another mode.
 
     `backend` is "numpy" or "torch"; without one calls that meet tensors run on torch, and others on NumPy.
     With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of

@@ -9,15 +9,10 @@ from typing import Any, ClassVar
 
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
-<<<<<<< HEAD
-from tapegrad.ops.structure import nest_result, pack
+from tapegrad.ops.structure import getfield, nest_result, pack
 from tapegrad.rules.op import UNSIZED, Op
 from tapegrad.rules.types import Family, Unknown
 from tapegrad.tape.spec import Spec, spec_of
-=======
-from tapegrad.ops.structure import getfield, nest_result, pack
-from tapegrad.rules.op import Op
->>>>>>> trust
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Operation, Tape, copy_op
 from tapegrad.tree.flatten import flatten
@@ -39,13 +34,8 @@ class Checkpoint(Subtape, Op):
         self.body, self.noun = body, noun
         inner = [op.fn for op in body.ops if type(op) is Call]
         super().__init__(f"{noun}({body.name})", self._play, vjp=self._vjp, torch=self._play, batch=False,
-<<<<<<< HEAD
                          spec=self._types(any(getattr(fn, "dynamic", True) for fn in inner)))
-        self.drawing = [op for op in body.ops if type(op) is Call and op.fn is draw]
-=======
-                         dynamic=any(getattr(fn, "dynamic", True) for fn in inner))
         self.drawing = drawing_of(body)
->>>>>>> trust
         self.draws, self.lends = any(getattr(fn, "draws", False) or fn is draw for fn in inner), True
 
     def _types(self, dynamic: bool) -> Family:

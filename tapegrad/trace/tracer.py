@@ -155,7 +155,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         follow(tracer, system(leaf))
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     kept = [walk for walk in walks if walk.keep]
-    blind = Blind(walks) if kept or any([walk.blind for walk in walks]) else None
+    blind = Blind(walks) if kept or any(walk.blind for walk in walks) else None
     tied = tie(signature, args, walks, proxies) if len(kept) > 1 and any(walk.stateful for walk in walks) else []
     double = twins(originals, proxies) if len(originals) > 1 and is_doubled(originals) else {}
     tracer.inputs, tracer.blind = proxies, blind

@@ -20,10 +20,11 @@ import tapegrad.compile.native.small  # noqa: F401  (what each puts into the tab
 from tapegrad import ops
 from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
 from tapegrad.compile.native.arguments import Arguments, shows_its_dict
-from tapegrad.compile.native.function import ALIGN, Function, Plan, Refused
+from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import Code, python_function
+from tapegrad.compile.native.plan import ALIGN, Plan, Refused
 from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
 from tapegrad.compile.numpy.function import compile_tape

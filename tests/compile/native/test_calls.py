@@ -51,6 +51,7 @@ def frames() -> Iterator[list[str]]:
 
 
 def ready(f: Callable[..., Any], *calls: tuple[Any, ...], make: Any = tg.compile, **options: Any) -> Any:
+    options = {"argnums": None, **options} if make is tg.value_and_grad else options
     step = make(f, mode="native", warmup=1, **options)
     for args in calls * 3:
         step(*args)

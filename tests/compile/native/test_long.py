@@ -5,9 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np

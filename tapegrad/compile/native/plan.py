@@ -1,0 +1,55 @@
+"""plan: what is known of a native function before and while it is written: its objects, its memory, what stays in
+Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tapegrad.tape.tape import Operation
+
+ALIGN = 64  # bytes, to which the function's own memory is aligned
+
+
+class Refused(Exception):
+    """A loop must stay in Python: what it keeps is used there."""
+
+
+class Plan:
+    """What an attempt to write a function has found out for the next one.
+
+    `refused` stay in Python; `objects` are the operations whose arrays are objects from the start, because Python uses
+    them: results of the tape, and arguments of calls that stay there.
+    """
+
+    def __init__(self, objects: Iterable[Any] = ()) -> None:
+        self.refused: set[Operation] = set()
+        self.objects: set[Any] = set(objects)
+        self.settled = True  # false once an array had to be copied into an object
+
+
+class Block:
+    """A part of the function's own memory: used from one line to another, so that others may have it before and
+    afterwards.
+    """
+
+    __slots__ = ("end", "name", "offset", "size", "start")
+
+    def __init__(self, name: str, size: int, start: int) -> None:
+        self.name, self.size, self.start, self.end, self.offset = name, size, start, start, 0
+
+
+class Objects:
+    """The objects that native code reaches, by their places in a tuple; a `Tape` among them becomes its function."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._at: dict[int, int] = {}
+
+    def place(self, x: Any) -> int:
+        """Return the place of an object."""
+        if id(x) not in self._at:
+            self._at[id(x)] = len(self.items)
+            self.items.append(x)
+        return self._at[id(x)]
