@@ -16,7 +16,7 @@ from tapegrad.compile.by_name import ByName
 from tapegrad.compile.effects import apart
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.compile.numpy.function import Miss, Unfit
-from tapegrad.compile.path import Entry, Path, Stats, describe, warn
+from tapegrad.compile.path import FIRST, STRICT, Entry, Path, Stats, describe, warn
 from tapegrad.compile.reasons import CURES, IDLE, Log, Reason, Reasons, reason_of, state_of
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
@@ -49,9 +49,7 @@ from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
-FIRST = 4  # tapes that a dispatcher tries
 CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
-STRICT = "that NumPy's warnings are errors"
 NONE: Any = object()  # no result: no tape fits
 
 Make = Callable[[Attempt, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
@@ -127,7 +125,9 @@ class Compiled(ByName):
                 result, stored = apart(result, self.sweeps)
                 entry.stored.settle(stored, *found)
             next(self.stats._hits)
-            if self._entries[key][:1] != (entry,) or (entry.first is not None and not tried):
+            if tried:
+                entry.note_left(self.stats.hits, self._tapes)
+            elif self._entries[key][:1] != (entry,) or entry.first is not None:
                 self._to_front(key, entry)
             return result
         return NONE

@@ -28,6 +28,10 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.twins import compared
 from tapegrad.tree.signature import Reached
 
+STRICT = "that NumPy's warnings are errors"
+FIRST = 4  # tapes that a dispatcher tries
+LEFT_OFTEN = 32  # calls that machine code leaves, after which it is asked how many it answers
+
 
 class RetraceWarning(UserWarning):
     """A compiled function traces again and again: what its tapes are specialised to keeps changing, or
@@ -153,8 +157,8 @@ def spent_on(path: Path, paths: Iterable[Path]) -> float:
 class Entry:
     """A tape that is kept, and the function that it is compiled to by the first call that it fits."""
 
-    __slots__ = ("apart", "backend", "choice", "earlier", "first", "fresh", "is_compiled", "lock", "loses", "ran",
-                 "reached", "run", "stored", "tape")
+    __slots__ = ("apart", "backend", "choice", "earlier", "first", "fresh", "hits", "is_compiled", "left", "lock",
+                 "loses", "ran", "reached", "run", "stored", "tape")
 
     def __init__(self, tape: Tape, backend: Backend, fresh: Freshness | None, choice: Choice | None,
                  ran: set[CodeType], loses: bool, stored: Effects | None) -> None:
@@ -168,6 +172,7 @@ class Entry:
                       and any(compared(code) or "id" in code.co_names for code in ran))
         self.earlier = EarlierCalls(tape.structure)
         self.first: Any = None  # what a dispatcher calls, which has to ask for nothing more
+        self.left = self.hits = 0  # calls that it left to Python, and hits when that was last looked at
         self.run, self.is_compiled, self.lock = self.compile_and_run, False, threading.RLock()
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
@@ -184,6 +189,18 @@ class Entry:
                     self.first = self.backend.first(self.run, [is_calm] if self.loses else [])
                 self.is_compiled = True
         return self.run(*args, **kwargs)
+
+
+    def note_left(self, hits: int, tapes: list[Any]) -> None:
+        """Note a call that machine code left to Python though the tape fits, where numbers overflow, say; give it up
+        where it leaves every second one.
+        """
+        self.left += 1
+        if self.left % LEFT_OFTEN == 0:
+            if hits - self.hits < 2 * LEFT_OFTEN:
+                tapes[:] = [x for x in tapes if x is not self.first]
+                self.first, self.run = None, self.run.straight  # type: ignore[attr-defined, method-assign]
+            self.hits = hits
 
 
 def describe(name: str, why: str, where: Location | None, cure: str = "") -> str:

@@ -251,3 +251,17 @@ except KeyboardInterrupt:
 """
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert out.stdout == "interrupted\n", out.stderr
+
+
+def test_machine_code_that_leaves_at_every_call_is_given_up() -> None:
+    step = tg.compile(lambda x: np.sum(np.exp(x) * 2.0), mode="native", warmup=1)
+    for _ in range(3):
+        step(X)
+    assert len(step._tapes) == 1
+    with np.errstate(over="ignore"):
+        for number in range(200):
+            assert step(X * 1e6 if number % 8 == 0 else X) > 0
+        assert len(step._tapes) == 1
+        for _ in range(200):
+            assert step(X * 1e6) == np.inf
+    assert not step._tapes and step(X) == step._entries[1][0].run(X)
