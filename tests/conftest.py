@@ -12,6 +12,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of l
 import pytest
 
 from tapegrad.compile import cache, memo
+from tapegrad.compile.native import machine
+
+machine.LEVEL = 0  # compiling takes a quarter of the time; the tests of machine code itself take users' level
 
 
 def pytest_collection_finish() -> None:

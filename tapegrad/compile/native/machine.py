@@ -25,6 +25,9 @@ NUMPY = {"PyArray_New": 93, "PyArray_NewCopy": 85, "PyArray_Scalar": 60}
 MACHINES = {"x86_64", "AMD64"}
 
 
+LEVEL = 2  # of LLVM's code generator: 0 takes a quarter of the time, and makes code that is two to four times slower
+
+
 class Machine(NamedTuple):
     """LLVM for this processor."""
 
@@ -113,7 +116,7 @@ class Code:
         self._on, self.text = on or machine(), text
         llvm = self._on.llvm
         key = disk_cache.key_of(text, llvmlite_version(), str(llvm.llvm_version_info), llvm.get_host_cpu_name(),
-                                self._on.features, platform.machine())
+                                self._on.features, platform.machine(), str(LEVEL))
         made = disk_cache.load(key)
         if made is None:
             module = self._module()
@@ -127,8 +130,8 @@ class Code:
     def _target(self) -> Any:
         llvm = self._on.llvm
         return llvm.Target.from_default_triple().create_target_machine(  # each engine takes one over
-            cpu=llvm.get_host_cpu_name(), features=self._on.features, opt=2, reloc="pic", codemodel="jitdefault",
-            jit=True)
+            cpu=llvm.get_host_cpu_name(), features=self._on.features, opt=LEVEL, reloc="pic",
+            codemodel="jitdefault", jit=True)
 
     def _module(self) -> Any:
         module, target = self._on.llvm.parse_assembly(self.text), self._target()
