@@ -6,7 +6,7 @@
 #include <vector>
 
 struct Call {
-    const void *const *data;   // the objective's arguments in order: arrays of double or int64, numbers as arrays of one
+    const void *const *data;   // the arguments in order: arrays of double or int64, numbers as arrays of one
     const std::int64_t *size;  // what `size_of` of the problem returns
     double *const *out;        // the gradient by each argument of `wrt`
 

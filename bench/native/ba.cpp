@@ -1,7 +1,7 @@
 // The gradient of bench/problems/ba.py, for blocks of observations with an array for each coordinate.
 //
-// As the objective does, it computes each observation's rotation from its camera's vector. Sine and cosine have loops of
-// their own: in one loop GCC makes a call of sincos of them, which it cannot vectorise.
+// As the objective does, it computes each observation's rotation from its camera's vector. Sine and cosine have loops
+// of their own: in one loop GCC makes a call of sincos of them, which it cannot vectorise.
 #include "adjoint.h"
 
 #include <algorithm>
@@ -9,13 +9,14 @@
 double gradient(const Call *call) {
     constexpr std::int64_t BLOCK = 128;
     const std::int64_t n = call->size[0], m = call->size[1], p = call->size[2];
-    const double *cameras = call->array(0), *points = call->array(1), *weights = call->array(2), *features = call->array(5);
+    const double *cameras = call->array(0), *points = call->array(1), *weights = call->array(2);
+    const double *features = call->array(5);
     const std::int64_t *camera = call->index(3), *point = call->index(4);
     double *dcameras = call->out[0], *dpoints = call->out[1], *dweights = call->out[2];
     std::fill(dcameras, dcameras + 11 * n, 0.0);
     std::fill(dpoints, dpoints + 3 * m, 0.0);
-    static thread_local double c[11][BLOCK], x[3][BLOCK], goal[2][BLOCK], w[BLOCK], dw[BLOCK], angle[BLOCK], sine[BLOCK],
-        cosine[BLOCK];
+    static thread_local double c[11][BLOCK], x[3][BLOCK], goal[2][BLOCK], w[BLOCK], dw[BLOCK];
+    static thread_local double angle[BLOCK], sine[BLOCK], cosine[BLOCK];
     double total = 0.0;
     for (std::int64_t start = 0; start < p; start += BLOCK) {
         const std::int64_t real = std::min(BLOCK, p - start);
@@ -44,7 +45,8 @@ double gradient(const Call *call) {
             const double f0 = i0 * depth, f1 = i1 * depth, square = f0 * f0 + f1 * f1;
             const double focal = c[6][b], r1 = c[9][b], r2 = c[10][b];
             const double distortion = 1.0 + square * (r1 + r2 * square);
-            const double raw0 = f0 * distortion * focal + c[7][b] - goal[0][b], raw1 = f1 * distortion * focal + c[8][b] - goal[1][b];
+            const double raw0 = f0 * distortion * focal + c[7][b] - goal[0][b];
+            const double raw1 = f1 * distortion * focal + c[8][b] - goal[1][b];
             const double e0 = w[b] * raw0, e1 = w[b] * raw1, slack = 1.0 - w[b] * w[b];
             sum += b < real ? e0 * e0 + e1 * e1 + slack * slack : 0.0;
 
@@ -60,11 +62,13 @@ double gradient(const Call *call) {
             const double d2 = -f0 * d0 - f1 * d1;
             const double dalong = a0 * d0 + a1 * d1 + a2 * d2, back = versine * dalong;
             const double m0 = d1 * a2 - d2 * a1, m1 = d2 * a0 - d0 * a2, m2 = d0 * a1 - d1 * a0;
-            const double y0 = co * d0 + si * m0 + a0 * back, y1 = co * d1 + si * m1 + a1 * back, y2 = co * d2 + si * m2 + a2 * back;
+            const double y0 = co * d0 + si * m0 + a0 * back, y1 = co * d1 + si * m1 + a1 * back;
+            const double y2 = co * d2 + si * m2 + a2 * back;
             const double s0 = si * (x1 * d2 - x2 * d1) + turned * d0 + x0 * back;
             const double s1 = si * (x2 * d0 - x0 * d2) + turned * d1 + x1 * back;
             const double s2 = si * (x0 * d1 - x1 * d0) + turned * d2 + x2 * back;
-            const double dangle = co * (k0 * d0 + k1 * d1 + k2 * d2) - si * (x0 * d0 + x1 * d1 + x2 * d2 - along * dalong);
+            const double straight = x0 * d0 + x1 * d1 + x2 * d2 - along * dalong;
+            const double dangle = co * (k0 * d0 + k1 * d1 + k2 * d2) - si * straight;
             const double radially = a0 * s0 + a1 * s1 + a2 * s2;
             c[0][b] = (s0 - a0 * radially) * inverse + a0 * dangle;
             c[1][b] = (s1 - a1 * radially) * inverse + a1 * dangle;

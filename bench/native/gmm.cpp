@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t BLOCK = 64;
 
-// Replace n numbers, `step` apart, by softmax of them; return log(sum(exp)).
+// Replace n numbers by softmax of them; return log(sum(exp)).
 double softmax(double *x, std::int64_t n) {
     double top = x[0], sum = 0.0;
     for (std::int64_t k = 1; k < n; k++) top = std::max(top, x[k]);
@@ -35,7 +35,8 @@ double gradient(const Call *call) {
     static thread_local std::vector<double> memory;
     double *at = room(memory, K * (2 * d * d + d + 4) + BLOCK * (d + K * d + K + 3));
     const auto take = [&](std::int64_t size) { return at += size, at - size; };
-    double *Q = take(K * d * d), *dQ = take(K * d * d), *dy = take(K * d), *bias = take(K), *weight = take(K), *share = take(K);
+    double *Q = take(K * d * d), *dQ = take(K * d * d), *dy = take(K * d);
+    double *bias = take(K), *weight = take(K), *share = take(K);
     double *points = take(d * BLOCK), *images = take(K * d * BLOCK), *scores = take(K * BLOCK);
     double *top = take(BLOCK), *sum = take(BLOCK);
     std::fill(dQ, dQ + K * d * d, 0.0);

@@ -51,7 +51,8 @@ double gradient(const Call *call) {
         const double *below = row;
         for (std::int64_t l = 0; l < layers; l++) {
             const double *__restrict w = main + 2 * l * four, *__restrict b = w + four;
-            const double *__restrict h = hidden + (t * layers + l) * wide, *__restrict c = cells + (t * layers + l) * wide;
+            const double *__restrict h = hidden + (t * layers + l) * wide,
+                         *__restrict c = cells + (t * layers + l) * wide;
             double *__restrict g = gates + (t * layers + l) * four, *__restrict q = top + (t * layers + l) * wide;
             double *__restrict next = cells + ((t + 1) * layers + l) * wide;
             double *__restrict after = hidden + ((t + 1) * layers + l) * wide;
@@ -86,7 +87,7 @@ double gradient(const Call *call) {
             sum += grown[i];
         }
         total += hit - count * std::log(sum);
-        for (std::int64_t i = 0; i < wide; i++) grown[i] = count / sum * grown[i] - wanted[i];  // its cotangent, by scale
+        for (std::int64_t i = 0; i < wide; i++) grown[i] = count / sum * grown[i] - wanted[i];  // cotangent / scale
     }
 
     const double scale = 1.0 / static_cast<double>(bits * times);
@@ -110,7 +111,7 @@ double gradient(const Call *call) {
             const double *__restrict w = main + 2 * l * four, *__restrict g = gates + (t * layers + l) * four;
             const double *__restrict q = top + (t * layers + l) * wide, *__restrict c = cells + (t * layers + l) * wide;
             const double *__restrict h = hidden + (t * layers + l) * wide;
-            const double *__restrict low = hidden + ((t + 1) * layers + l - 1) * wide;  // of the first layer: the letter
+            const double *__restrict low = hidden + ((t + 1) * layers + l - 1) * wide;  // the first layer's is the letter
             const double *__restrict letter = sequence + t * wide;
             double *__restrict dw = dmain + 2 * l * four, *__restrict db = dw + four;
             double *__restrict dhl = dh + l * wide, *__restrict dcl = dc + l * wide;
@@ -136,7 +137,8 @@ double gradient(const Call *call) {
         const double *__restrict letter = sequence + t * wide;
         for (std::int64_t i = 0; i < wide; i++) dinput[i] += above[i] * letter[i];
     }
-    for (std::int64_t r = 0; r < 8 * layers; r++) std::copy(dmain + r * wide, dmain + r * wide + bits, call->out[0] + r * bits);
+    for (std::int64_t r = 0; r < 8 * layers; r++)
+        std::copy(dmain + r * wide, dmain + r * wide + bits, call->out[0] + r * bits);
     std::copy(dinput.begin(), dinput.begin() + bits, dfirst);
     std::copy(dextra, dextra + bits, dweight);
     std::copy(dextra + wide, dextra + wide + bits, dbias);

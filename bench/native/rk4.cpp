@@ -19,7 +19,9 @@ double gradient(const Call *call) {
     if (memory.size() < static_cast<std::size_t>(4 * steps)) memory.resize(4 * steps);
     Point *points = memory.data();
     const double half = 0.5 * dt, sixth = dt / 6.0;
-    const auto slope = [=](Point q) { return Point{sigma * (q.y - q.x), q.x * (rho - q.z) - q.y, q.x * q.y - beta * q.z}; };
+    const auto slope = [=](Point q) {
+        return Point{sigma * (q.y - q.x), q.x * (rho - q.z) - q.y, q.x * q.y - beta * q.z};
+    };
 
     for (std::int64_t t = 0; t < steps; t++) {
         Point *stage = points + 4 * t;
@@ -31,7 +33,8 @@ double gradient(const Call *call) {
         const Point c = slope(stage[2]);
         stage[3] = moved(p, dt, c);
         const Point e = slope(stage[3]);
-        p = moved(p, sixth, {a.x + 2.0 * (b.x + c.x) + e.x, a.y + 2.0 * (b.y + c.y) + e.y, a.z + 2.0 * (b.z + c.z) + e.z});
+        const Point sum{a.x + 2.0 * (b.x + c.x) + e.x, a.y + 2.0 * (b.y + c.y) + e.y, a.z + 2.0 * (b.z + c.z) + e.z};
+        p = moved(p, sixth, sum);
     }
     Point d{2.0 * p.x, 2.0 * p.y, 2.0 * p.z};
     double dsigma = 0.0, drho = 0.0, dbeta = 0.0;
@@ -40,7 +43,8 @@ double gradient(const Call *call) {
         dsigma += k.x * (q.y - q.x);
         drho += k.y * q.x;
         dbeta -= k.z * q.z;
-        return Point{(rho - q.z) * k.y + q.y * k.z - sigma * k.x, sigma * k.x - k.y + q.x * k.z, -q.x * k.y - beta * k.z};
+        return Point{(rho - q.z) * k.y + q.y * k.z - sigma * k.x, sigma * k.x - k.y + q.x * k.z,
+                     -q.x * k.y - beta * k.z};
     };
     for (std::int64_t t = steps; t-- > 0;) {
         const Point *stage = points + 4 * t;

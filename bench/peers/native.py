@@ -54,7 +54,8 @@ def built(path: Path) -> Callable[..., float]:
             try:
                 subprocess.run([compiler(), *map(str, arguments)], check=True, capture_output=True, text=True)
             except subprocess.CalledProcessError as err:
-                raise Missing(f"{path.name} does not compile: {(err.stderr.splitlines() or ['no message'])[0]}") from None
+                said = (err.stderr.splitlines() or ["no message"])[0]
+                raise Missing(f"{path.name} does not compile: {said}") from None
         gradient = ctypes.CDLL(str(library)).gradient
     gradient.restype = ctypes.c_double
     return gradient  # type: ignore[no-any-return]

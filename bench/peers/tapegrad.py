@@ -27,7 +27,8 @@ def program(problem: Problem) -> Program:
     """Return the objective with its data; that of a torch.nn.Module is compiled for torch."""
     if problem.module:
         return Program(*of_module(problem), {}, {"backend": "torch"})
-    return Program(problem.objective, problem.args, problem.given, {})
+    f, given = problem.program()
+    return Program(f, problem.args, given, {})
 
 
 def of(problem: Problem, made: Program, call: Callable[..., Any]) -> Gradient:
@@ -73,6 +74,12 @@ def value_and_grad(problem: Problem) -> Gradient:
     return of(problem, made, tg.value_and_grad(made.f, **made.backend))
 
 
+def numpy_code(problem: Problem) -> Gradient:
+    """Call what finds the compiled tape by itself, compiled to calls of NumPy."""
+    made = program(problem)
+    return of(problem, made, tg.value_and_grad(made.f, mode="numpy"))
+
+
 def refuse(made: Program) -> None:
     """Raise Missing where this version of tapegrad does not compile for what a program needs."""
     if made.backend and "device" not in inspect.signature(tg.value_and_grad).parameters:
@@ -87,9 +94,10 @@ def on_torch(problem: Problem) -> Gradient:
 
     def tensor(value: Any) -> Any:
         return torch.tensor(value) if isinstance(value, np.ndarray) else value
-    step = tg.value_and_grad(problem.objective, backend="torch")
-    step(*problem.args, **problem.given)
-    call = partial(step, *map(tensor, problem.args), **{name: tensor(value) for name, value in problem.given.items()})
+    f, given = problem.program()
+    step = tg.value_and_grad(f, backend="torch")
+    step(*problem.args, **given)
+    call = partial(step, *map(tensor, problem.args), **{name: tensor(value) for name, value in given.items()})
     return Gradient(call, lambda result: (float(result[0]), tuple(np.asarray(dx) for dx in result[1][1:])))
 
 
@@ -118,4 +126,5 @@ PEERS = (Peer("tapegrad grad", one_shot, load, modules=True),
          Peer("tapegrad flat replay", flat, load, optional=True, modules=True),
          Peer("tapegrad compiled", compiled, load_compiler, modules=True),
          Peer("tapegrad value_and_grad", value_and_grad, load_compiler, modules=True),
+         Peer("tapegrad numpy", numpy_code, load_compiler, optional=True),
          Peer("tapegrad torch", on_torch, load_torch, optional=True))
