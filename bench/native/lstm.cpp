@@ -111,7 +111,7 @@ double gradient(const Call *call) {
             const double *__restrict w = main + 2 * l * four, *__restrict g = gates + (t * layers + l) * four;
             const double *__restrict q = top + (t * layers + l) * wide, *__restrict c = cells + (t * layers + l) * wide;
             const double *__restrict h = hidden + (t * layers + l) * wide;
-            const double *__restrict low = hidden + ((t + 1) * layers + l - 1) * wide;  // the first layer's is the letter
+            const double *__restrict low = hidden + ((t + 1) * layers + l - 1) * wide;  // below the first: the letter
             const double *__restrict letter = sequence + t * wide;
             double *__restrict dw = dmain + 2 * l * four, *__restrict db = dw + four;
             double *__restrict dhl = dh + l * wide, *__restrict dcl = dc + l * wide;

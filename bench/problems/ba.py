@@ -77,6 +77,4 @@ def size_of(data: Data) -> Size:
 
 PROBLEM = Problem("ba", objective, ("cameras", "points", "weights"), make, {"n": 49, "m": 7776, "p": 31843}, size_of,
                   read, file="ba1_n49_m7776_p31843.txt",
-                  behind="each pass over 31,843 rows goes through memory once: native code for groups of calls, fused "
-                         "across columns, "
-                         "would close it.")
+                  behind="vectors spilled to an unaligned stack, and two divisions by one number.")

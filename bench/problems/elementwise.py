@@ -25,6 +25,5 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("elementwise", objective, ("x",), make, {"n": 10 ** 7}, size_of,
-                  behind="the functions themselves take the time, one call each; native code for the whole chain would "
-                         "share their loads "
-                         "and range reductions.")
+                  behind="a result of 80 MB in new memory each time: clearing its pages takes as long as the "
+                         "functions.")

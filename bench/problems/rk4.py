@@ -42,5 +42,4 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("rk4", objective, ("x", "y", "z", "sigma", "rho", "beta"), make, {"steps": 200}, size_of,
-                  behind="a statement for each step, on Python's floats: native code for the rolled loop would close "
-                         "it.")
+                  behind="the call in Python takes 4 µs of 11; arithmetic is not contracted, as NumPy's is not.")
