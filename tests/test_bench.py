@@ -27,7 +27,7 @@ from bench.peers import PEERS, native
 from bench.peers.autograd import rebound
 from bench.peers.peer import Missing, Peer
 from bench.plot import plot
-from bench.problems import FORMS, PROBLEMS, ba, gmm, hand, lstm
+from bench.problems import ALL, FORMS, PROBLEMS, ba, gmm, hand, lstm
 from bench.problems.problem import Problem
 from bench.sweep import measure, sweep
 from bench.team import ROOT, Ended, Worker
@@ -405,7 +405,7 @@ def test_a_sweep_leaves_out_what_would_take_too_long() -> None:
 
 def test_a_sweep_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ({"n": 5}, {"n": 10})
-    monkeypatch.setitem(PROBLEMS, "filling", Problem(**{**vars(PROBLEMS["filling"]), "sweep": sizes, "sweep_peers": ("tapegrad grad", "autograd")}))
+    monkeypatch.setitem(ALL, "filling", Problem(**{**vars(PROBLEMS["filling"]), "sweep": sizes, "sweep_peers": ("tapegrad grad", "autograd")}))
     assert main(["filling", "--sweep", "--repeats", "1", "--save", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "µs / op" in shown and "n=10" in shown and "autograd not measured at n=5" in shown
