@@ -18,6 +18,7 @@ from bench.growth import growth, remarks
 from bench.machine import Watch, describe, limited
 from bench.options import parse, summary
 from bench.peers import PEERS
+from bench.plot import plot
 from bench.problems.problem import Problem
 from bench.sweep import Step, sweep
 from bench.team import Ended
@@ -56,6 +57,8 @@ def compared(options: argparse.Namespace, console: Console) -> int:
         keep(options, problem.name, records[-1])
         if options.json:  # after each problem, so that a run that is broken off leaves what it has
             write(options.json, records)
+    if options.plot:
+        options.plot.write_text(plot(records))
     if len(results) > 1:
         console.rule("all problems")
         show(results, options, console)
@@ -82,7 +85,6 @@ def show(results: Sequence[run.Result], options: argparse.Namespace, console: Co
         console.print(tables.first(results))
     if not options.no_memory:
         console.print(tables.memory(results))
-    console.print(tables.FOOTNOTE)
 
 
 def swept(problem: Problem, options: argparse.Namespace, console: Console) -> int:
@@ -125,7 +127,7 @@ def keep(options: argparse.Namespace, name: str, record: dict[str, Any]) -> None
     """Write a record into the folder for results, if there is to be one."""
     if options.save:
         options.save.mkdir(parents=True, exist_ok=True)
-        write(options.save / f"{name}.json", record)
+        write(options.save / f"{name.replace(' (', '_').rstrip(')')}.json", record)
 
 
 def write(path: Path, what: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from bench import memory
 from bench.peers import PEERS
 from bench.peers.peer import Gradient, Peer
-from bench.problems import PROBLEMS
+from bench.problems import ALL
 from bench.problems.problem import Problem
 
 FEW = 3  # gradients after the first, for the memory
@@ -74,7 +74,7 @@ def uncached(folder: Path) -> dict[str, str]:
 def argument_parser(prog: str) -> argparse.ArgumentParser:
     """Return the parser of a problem, a peer and the data."""
     parser = argparse.ArgumentParser(prog=prog, description="One peer's first gradient of one problem.")
-    parser.add_argument("problem", choices=list(PROBLEMS))
+    parser.add_argument("problem", choices=list(ALL))
     parser.add_argument("peer", choices=list(PEERS))
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="published data; without them, data are made")
     parser.add_argument("--size", nargs="+", type=key_value, default=[], metavar="KEY=N",
@@ -91,7 +91,7 @@ def key_value(text: str) -> tuple[str, int]:
 def main() -> None:
     """Print the measurement as JSON."""
     options = argument_parser("python -m bench.first").parse_args()
-    problem, peer = PROBLEMS[options.problem].found(options.data, dict(options.size)), PEERS[options.peer]
+    problem, peer = ALL[options.problem].found(options.data, dict(options.size)), PEERS[options.peer]
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= uncached(Path(folder))
         peer.ready(problem)

@@ -19,6 +19,7 @@ from bench.problems.problem import Problem, Size
 from bench.team import Ended, Worker
 
 TURN = 0.02  # seconds: a faster call is repeated within one measurement
+SHORT = 0.002  # where minima count: a short turn is more likely one without other processes
 REST = 0.03  # seconds between turns, in which the last peer's threads stop spinning
 BUDGET = 15.0  # seconds of measuring that one peer may take
 LEAST = 3  # measurements, whatever they take
@@ -66,7 +67,6 @@ class Result:
     size: Size
     source: str
     tolerance: float
-    native: float | None
     by: str  # what of a row counts as its time, its median or its minimum
     value: float
     norm: float
@@ -103,7 +103,7 @@ class Result:
     def record(self) -> dict[str, Any]:
         """Return it as what JSON can hold."""
         facts = {key: getattr(self, key)
-                 for key in ("problem", "size", "source", "tolerance", "native", "by", "value", "norm")}
+                 for key in ("problem", "size", "source", "tolerance", "by", "value", "norm")}
         return {**facts, "rows": [row.record() for row in self.rows]}
 
 
@@ -141,9 +141,8 @@ def measure(problem: Problem, peers: Sequence[str], arguments: Sequence[str], re
         if not workers:
             raise Ended(f"no peer gave a gradient of {problem.name}: "
                         + "; ".join(f"{row.name}: {row.missing}" for row in rows.values()))
-        take_turns(workers, rows, repeats, limit, progress)
-    native = problem.native if problem.size == problem.default else None
-    return Result(problem.name, problem.size, problem.source, problem.tolerance, native, by, float(reference[0]),
+        take_turns(workers, rows, repeats, limit, progress, SHORT if by == "minimum" else TURN)
+    return Result(problem.name, problem.size, problem.source, problem.tolerance, by, float(reference[0]),
                   norm(reference[1:]), list(rows.values()), problem.behind)
 
 
@@ -156,9 +155,9 @@ def gradient_of(worker: Worker) -> list[Any]:
 
 
 def take_turns(workers: dict[str, Worker], rows: dict[str, Row], repeats: int, limit: float,
-               progress: Progress) -> None:
+               progress: Progress, turn: float = TURN) -> None:
     """Put `repeats` measurements into each row, one of each in every round, in place of the estimate that is there."""
-    number = {name: max(1, math.ceil(TURN / rows[name].seconds.pop())) for name in workers}
+    number = {name: max(1, math.ceil(turn / rows[name].seconds.pop())) for name in workers}
     for done in range(repeats):
         for name, worker in list(workers.items()):
             seconds = rows[name].seconds

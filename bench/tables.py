@@ -12,10 +12,10 @@ from bench.peers import PEERS
 from bench.problems.problem import Size
 from bench.run import Result, Row
 
-COMPILED, HAND, NATIVE = "tapegrad compiled", "handwritten", "C++ †"
+COMPILED, HAND, NATIVE = "tapegrad compiled", "handwritten", "c++"
 HEADERS = {HAND: "hand", "torch.compile": "torch compile", "tapegrad grad": "tg grad", "tapegrad replay": "tg replay",
-           "tapegrad flat replay": "tg flat", COMPILED: "tg compiled", "tapegrad value_and_grad": "tg v&g"}
-FOOTNOTE = "† hand-written C++, measured on another machine: a distance, not a race"
+           "tapegrad flat replay": "tg flat", COMPILED: "tg compiled", "tapegrad value_and_grad": "tg v&g",
+           "tapegrad numpy": "tg numpy"}
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -30,18 +30,15 @@ def problem(result: Result) -> Table:
                       duration(row.first),
                       ratio(row.first, result.best_first), megabytes(row.peak), megabytes(row.peak_next),
                       "reference" if row is result.measured[0] else f"{row.difference:.1e}")
-    if result.native is not None:
-        table.add_row(NATIVE, duration(result.native), "", ratio(result.native, result.best), style="dim")
     return table
 
 
 def steady(results: Sequence[Result]) -> Table:
-    """Times of the steady state as ratios to the best peer, and that of the compiled tape to the adjoint by hand."""
+    """Times of the steady state as ratios to the best peer, and those of the compiled tape to the gradients by hand."""
     def ends(result: Result) -> tuple[str, ...]:
-        native = "" if result.native is None else ratio(result.native, result.best)
-        return to_compiled(result, result.row(HAND)), native, duration(result.best)
+        return (*(to_compiled(result, result.row(name)) for name in (HAND, NATIVE)), duration(result.best))
     return summary(f"steady state by {results[0].by}, ratio to the best", results, Result.time, ratio,
-                   ("compiled / hand", NATIVE, "best"), ends)
+                   ("compiled / hand", "compiled / c++", "best"), ends)
 
 
 def first(results: Sequence[Result]) -> Table:
@@ -59,11 +56,10 @@ def memory(results: Sequence[Result]) -> Table:
 def against(results: Sequence[Result]) -> Table:
     """The compiled tape's time as a ratio to each peer's that is not tapegrad: above 1 it is behind."""
     names = [name for name in peers(results) if not name.startswith("tapegrad")]
-    table = blank("tapegrad compiled, ratio to", *(HEADERS.get(name, name) for name in names), NATIVE)
+    table = blank("tapegrad compiled, ratio to", *(HEADERS.get(name, name) for name in names))
     for result in results:
-        if (compiled := result.row(COMPILED)) is not None:
-            native = "" if result.native is None else ratio(result.time(compiled), result.native)
-            table.add_row(result.problem, *(to_compiled(result, result.row(name)) for name in names), native)
+        if result.row(COMPILED) is not None:
+            table.add_row(result.problem, *(to_compiled(result, result.row(name)) for name in names))
     return table
 
 
@@ -73,7 +69,6 @@ def reasons(results: Sequence[Result]) -> list[str]:
     for result in results:
         if (compiled := result.row(COMPILED)) is not None:
             times = {row.name: result.time(row) for row in result.measured if not row.name.startswith("tapegrad")}
-            times |= {} if result.native is None else {NATIVE: result.native}
             if ahead := [name for name, time in times.items() if time < result.time(compiled)]:
                 lines.append(f"{result.problem}, behind {', '.join(ahead)}: {result.behind or 'not explained yet'}")
     return lines

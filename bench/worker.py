@@ -19,7 +19,7 @@ import numpy as np
 from bench.first import argument_parser, first, timed
 from bench.peers import PEERS
 from bench.peers.peer import Missing
-from bench.problems import PROBLEMS
+from bench.problems import ALL
 
 QUICK = 0.2  # seconds: a quicker call is made once, unmeasured, before those that are measured
 
@@ -41,7 +41,7 @@ def main() -> None:
 
 def serve(options: Any, tell: Any) -> None:
     """Load, measure the first gradient, then what is asked for."""
-    problem, peer = PROBLEMS[options.problem].found(options.data, dict(options.size)), PEERS[options.peer]
+    problem, peer = ALL[options.problem].found(options.data, dict(options.size)), PEERS[options.peer]
     peer.ready(problem)
     tell({"ready": True})
     measured, gradient = first(problem, peer,

@@ -41,7 +41,7 @@ def bench_tables() -> Group:
     """Return all that a benchmark prints of two problems."""
     return Group(*map(tables.problem, RESULTS), *tables.notes(RESULTS), tables.steady(RESULTS), tables.against(RESULTS), *tables.reasons(RESULTS),
                  tables.first(RESULTS),
-                 tables.memory(RESULTS), tables.FOOTNOTE)
+                 tables.memory(RESULTS))
 
 
 LAYERS = [(np.full((3, 2), 0.5), np.zeros(2)), (np.full((2, 1), 0.25), np.zeros(1))]

@@ -9,8 +9,10 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import autograd
 import numpy as np
@@ -21,15 +23,17 @@ from bench import derivatives, memory, model_cases, options, run, tables, torch_
 from bench.__main__ import main
 from bench.compare import difference
 from bench.machine import Watch, cores, limited
-from bench.peers import PEERS
+from bench.peers import PEERS, native
 from bench.peers.autograd import rebound
 from bench.peers.peer import Missing, Peer
-from bench.problems import PROBLEMS, ba, gmm, hand, lstm
+from bench.plot import plot
+from bench.problems import ALL, FORMS, PROBLEMS, ba, gmm, hand, lstm
 from bench.problems.problem import Problem
 from bench.sweep import measure, sweep
 from bench.team import ROOT, Ended, Worker
 from tapegrad.testing import check_grads
 from tests import objectives
+from tests.golden.results import RESULTS
 
 MLP = {"batch": 4, "inputs": 5, "hidden": 4, "hidden2": 3, "classes": 3}
 SIZES = {"recurrence": {"iterations": 5}, "tr_mul": {"n": 3}, "rosenbrock": {"n": 5}, "mlp": MLP, "mlp32": MLP, "elementwise": {"n": 50},
@@ -131,6 +135,73 @@ def test_gradients_by_hand_are_not_views_of_arguments() -> None:
         gradient = PEERS["handwritten"].prepare(problem)
         for dx in gradient.read(gradient.call())[1]:
             assert not any(np.shares_memory(dx, x) for x in problem.args), problem.name
+
+
+@pytest.mark.parametrize("peer", ["tapegrad grad", "tapegrad value_and_grad", "autograd"])
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_has_the_gradient_of_its_problem(name: str, peer: str) -> None:
+    problem = FORMS[name].made(**SIZES[name.partition(" ")[0]])
+    if peer == "autograd" and name.endswith("(arrays)") and name != "rk4 (arrays)":
+        with pytest.raises((TypeError, ValueError), match=r"setting an array element|item assignment|only"):
+            PEERS[peer].prepare(problem).call()
+        return
+    reference, gradient = PEERS["handwritten"].prepare(problem), PEERS[peer].prepare(problem)
+    for _ in range(4):
+        expected, found = reference.read(reference.call()), gradient.read(gradient.call())
+        assert found[0] == pytest.approx(expected[0], rel=1e-12) and difference(found[1], expected[1]) < 1e-11
+
+
+def test_a_form_is_measured_by_its_peers_and_by_gradients_by_hand() -> None:
+    fitting = {name for name, peer in PEERS.items() if peer.fits(FORMS["rk4 (method)"]) and not peer.optional}
+    assert fitting == {"handwritten", "c++", "autograd", "jax", "tapegrad grad", "tapegrad compiled", "tapegrad value_and_grad"}
+
+
+# -- C++
+
+
+def native_or_skip(problem: Problem) -> Any:
+    try:
+        PEERS["c++"].ready(problem)
+    except Missing as err:
+        pytest.skip(str(err))
+    return PEERS["c++"].prepare(problem)
+
+
+@pytest.mark.parametrize("name, size", [("elementwise", {"n": 1100}), ("gmm", {"d": 4, "K": 3, "n": 130}), ("gmm", {"d": 1, "K": 1, "n": 3}), ("rosenbrock", {"n": 1}),
+                                        ("ba", {"n": 3, "m": 11, "p": 300}), ("lstm", {"layers": 3, "characters": 4, "bits": 9}), ("rosenbrock", {"n": 2})])
+def test_blocks_in_cpp(name: str, size: dict[str, int]) -> None:
+    problem = PROBLEMS[name].made(**size)
+    found, reference = native_or_skip(problem), PEERS["handwritten"].prepare(problem)
+    expected = reference.read(reference.call())
+    for _ in range(2):
+        value, dargs = found.read(found.call())
+        assert value == pytest.approx(expected[0], rel=1e-12, abs=1e-12) and difference(dargs, expected[1]) < 1e-11
+
+
+def test_another_prior_in_cpp() -> None:
+    problem = replace(GMM, data=PRIOR)
+    found, reference = native_or_skip(problem), PEERS["handwritten"].prepare(problem)
+    value, dargs = found.read(found.call())
+    expected = reference.read(reference.call())
+    assert value == pytest.approx(expected[0], rel=1e-12) and difference(dargs, expected[1]) < 1e-11
+
+
+def test_cpp_leaves_subnormal_numbers_alone() -> None:
+    native_or_skip(SMALL["recurrence"])
+    assert np.float64(2.0 ** -1040) / 2.0 > 0.0
+
+
+def test_cpp_is_missing_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    native_or_skip(SMALL["recurrence"])
+    wrong = tmp_path / "wrong.cpp"
+    wrong.write_text("no C++")
+    with pytest.raises(Missing, match=r"wrong\.cpp does not compile: .*error"):
+        native.built(wrong)
+    with pytest.raises(Missing, match="takes float64"):
+        native.prepare(replace(SMALL["rosenbrock"], data={"x": np.ones(3, np.float32)}))
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(Missing, match=r"no C\+\+ compiler"):
+        PEERS["c++"].load()
 
 
 def test_difference_is_of_the_worst_part() -> None:
@@ -252,9 +323,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "peak memory" not in shown
     first, second = json.loads(result.read_text())
     assert first == json.loads((tmp_path / "kept" / "gmm.json").read_text()) and second["problem"] == "tr_mul"
-    assert first.keys() == {"date", "versions", "cores", "machine", "system", "load", "others", "problem", "size", "source", "tolerance", "native",
+    assert first.keys() == {"date", "versions", "cores", "machine", "system", "load", "others", "problem", "size", "source", "tolerance",
                             "by", "value", "norm", "rows"}
-    assert first["size"] == GMM.size and first["value"] == pytest.approx(gmm.objective(**GMM.data)) and first["native"] is None
+    assert first["size"] == GMM.size and first["value"] == pytest.approx(gmm.objective(**GMM.data))
     assert [row["name"] for row in first["rows"]] == ["handwritten", "tapegrad grad"]
     for row in first["rows"]:
         assert row.keys() == {"name", "median", "minimum", "seconds", "first", "peak", "peak_next", "difference"}
@@ -304,7 +375,7 @@ def test_a_wrong_gradient_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 @pytest.mark.parametrize("argv", [["nothing"], ["gmm", "--repeats", "0"], ["gmm", "--cores", "0"], ["gmm", "--size", "d"], ["gmm", "--size", "k=2"], ["--size", "n=2"],
                                   ["gmm", "--data", "nowhere"], ["tr_mul", "--data", __file__], ["--data", __file__], ["gmm", "--sweep"],
                                   ["recurrence", "--million"], ["filling", "--sweep", "--million"], ["gmm", "--peers", "nobody"],
-                                  ["recurrence", "--sweep", "--size", "iterations=2"], ["rational", "--size", "n=1"]])
+                                  ["recurrence", "--sweep", "--size", "iterations=2"], ["recurrence", "--sweep", "--plot", "x.svg"], ["rational", "--size", "n=1"]])
 def test_the_command_line_refuses(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(argv)
@@ -315,7 +386,7 @@ def test_help_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    for text in (*PROBLEMS, "--sweep", "--replay", "python -m bench.first"):
+    for text in (*PROBLEMS, "rk4 (method)", "--plot", "--sweep", "--replay", "python -m bench.first"):
         assert text in shown
     assert "tapegrad replay" not in options.parse(["gmm"]).peers and "tapegrad replay" in options.parse(["gmm", "--replay"]).peers
 
@@ -334,7 +405,7 @@ def test_a_sweep_leaves_out_what_would_take_too_long() -> None:
 
 def test_a_sweep_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ({"n": 5}, {"n": 10})
-    monkeypatch.setitem(PROBLEMS, "filling", Problem(**{**vars(PROBLEMS["filling"]), "sweep": sizes, "sweep_peers": ("tapegrad grad", "autograd")}))
+    monkeypatch.setitem(ALL, "filling", Problem(**{**vars(PROBLEMS["filling"]), "sweep": sizes, "sweep_peers": ("tapegrad grad", "autograd")}))
     assert main(["filling", "--sweep", "--repeats", "1", "--save", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "µs / op" in shown and "n=10" in shown and "autograd not measured at n=5" in shown
@@ -355,6 +426,20 @@ def test_a_run_without_peers_is_an_error() -> None:
                                            (0.9999, "1,000 ms"), (120.4, "120 s"), (9.996e-3, "10.0 ms")])
 def test_durations_have_three_digits(seconds: float, text: str) -> None:
     assert tables.duration(seconds) == text
+
+
+def test_a_plot_has_a_dot_for_each_ratio(tmp_path: Path) -> None:
+    records = [result.record() for result in RESULTS]
+    picture = ElementTree.fromstring(plot(records))
+    titles = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert len(titles) == sum(len(result.measured) for result in RESULTS)
+    assert "recurrence, tapegrad compiled: 9.80" in titles and "fft_filter, torch: 1.86" in titles
+    labels = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "recurrence" in labels and "fft_filter *" in labels, "a star where there is no C++"
+    assert ElementTree.fromstring(plot([])) is not None
+    path = tmp_path / "a.svg"
+    assert main(["tr_mul", "--size", "n=2", "--peers", "handwritten", "--repeats", "1", "--plot", str(path)]) == 0
+    assert "tr_mul" in path.read_text()
 
 
 # -- derivatives

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bench.peers import autograd, handwritten, jax, tapegrad, torch
+from bench.peers import autograd, handwritten, jax, native, tapegrad, torch
 from bench.peers.peer import Peer
 
 PEERS: dict[str, Peer] = {peer.name: peer
-                          for peer in (*handwritten.PEERS, *autograd.PEERS, *torch.PEERS, *jax.PEERS, *tapegrad.PEERS)}
+                          for peer in (*handwritten.PEERS, *native.PEERS, *autograd.PEERS, *torch.PEERS,
+                                       *jax.PEERS, *tapegrad.PEERS)}

@@ -25,8 +25,9 @@ def rebound(objective: Callable[..., Any], np: Any) -> Callable[..., Any]:
 def prepare(problem: Problem) -> Gradient:
     """Build value_and_grad once."""
     import autograd  # type: ignore[import-untyped]
-    gradient = autograd.value_and_grad(rebound(problem.objective, autograd.numpy), tuple(range(len(problem.args))))
-    return Gradient(partial(gradient, *problem.args, **problem.given))
+    f, given = problem.program(partial(rebound, np=autograd.numpy))
+    gradient = autograd.value_and_grad(f, tuple(range(len(problem.args))))
+    return Gradient(partial(gradient, *problem.args, **given))
 
 
 def load() -> None:

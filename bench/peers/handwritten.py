@@ -15,4 +15,4 @@ def prepare(problem: Problem) -> Gradient:
     return Gradient(partial(gradient, *problem.args, **problem.given))
 
 
-PEERS = (Peer("handwritten", prepare, version="adjoint"),)
+PEERS = (Peer("handwritten", prepare, version="adjoint", by_hand=True),)

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bench.peers.autograd import rebound
 from bench.peers.peer import Gradient, Peer, beside
-from bench.problems.problem import Problem
+from bench.problems.problem import Data, Problem
 
 
-def of(problem: Problem, objective: Callable[..., Any]) -> Gradient:
+def of(problem: Problem, objective: Callable[..., Any], given: Data) -> Gradient:
     """Compile once, in float64, and make JAX's arrays once; a call waits until the gradient is there.
 
     Arrays are arguments, so that XLA computes nothing with them beforehand; all else is fixed.
@@ -23,8 +24,8 @@ def of(problem: Problem, objective: Callable[..., Any]) -> Gradient:
     import jax
     jax.config.update("jax_enable_x64", True)
     args = tuple(jax.numpy.asarray(arg) for arg in problem.args)
-    arrays = {name: jax.numpy.asarray(value) for name, value in problem.given.items() if isinstance(value, np.ndarray)}
-    fixed = {name: value for name, value in problem.given.items() if name not in arrays}
+    arrays = {name: jax.numpy.asarray(value) for name, value in given.items() if isinstance(value, np.ndarray)}
+    fixed = {name: value for name, value in given.items() if name not in arrays}
 
     def applied(args: tuple[Any, ...], arrays: dict[str, Any]) -> Any:
         return objective(*args, **arrays, **fixed)
@@ -36,12 +37,12 @@ def of(problem: Problem, objective: Callable[..., Any]) -> Gradient:
 def same(problem: Problem) -> Gradient:
     """Compile the source as it is, its loops unrolled."""
     import jax
-    return of(problem, rebound(problem.objective, jax.numpy))
+    return of(problem, *problem.program(partial(rebound, np=jax.numpy)))
 
 
 def scan(problem: Problem) -> Gradient:
     """Compile the version with a scan."""
-    return of(problem, importlib.import_module(beside(problem, "scan")).objective)
+    return of(problem, importlib.import_module(beside(problem, "scan")).objective, problem.given)
 
 
 def load() -> None:

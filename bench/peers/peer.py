@@ -37,7 +37,8 @@ class Peer:
     `load()` comes before the clock starts: it imports the library and differentiates something small, so that what the
     library sets up once in a process counts for no problem. Both raise ImportError or Missing where the peer cannot
     run. A peer that needs a version of the objective for itself finds it in a module beside it, `<module>_<version>`.
-    `optional` peers are measured on request. Those with `modules` take a torch.nn.Module.
+    `optional` peers are measured on request. Those with `modules` take a torch.nn.Module. One `by_hand` is a gradient,
+    not a version of the objective, and so one of all its forms.
     """
 
     name: str
@@ -46,11 +47,14 @@ class Peer:
     version: str = ""
     optional: bool = False
     modules: bool = False
+    by_hand: bool = False
 
     def fits(self, problem: Problem) -> bool:
         """Whether there is a version of the problem for this peer."""
         if problem.module:
             return self.modules
+        if problem.varied and self.version and not self.by_hand:
+            return False
         return not self.version or importlib.util.find_spec(beside(problem, self.version)) is not None
 
     def ready(self, problem: Problem) -> None:

@@ -27,7 +27,8 @@ def program(problem: Problem) -> Program:
     """Return the objective with its data; that of a torch.nn.Module is compiled for torch."""
     if problem.module:
         return Program(*of_module(problem), {}, {"backend": "torch"})
-    return Program(problem.objective, problem.args, problem.given, {})
+    f, given = problem.program()
+    return Program(f, problem.args, given, {})
 
 
 def of(problem: Problem, made: Program, call: Callable[..., Any]) -> Gradient:
@@ -67,10 +68,18 @@ def compiled(problem: Problem) -> Gradient:
 
 
 def value_and_grad(problem: Problem) -> Gradient:
-    """Call what finds the compiled tape by itself; it compiles at the second call."""
+    """Call what finds the compiled tape by itself; it compiles at the third call. As other peers do, it differentiates
+    by the arguments, and not by data in a closure or an object.
+    """
     made = program(problem)
     refuse(made)
-    return of(problem, made, tg.value_and_grad(made.f, argnums=None, **made.backend))
+    return of(problem, made, tg.value_and_grad(made.f, argnums=None, captured=not problem.varied, **made.backend))
+
+
+def numpy_code(problem: Problem) -> Gradient:
+    """Call what finds the compiled tape by itself, compiled to calls of NumPy."""
+    made = program(problem)
+    return of(problem, made, tg.value_and_grad(made.f, argnums=None, mode="numpy", captured=not problem.varied))
 
 
 def refuse(made: Program) -> None:
@@ -87,9 +96,10 @@ def on_torch(problem: Problem) -> Gradient:
 
     def tensor(value: Any) -> Any:
         return torch.tensor(value) if isinstance(value, np.ndarray) else value
-    step = tg.value_and_grad(problem.objective, argnums=None, backend="torch")
-    step(*problem.args, **problem.given)
-    call = partial(step, *map(tensor, problem.args), **{name: tensor(value) for name, value in problem.given.items()})
+    f, given = problem.program()
+    step = tg.value_and_grad(f, argnums=None, backend="torch")
+    step(*problem.args, **given)
+    call = partial(step, *map(tensor, problem.args), **{name: tensor(value) for name, value in given.items()})
     return Gradient(call, lambda result: (float(result[0]), tuple(np.asarray(dx) for dx in result[1][1:])))
 
 
@@ -118,4 +128,5 @@ PEERS = (Peer("tapegrad grad", one_shot, load, modules=True),
          Peer("tapegrad flat replay", flat, load, optional=True, modules=True),
          Peer("tapegrad compiled", compiled, load_compiler, modules=True),
          Peer("tapegrad value_and_grad", value_and_grad, load_compiler, modules=True),
+         Peer("tapegrad numpy", numpy_code, load_compiler, optional=True),
          Peer("tapegrad torch", on_torch, load_torch, optional=True))

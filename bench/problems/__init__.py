@@ -18,9 +18,14 @@ from bench.problems import (
     tr_mul,
     transformer,
 )
+from bench.problems.forms import forms
 from bench.problems.problem import Problem
 
 PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in (
     rational.PROBLEM, recurrence.PROBLEM, tr_mul.PROBLEM, rosenbrock.PROBLEM, mlp.PROBLEM, mlp.SINGLE,
     elementwise.PROBLEM, gmm.PROBLEM,
     ba.PROBLEM, lstm.PROBLEM, gp.PROBLEM, rk4.PROBLEM, fft_filter.PROBLEM, filling.PROBLEM, transformer.PROBLEM)}
+
+FORMS: dict[str, Problem] = {form.name: form for problem in (recurrence, rosenbrock, rk4, lstm, gmm, ba)
+                             for form in forms(problem.PROBLEM)}
+ALL: dict[str, Problem] = {**PROBLEMS, **FORMS}

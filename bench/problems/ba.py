@@ -76,7 +76,5 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("ba", objective, ("cameras", "points", "weights"), make, {"n": 49, "m": 7776, "p": 31843}, size_of,
-                  read, file="ba1_n49_m7776_p31843.txt", native=0.9e-3,
-                  behind="each pass over 31,843 rows goes through memory once: native code for groups of calls, fused "
-                         "across columns, "
-                         "would close it.")
+                  read, file="ba1_n49_m7776_p31843.txt",
+                  behind="vectors spilled to an unaligned stack, and two divisions by one number.")

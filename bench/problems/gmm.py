@@ -89,7 +89,6 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("gmm", objective, ("alphas", "means", "icf"), make, {"d": 10, "K": 25, "n": 1000}, size_of, read,
-                  file="gmm_d10_K25.txt", native=0.11e-3,
-                  behind="passes over (K, d, n) and (K, n) arrays, and the gradient of max, which cancels: native "
-                         "fused code, and a rule "
-                         "for logsumexp found in the tape.")
+                  file="gmm_d10_K25.txt",
+                  behind="a product whose sum is all that is used, the gradient of max, which cancels, and arrays "
+                         "that pass through memory between the products.")

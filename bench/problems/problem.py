@@ -17,10 +17,12 @@ class Problem:
 
     `make(**default, seed=)` draws data of a given size, `read(path)` reads a published file, called `file` in its
     folder, and `size_of` says how large data are: data are the objective's arguments by name. `wrt` names those to
-    differentiate by. `tolerance` is the relative difference that two peers' gradients may have. `native` is the time of
-    hand-written C++ at the default size, in seconds, where one is known: on another machine, so it shows a distance and
-    no more. `behind` says why tapegrad's compiled tape is slower than another peer, where it is, and what would close
-    the gap.
+    differentiate by. `tolerance` is the relative difference that two peers' gradients may have. `behind` says
+    why tapegrad's compiled tape is slower than another peer, where it is, and what would close the gap.
+
+    A problem in another form (bench/problems/forms.py) is differentiated by its peers as `program` gives it: `other`
+    computes what the objective does, `form` puts the data inside the function. Gradients by hand stay those of the
+    objective.
 
     The objective of a problem with a `module` is torch code, `objective` in the module `<module>_torch` beside it:
     `arguments(data)` there makes what it takes, a torch.nn.Module with the parameters `wrt` first, and tensors. What
@@ -39,13 +41,14 @@ class Problem:
     read: Callable[[Path], Data] | None = None
     file: str = ""
     tolerance: float = 1e-10
-    native: float | None = None
     behind: str = ""
     sweep: tuple[Size, ...] = ()
     million: Size | None = None
     sweep_peers: tuple[str, ...] = ()
     repeats: int = 15
     module: bool = False
+    other: Callable[..., Any] | None = None
+    form: Callable[[Problem, Callable[..., Any]], Callable[..., Any]] | None = None
     data: Data = field(default_factory=dict)
     source: str = ""
 
@@ -82,3 +85,15 @@ class Problem:
     def given(self) -> Data:
         """The other arguments, which every peer passes by keyword and holds constant."""
         return {name: value for name, value in self.data.items() if name not in self.wrt}
+
+    @property
+    def varied(self) -> bool:
+        """Whether it is another form of a problem."""
+        return self.other is not None or self.form is not None
+
+    def program(self, changed: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda f: f
+                ) -> tuple[Callable[..., Any], Data]:
+        """Return the function to differentiate by `args`, and its other arguments; `changed` is applied to the source.
+        """
+        f = changed(self.other or self.objective)
+        return (f, self.given) if self.form is None else (self.form(self, f), {})

@@ -41,6 +41,5 @@ def size_of(data: Data) -> Size:
     return {"steps": data["steps"]}
 
 
-PROBLEM = Problem("rk4", objective, ("x", "y", "z", "sigma", "rho", "beta"), make, {"steps": 200}, size_of, native=6e-6,
-                  behind="a statement for each step, on Python's floats: native code for the rolled loop would close "
-                         "it.")
+PROBLEM = Problem("rk4", objective, ("x", "y", "z", "sigma", "rho", "beta"), make, {"steps": 200}, size_of,
+                  behind="the call in Python takes 4 µs of 11; arithmetic is not contracted, as NumPy's is not.")

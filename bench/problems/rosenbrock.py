@@ -24,7 +24,6 @@ def size_of(data: Data) -> Size:
     return {"n": len(data["x"])}
 
 
-PROBLEM = Problem("rosenbrock", objective, ("x",), make, {"n": 1000}, size_of, native=1.2e-6,
-                  behind="a slice of 1,000 numbers takes as long to call as to compute: native code for the group of "
-                         "calls would close "
-                         "it.")
+PROBLEM = Problem("rosenbrock", objective, ("x",), make, {"n": 1000}, size_of,
+                  behind="the call in Python takes 2.6 µs of 3.2; the gradient's three parts are added to zeros in "
+                         "loops of their own.")

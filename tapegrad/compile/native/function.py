@@ -212,7 +212,7 @@ class Function(Emitter):
         if not ir.startswith("%"):
             return self.lanes.constant("true" in ir if kind == "b" else int(ir))
         types = self.lanes.type(kind), self.lanes.type("f")
-        return self.op(f"{'uitofp' if kind == 'b' else 'sitofp'} {types[0]} {ir} to {types[1]}")
+        return self.op(f"{ {'b': 'uitofp', 's': 'fpext'}.get(kind, 'sitofp')} {types[0]} {ir} to {types[1]}")
 
     def loaded(self, x: Array) -> Elements:
         """Read the elements of an array."""

@@ -17,6 +17,7 @@ from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.table import ROWS
 from tapegrad.compile.native.values import (
+    STORED,
     Array,
     Elements,
     Number,
@@ -115,7 +116,7 @@ def put_number(f: Function, at: str, text: str, kind: str, to: str) -> None:
 
 def read(f: Function, x: Array) -> str:
     """Read one number."""
-    text = f.op(f"load {'i8' if x.kind == 'b' else 'i64' if x.kind == 'i' else 'double'}, ptr {x.data}")
+    text = f.op(f"load {STORED[x.kind]}, ptr {x.data}")
     return f.op(f"trunc i8 {text} to i1") if x.kind == "b" else text
 
 
