@@ -157,13 +157,14 @@ def _by_base(_y: Array, x: Array, p: Any) -> Any:
         return p * x ** (p - 1) if p else 0
     # of 0 and nan alone: where p is 0 elsewhere, the slope still grows with it, by 1 / x
     flat = logical_and(equal(p, 0), logical_or(equal(x, 0), not_equal(x, x)))
-    return where(flat, 0.0, p * x ** where(flat, 1, p - 1))
+    # a float: NumPy's integers, which `where` makes of Python's, have an end and no negative powers
+    return where(flat, 0.0, p * x ** where(flat, 1.0, p - 1))
 
 
 def _by_exponent(y: Array, x: Array, _p: Any) -> Any:
     if system(y) is not None:
         return _exactly_by_exponent(y, number_like(y, x))  # the logarithm of an integer would be a float
-    base = where(equal(x, 0), 1, x)
+    base = where(equal(x, 0), 1.0, x)
     return where(equal(x, 0), 0.0, y * log(base + 0j if is_complex(y) and not is_complex(x) else base))
 
 

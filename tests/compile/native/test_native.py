@@ -68,6 +68,13 @@ def test_every_family_of_ops(case: Case) -> None:
 
 # -- numbers
 
+@pytest.mark.parametrize("mode", ["plain", "native"])
+def test_powers_of_integers_have_no_end(mode: str) -> None:
+    step = tg.value_and_grad(lambda a, b: a ** b, argnums=None, mode=mode, warmup=1)
+    for args in [(2, 64), (2, 64), (3, 40), (2, 63), (2, 3), (5, 2)]:
+        same(step(*args), tg.grad(lambda a, b: a ** b, *args), 1e-14)
+        assert step(*args)[1][1] == pytest.approx(args[1] * float(args[0]) ** (args[1] - 1), rel=1e-14)
+
 
 def rational(a: Any, b: Any) -> Any:
     return a / (a + b * b)
