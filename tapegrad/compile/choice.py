@@ -78,7 +78,8 @@ def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
             walk.keep(op)
     facts = tuple([guard.fact for guard in guards])
     row = walk.make(guards[0], choose, *[walk.at[guard.args[0].id] for guard in guards], facts=facts,
-                    table=choice.table)
+                    table=choice.table, val=choose.impl(*[guard.args[0].val for guard in guards], facts=facts,
+                                                        table=choice.table))
     parts = {spot: walk.make(spot[0], getfield, row, number, val=part_of(row.val, number))
              for number, spot in enumerate(spots)}
     for op in tape.ops:

@@ -72,7 +72,7 @@ class Guards:
         return check(of)
 
     def _add(self, ask: tuple[Callable[[Any], bool], Any], kind: int, a: int = 0, b: Any = 0, c: int = 0) -> None:
-        if self._asks[-1:] != [ask]:
+        if not self._asks or self._asks[-1] is not ask:  # two namespaces may be equal
             self._asks.append(ask)
         self._records.append((kind, a, b, c, len(self._asks) - 1))
 
