@@ -79,7 +79,7 @@ class Entry:
         made = [self.part(part, x) for part, x in zip(parts, inputs)]
         told = f.op("call i32 @tapegrad_flags()")
         f.require(f.op(f"icmp eq i32 0, {f.op(f'and i32 {told}, {TROUBLE}')}"))
-        self.underflow(told)
+        self.underflow(f.op(f"or i32 {told}, {f.op('load i32, ptr %lost')}"))
         answer = self.nested(0 if into is None else nest_of_result(into, len(parts)), made)
         f.put(f"call void @Py_IncRef(ptr {answer})")
         f.put("call void @free(ptr %arena)")
@@ -103,6 +103,7 @@ class Entry:
         f, kind = self.f, type(x.val) if not hasattr(x.val, "spec") else x.spec.type
         if x.spec.is_array:
             f.check_array(pointer, x.spec.dtype, x.spec.shape)
+            self.check_layout(pointer, x)
         elif number_kind(x.spec) is not None:
             f.env[x] = f.unboxed(pointer, kind)
             if pointer in arguments.direct:
@@ -112,6 +113,20 @@ class Entry:
             f.require_type(pointer, kind)
         arguments.hold(pointer)
         f.env[x] = Object(pointer, None)
+
+    def check_layout(self, pointer: str, x: Input) -> None:
+        """Leave unless an array of several axes lies as the recorded one did: results lie as their arguments do."""
+        f, spec = self.f, x.spec
+        if spec.ndim < 2 or spec.strides is None or not spec.size:
+            return
+        flags = spec.sample().flags
+        wanted = flags.c_contiguous * 1 + flags.f_contiguous * 2
+        found = f.op(f"and i32 3, {f.op(f'load i32, ptr {f.at(pointer, LAYOUT.flags)}')}")
+        f.require(f.op(f"icmp eq i32 {found}, {wanted}"))
+        if not wanted:
+            steps = f.op(f"load ptr, ptr {f.at(pointer, LAYOUT.strides)}")
+            for axis, step in enumerate(spec.strides):
+                f.require(f.op(f"icmp eq i64 {step}, {f.op(f'load i64, ptr {f.at(steps, 8 * axis)}')}"))
 
     def part(self, part: Any, x: Input | None) -> str:
         """Return a new reference, in a slot, to a part of the result; that of a gradient has its input's type."""
@@ -198,6 +213,8 @@ class Entry:
             f"  %slots = alloca [{max(f.slots, 1)} x ptr], align 16",
             f"  %scratch = alloca [{f.most} x i64], align 16",
             f"  call void @llvm.memset.p0.i64(ptr %slots, i8 0, i64 {8 * max(f.slots, 1)}, i1 false)",
+            "  %lost = alloca i32, align 4  ; what NumPy forgets when it is called: that numbers were too small",
+            "  store i32 0, ptr %lost",
             *f.stacked, *arena, "  br label %start", "start:", *places, *f.lines,
             "no:", "  call void @free(ptr %arena)", f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
             "  %error = call ptr @PyErr_Occurred()", "  %raised = icmp ne ptr %error, null",

@@ -422,6 +422,8 @@ class Function(Emitter):
         for number, argument in enumerate(arguments):
             self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
         self.most = max(self.most, len(arguments))
+        before = self.op(f"or i32 {self.op('load i32, ptr %lost')}, {self.op('call i32 @tapegrad_flags()')}")
+        self.put(f"store i32 {before}, ptr %lost")
         found = self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(part)}, ptr %scratch, "
                                   f"i64 {len(arguments)})"))
         for number, x in enumerate(made):

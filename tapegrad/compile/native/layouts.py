@@ -22,6 +22,7 @@ class Layout(NamedTuple):
     data: int = 16  # of an array
     ndim: int = 24
     shape: int = 32
+    strides: int = 40
     dtype: int = 56
     flags: int = 64
     size: int = 16  # of a list
@@ -89,6 +90,8 @@ def fault(layout: Layout = LAYOUT) -> str:
         "the data of an array": word(array, layout.data) == array.ctypes.data,
         "the axes of an array": ctypes.c_int.from_address(id(array) + layout.ndim).value == 2
         and [ctypes.c_int64.from_address(sizes + 8 * k).value for k in (0, 1)] == [2, 3],
+        "the strides of an array": [ctypes.c_int64.from_address(word(array, layout.strides) + 8 * k).value
+                                    for k in (0, 1)] == [24, 8],
         "the dtype of an array": word(array, layout.dtype) == id(array.dtype),
         "the flags of an array": ctypes.c_int.from_address(id(array) + layout.flags).value & 0x101 == 0x101
         and ctypes.c_int.from_address(id(turned) + layout.flags).value & 0x103 == 0x102,

@@ -66,7 +66,18 @@ def _extremum(condition: str) -> Lowering:
     return Lowering(write)
 
 
+def _apart(emit: Emitter, lanes: Lanes, x: str) -> str:
+    """Return a vector that LLVM knows nothing of: it would compute only the numbers that a mask chooses, and a number
+    that is not chosen has its warning too.
+    """
+    if lanes.width == 1 or not x.startswith("%"):
+        return x
+    t = lanes.type("f")
+    return emit.op(f'call {t} asm "", "={"v" if lanes.width == 8 else "x"},0"({t} {x})')
+
+
 def _where(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
+    xs = [xs[0], *(_apart(emit, lanes, x) for x in xs[1:])]
     return emit.op(f"select {lanes.type('b')} {xs[0]}, {lanes.type('f')} {xs[1]}, {lanes.type('f')} {xs[2]}")
 
 

@@ -265,3 +265,28 @@ def test_machine_code_that_leaves_at_every_call_is_given_up() -> None:
         for _ in range(200):
             assert step(X * 1e6) == np.inf
     assert not step._tapes and step(X) == step._entries[1][0].run(X)
+
+
+@pytest.mark.parametrize("f", [lambda x: np.sin(x), lambda x: x * 2.0, lambda x: x[::-1] * 2.0, lambda x: x > 0, lambda x: x.T * 2.0])
+def test_results_lie_as_the_arguments_do(f: Any) -> None:
+    step, c = tg.compile(f, mode="native", warmup=1), np.arange(72.0).reshape(8, 9)
+    deep = np.arange(3.0 * 4 * 5).reshape(3, 4, 5)
+    for x in (c, c, c, np.asfortranarray(c), c[:, ::-1], np.repeat(c, 2, axis=1)[:, ::2], deep, deep, deep.transpose(1, 0, 2), deep.transpose(2, 1, 0)):
+        assert step(x).strides == f(x).strides
+
+
+def test_flags_are_those_of_all_that_is_computed() -> None:
+    chosen = tg.compile(lambda x: np.where(x > 0, np.sqrt(x), 0.0).sum(), mode="native", warmup=1)
+    small = tg.value_and_grad(lambda x: np.cumsum(x * x)[-1], mode="native", warmup=1)
+    for _ in range(3):
+        chosen(np.linspace(0.5, 1.0, 80)), small(np.ones(80))
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in sqrt"):
+        assert chosen(-np.ones(80)) == 0.0
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="underflow"):
+        small(np.full(80, 1e-200))
+
+
+def test_arrays_of_two_dtypes_are_joined() -> None:
+    step = tg.compile(lambda x, y: np.concatenate([x, y]).sum(), mode="native", warmup=1)
+    for _ in range(3):
+        assert step(np.ones(70, np.float32), np.ones(80)) == 150.0
