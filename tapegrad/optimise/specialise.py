@@ -17,7 +17,8 @@ def specialise(tape: Tape) -> Tape:
     """Return a tape that guards the shape and dtype of each input, or a number's exact type, once, before all else.
 
     Guards that follow from those, of inputs and of what is computed from them, vanish: `ndim`, `kind`,
-    `class`, shapes on the way.
+    `class`, shapes on the way. How an array lies that the program looked at follows from how the inputs lie, which is
+    guarded then: a compiled tape puts what it computes where it was recorded to lie.
     """
     walk = Walk(tape, learn=True)
     inputs = [op for op in tape.ops if isinstance(op, Input)]
@@ -27,8 +28,9 @@ def specialise(tape: Tape) -> Tape:
     for op in tape.ops:
         if isinstance(op, Guard) and isinstance(op.args[0], Input):
             lines.setdefault((op.args[0], op.fact), op)
+    laid = any(isinstance(op, Guard) and op.fact in ("strides", "layout") for op in tape.ops)
     for x in inputs[1:]:
-        for fact, expected in _facts(spec_of(plain(x.val))):
+        for fact, expected in _facts(spec_of(plain(x.val)), laid):
             guard = lines.get((x, fact)) or Guard(x, fact, expected)
             walk.keep(guard)
     for op in tape.ops:
@@ -40,10 +42,14 @@ def specialise(tape: Tape) -> Tape:
     return walk.done()
 
 
-def _facts(x: Spec) -> list[tuple[str, Any]]:
-    """Return what is guarded of an input; an array by what another library's tensor has too."""
+def _facts(x: Spec, laid: bool) -> list[tuple[str, Any]]:
+    """Return what is guarded of an input; an array by what another library's tensor has too, and where it matters by
+    how it is laid out.
+    """
     if isinstance(x.type, str):
         return []
+    if laid and x.is_array and x.ndim > 1 and x.strides is not None:
+        return [("shape", x.shape), ("dtype", x.dtype), ("strides", x.strides)]
     return [("type", x.type)] if x.dtype is None or x.is_scalar else [("shape", x.shape), ("dtype", x.dtype)]
 
 

@@ -92,3 +92,13 @@ def test_of_numpys_functions(f: Callable[..., Any], x: Any) -> None:
     assert layout_of(value) == layout_of(expected) and orders(tape.play(x)) == orders(expected)
     np.testing.assert_array_equal(value, expected)
     np.testing.assert_array_equal(made, written(np.array(x) if x.flags.forc else x))
+
+
+@pytest.mark.parametrize("mode", ["plain", "native"])
+@pytest.mark.parametrize("asked", [lambda x: x.flags.f_contiguous, lambda x: x.strides[0] == 8, lambda x: (x * 2.0).flags.f_contiguous])
+def test_a_branch_on_the_order_in_memory(asked: Callable[[Any], bool], mode: str) -> None:
+    def f(x: Any) -> Any:
+        return np.sin(x).sum() if asked(x) else np.cos(x).sum()
+    step, c = tg.compile(f, mode=mode, warmup=1), np.arange(72.0).reshape(8, 9)
+    for x in (c, c, c, np.asfortranarray(c), c, np.asfortranarray(c)):
+        assert step(x) == pytest.approx(f(x), rel=1e-12)
