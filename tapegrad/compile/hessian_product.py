@@ -28,6 +28,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     `scipy.optimize` calls its `hessp`. With several `argnums` a tuple of vectors stands behind the last of them. The
     result is nested as the vector is.
 
+    >>> import numpy as np
     >>> hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
     array([  6., 120.])
     """

@@ -77,7 +77,7 @@ class Methods:
         %1 = input <lambda>
         %2 = input x
         %3 = tanh(%2)
-        %4 = sum(%3, (0,), False)
+        %4 = sum(%3, [0])
         %5 = mul(%3, %3)
         %6 = rsub(%5, 1)
         %7 = pack(%4, %6, into=(*, (None, *)))

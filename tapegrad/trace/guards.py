@@ -17,6 +17,16 @@ from tapegrad.numbers.tensors import overlap
 NUMERIC = "biufc"  # kinds of dtypes
 SURROUNDINGS: list[Callable[[], Any]] = []
 """What a library computes by, besides its arguments; a tape holds where each is None."""
+UNLIKE: list[Callable[[], Any]] = []
+"""What says that machine code may not begin a call, by anything but None: those surroundings, and what looks at each
+value (`raise_on_nan`).
+"""
+
+
+def add_surroundings(state: Callable[[], Any]) -> None:
+    """Have tapes hold only where a library's state is None."""
+    SURROUNDINGS.append(state)
+    UNLIKE.append(state)
 
 
 def number_type(x: Any) -> str:

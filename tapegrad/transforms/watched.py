@@ -10,6 +10,7 @@ from typing import Any
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.context import DEFAULT, Context
+from tapegrad.trace.guards import UNLIKE
 from tapegrad.tree.flatten import leaves_of
 
 
@@ -39,12 +40,14 @@ def context() -> Context:
 def watching(by: Watch) -> Iterator[None]:
     """Have the programs of this thread recorded by a context, and compiled functions traced."""
     WATCHES.append(by)
+    UNLIKE.append(watch)
     token = _watch.set(by)
     try:
         yield
     finally:
         _watch.reset(token)
         WATCHES.remove(by)
+        UNLIKE.remove(watch)
 
 
 def look_at_sweep(tape: Tape, seed: Any) -> None:

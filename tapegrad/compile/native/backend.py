@@ -21,7 +21,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.trace.guards import SURROUNDINGS
+from tapegrad.trace.guards import UNLIKE
 
 
 class Native(Backend):
@@ -51,7 +51,7 @@ class Native(Backend):
         if not there_is():
             return None
         return shared_function("tapegrad_dispatch",  # type: ignore[no-any-return]
-                               (call, tapes, SURROUNDINGS, counts, LEFT, None))
+                               (call, tapes, UNLIKE, counts, LEFT, None))
 
 
 def native_fresh(fresh: Freshness) -> Callable[[], bool]:

@@ -16,7 +16,7 @@ import torch
 
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.guards import SURROUNDINGS
+from tapegrad.trace.guards import add_surroundings
 from tapegrad.trace.recorder import LISTENERS, Tracer
 
 ENABLED = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
@@ -89,4 +89,4 @@ def listen(tracer: Tracer) -> Callable[[], None]:
 
 
 LISTENERS.append(listen)
-SURROUNDINGS.append(state)  # what a tape was recorded in, no other state may use
+add_surroundings(state)  # what a tape was recorded in, no other state may use

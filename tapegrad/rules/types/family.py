@@ -4,6 +4,8 @@ A family takes the arguments of a call: the `Spec` of each one of which the type
 one that is known (an axis, a slice, a number that the program wrote down). It returns the Spec of the result, and
 raises `Unknown` where values decide it, or nobody has said. It computes nothing.
 
+>>> from tapegrad.rules.op import OPS
+>>> from tapegrad.tape.spec import parsed
 >>> spec_of_call(OPS["matmul"], (parsed("float32[2,3]"), parsed("float64[3,4]")))
 float64[2,4]
 """

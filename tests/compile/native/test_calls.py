@@ -258,17 +258,17 @@ def test_inside_a_trace() -> None:
 
 def test_settings_that_tapes_are_kept_apart_by(monkeypatch: Any) -> None:
     """Inside of what a library computes by, another tape serves."""
-    from tapegrad.trace.guards import SURROUNDINGS
+    from tapegrad.trace.guards import SURROUNDINGS, UNLIKE, add_surroundings
     step, state = ready(lambda x: x * 2.0, (2.0,)), [None]
-    surroundings = [lambda: state[0]]
-    SURROUNDINGS.extend(surroundings)  # type: ignore[arg-type]
+    add_surroundings(around := lambda: state[0])
     try:
         before = step.stats.traces
         assert step(3.0) == 6.0 and step.stats.traces == before
         state[0] = "half"  # type: ignore[call-overload]
         assert step(3.0) == 6.0 and step.stats.traces == before + 1
     finally:
-        SURROUNDINGS.remove(surroundings[0])  # type: ignore[arg-type]
+        SURROUNDINGS.remove(around)
+        UNLIKE.remove(around)
 
 
 def test_a_value_that_nobody_needs_and_numpy_warns_of() -> None:
