@@ -77,10 +77,10 @@ def lower_batch(f: Function, op: Call) -> Value:
     """Write the loop of a group."""
     if f.lanes.width > 1:
         raise Unlowered("a batch of batches")
-    return Loop(f, op).write()
+    return BatchLoop(f, op).write()
 
 
-class Loop:
+class BatchLoop:
     """Writes one loop."""
 
     def __init__(self, f: Function, op: Call) -> None:
