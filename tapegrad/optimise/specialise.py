@@ -28,7 +28,7 @@ def specialise(tape: Tape) -> Tape:
     for op in tape.ops:
         if isinstance(op, Guard) and isinstance(op.args[0], Input):
             lines.setdefault((op.args[0], op.fact), op)
-    laid = any(isinstance(op, Guard) and op.fact in ("strides", "layout") for op in tape.ops)
+    laid = any(isinstance(op, Guard) and op.fact == "strides" for op in tape.ops)
     for x in inputs[1:]:
         for fact, expected in _facts(spec_of(plain(x.val)), laid):
             guard = lines.get((x, fact)) or Guard(x, fact, expected)
