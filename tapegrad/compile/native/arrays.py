@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,21 +35,31 @@ def lower_view(f: Function, op: Call) -> Value:
             or f.lanes.width > 1:
         raise Unlowered("no view")
     x = f.array(op.args[0])
-    like = lying(x)
-    view = op.fn.impl(like, *[arg.val if isinstance(arg, Constant) else arg for arg in op.args[1:]], **op.kwargs)
-    if not isinstance(view, np.ndarray):  # an element
-        places = np.arange(like.size).reshape(like.shape)
-        index = np.unravel_index(int(op.fn.impl(places, *op.args[1:], **op.kwargs)), x.shape)
+    index = [arg.val if isinstance(arg, Constant) else arg for arg in op.args[1:]]
+    found = part(f, x, lambda array: op.fn.impl(array, *index, **op.kwargs))
+    if not op.spec.is_array:  # an element
         if number_kind(op.spec) != "f" or x.kind != "f":
             raise Unlowered("no float64")
-        offset = sum(int(i) * step for i, step in zip(index, x.strides))
-        return Number(f.op(f"load double, ptr {f.at(x.data, offset)}, align 8"), "f")
-    if not np.may_share_memory(view, like) or view.shape != op.spec.shape:
+        return Number(f.op(f"load double, ptr {found.data}, align 8"), "f")
+    if found.shape != op.spec.shape:
         raise Unlowered("a copy")
-    offset = view.__array_interface__["data"][0] - like.__array_interface__["data"][0]
-    found = Array(f.at(x.data, offset) if view.size else x.data, view.shape, view.strides, x.owner, x.kind)
     f.views.add(op)
     return f.loaded(found) if is_small(op.spec) and x.kind == "f" else found
+
+
+def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
+    """Return the part of an array, or the element, that a function of NumPy's takes. Raises Unlowered where that is no
+    view.
+    """
+    like = lying(x)
+    found = take(like)
+    if not isinstance(found, np.ndarray):
+        at = np.unravel_index(int(take(np.arange(like.size).reshape(like.shape))), x.shape)
+        return Array(f.at(x.data, sum(int(i) * step for i, step in zip(at, x.strides))), (), (), x.owner, x.kind)
+    if not np.may_share_memory(found, like):
+        raise Unlowered("a copy")
+    offset = found.__array_interface__["data"][0] - like.__array_interface__["data"][0]
+    return Array(f.at(x.data, offset if found.size else 0), found.shape, found.strides, x.owner, x.kind)
 
 
 def lower_row(f: Function, op: Call) -> Value:

@@ -90,7 +90,7 @@ class NativeFunction:
 
     tape: Tape
     compiled: Compiled
-    _straight: Straight
+    straight: Straight
 
     @staticmethod
     def made(tape: Tape, fresh: Callable[[], bool] | None) -> Any:
@@ -99,7 +99,7 @@ class NativeFunction:
         compiled = compile_native(grouped(tape), fresh)
         call = compiled.function(straight)
         new: NativeFunction = object.__new__(type("NativeFunction", (NativeFunction,), {"__call__": call}))
-        new.tape, new.compiled, new._straight = tape, compiled, straight
+        new.tape, new.compiled, new.straight = tape, compiled, straight
         new.__name__ = tape.name  # type: ignore[attr-defined]
         return new
 
@@ -109,19 +109,14 @@ class NativeFunction:
         return self.compiled.code.text
 
     @property
-    def straight(self) -> Callable[..., Any]:
-        """The straight-line Python as a function."""
-        return self._straight
-
-    @property
     def asm(self) -> str:
         """The processor's instructions."""
         return self.compiled.code.assembly
 
     @property
     def source(self) -> str:
-        """The text of that."""
-        return self._straight.function.source  # type: ignore[no-any-return]
+        """The text of the straight-line Python."""
+        return self.straight.function.source  # type: ignore[no-any-return]
 
 
 class Straight:

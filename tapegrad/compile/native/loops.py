@@ -15,7 +15,7 @@ from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
-from tapegrad.compile.native.memory import copy
+from tapegrad.compile.native.memory import apart, copy
 from tapegrad.compile.native.table import ROWS, VECTORS
 from tapegrad.compile.native.values import (
     LLVM,
@@ -251,10 +251,7 @@ def hand_on(f: Function, pairs: Sequence[tuple[Array, Array]]) -> None:
     taken = [to.owner for to, _ in moved]
     for number, (to, new) in enumerate(moved):
         if any(new.owner is owner for owner in taken):
-            block = f.memory(8 * new.size)
-            apart = Array(block.name, new.shape, dense(new.shape), block)
-            copy(f, apart, new)
-            moved[number] = to, apart
+            moved[number] = to, apart(f, new)
     for to, new in moved:
         copy(f, to, new)
 

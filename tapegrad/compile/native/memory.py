@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-import tapegrad.compile.native.small  # noqa: F401  (whose lowerings come first)
 from tapegrad import ops
-from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, lying, place_in, stored
+from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, part, place_in, stored
 from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import machine
+from tapegrad.compile.native.small import known  # whose lowerings come first
 from tapegrad.compile.native.table import ROWS
 from tapegrad.compile.native.values import (
     STORED,
@@ -34,15 +34,6 @@ from tapegrad.tape.tape import Call, Constant, Operation
 
 LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's way of adding loses fewer digits
 AT_ONCE = 4  # vectors of columns that are summed at once
-
-
-def known(x: Any) -> Any:
-    """Return a constant's value. Raises Unlowered for what is computed."""
-    if isinstance(x, Operation):
-        if not isinstance(x, Constant):
-            raise Unlowered("a place that is computed")
-        return x.val
-    return x
 
 
 def vectors(f: Function) -> Vectors:
@@ -138,16 +129,15 @@ def fill(f: Function, to: Array, text: str) -> None:
 
 def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
     """Return the part of an array that a known index takes. Raises Unlowered where it is no view."""
-    like = lying(x)
-    found = like[tuple(index)]
-    if not isinstance(found, np.ndarray):  # one element
-        places = np.arange(like.size).reshape(like.shape)
-        at = np.unravel_index(int(places[tuple(index)]), x.shape)
-        return Array(f.at(x.data, sum(int(i) * step for i, step in zip(at, x.strides))), (), (), x.owner, x.kind)
-    if not np.may_share_memory(found, like):
-        raise Unlowered("no view")
-    offset = found.__array_interface__["data"][0] - like.__array_interface__["data"][0]
-    return Array(f.at(x.data, offset if found.size else 0), found.shape, found.strides, x.owner, x.kind)
+    return part(f, x, lambda array: array[tuple(index)])
+
+
+def apart(f: Function, x: Array) -> Array:
+    """Return a copy of an array in memory of its own, row by row."""
+    block = f.memory(x.size * size(x.kind))
+    found = Array(block.name, x.shape, dense(x.shape, size(x.kind)), block, x.kind)
+    copy(f, found, x)
+    return found
 
 
 # -- calls
@@ -205,12 +195,12 @@ def lower_pieces(f: Function, op: Call) -> Value:
         for start, end in rest:
             begin = f.at(made.data, start)
             f.put(f"call void @llvm.memset.p0.i64(ptr {begin}, i8 0, i64 {end - start}, i1 false)")
-    for number, (x, part, index) in enumerate(parts):
+    for number, (x, to, index) in enumerate(parts):
         value = operand(f, x)
-        if part is None:
+        if to is None:
             add_at(f, made, value, index)
         else:
-            copy(f, part, value, add=rest is None or number > 0)
+            copy(f, to, value, add=rest is None or number > 0)
     return f.loaded(made) if is_small(op.spec) else made
 
 
@@ -305,9 +295,7 @@ def lower_assignment(f: Function, op: Call) -> Value:
         f.adopt(op)
     to = place_in(f, made, index[0]) if row else part_of(f, made, list(map(known, index)))
     if isinstance(new, Array) and new.owner is not None and new.owner is made.owner:
-        apart = Array(f.memory(8 * new.size).name, new.shape, dense(new.shape), f.blocks[-1], "f")
-        copy(f, apart, new)
-        new = apart
+        new = apart(f, new)
     copy(f, to, new)
     return made
 

@@ -10,7 +10,7 @@ from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
-from tapegrad.compile.native.memory import copy, short_first
+from tapegrad.compile.native.memory import apart, short_first
 from tapegrad.compile.native.values import Array, Number, Unlowered, Value, dense, is_small
 from tapegrad.compile.native.vectors import nest
 from tapegrad.tape.tape import Call
@@ -92,10 +92,7 @@ def matrix(f: Function, x: Array) -> Array:
     by_columns = (down == 8 or m == 1) and (n == 1 or (right % 8 == 0 and right >= 8 * m))
     if by_rows or by_columns:
         return x
-    block = f.memory(8 * math.prod(x.shape))
-    found = Array(block.name, x.shape, dense(x.shape), block)
-    copy(f, found, x)
-    return found
+    return apart(f, x)
 
 
 def _lowering(op: Any) -> Any:

@@ -54,7 +54,9 @@ def is_static(x: Any) -> bool:
 
 
 def known(x: Any) -> Any:
-    """Return a constant's value."""
+    """Return a constant's value. Raises Unlowered for what is computed."""
+    if not is_static(x):
+        raise Unlowered("a place that is computed")
     return x.val if isinstance(x, Constant) else x
 
 
