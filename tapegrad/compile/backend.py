@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from time import thread_time
 from typing import Any, NamedTuple
@@ -246,7 +246,7 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     """Return the backend that runs tapes as Python that calls NumPy."""
     if device is not None:
         raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
-    if mode == "native" or (mode == "auto" and find_spec("llvmlite") is not None):
+    if mode == "native" or (mode == "auto" and _is_llvm_there()):
         return choose("native", device, mode, passes)
     if mode not in (*MODES, "auto"):
         raise ArgumentError(f"there is no mode {mode!r}", None,
@@ -257,6 +257,12 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
         best = last_uses_told(unfolded(tape, passes))
         return best if executor is None else fuse(best, executor)
     return Backend(finish, mode)
+
+
+@cache
+def _is_llvm_there() -> bool:
+    """Return whether llvmlite is installed; looking for it takes longer than making a compiled function."""
+    return find_spec("llvmlite") is not None
 
 
 BACKENDS: dict[str, Callable[[Any, str, Sequence[Pass]], Backend]] = {"numpy": _numpy}
