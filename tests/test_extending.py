@@ -16,6 +16,7 @@ from tapegrad.numbers import systems
 from tapegrad.ops.checkpoint import put_tuple
 from tapegrad.rules import op as entries
 from tapegrad.rules import registry, types
+from tapegrad.rules.facts import FRESH, Joint, Partials
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import lowering
 from tapegrad.show.graph.cost import cost_of
@@ -47,7 +48,7 @@ def test_an_elementwise_op() -> None:
     def foreign(x: Any) -> Any:
         return x / (1.0 + np.abs(x))
 
-    registry.define("softsign", foreign, lambda _i, dy, _y, x: dy / (1.0 + abs(x)) ** 2, torch="nn.functional.softsign", pointwise=True, aliases=None, spec=types.floating,
+    registry.define("softsign", foreign, Partials(lambda _i, dy, _y, x: dy / (1.0 + abs(x)) ** 2, pointwise=True), torch="nn.functional.softsign", memory=FRESH, spec=types.floating,
                     means=[foreign])
 
     def f(x: Any) -> Any:
@@ -85,7 +86,7 @@ class Twice(Subtape, Op):
 
     def __init__(self, body: Tape) -> None:
         self.body = body
-        super().__init__(f"twice {body.name}", self.twice, vjp=self.pulled, torch=self.twice)
+        super().__init__(f"twice {body.name}", self.twice, rule=Joint(self.pulled), torch=self.twice)
 
     def twice(self, x: Any) -> Any:
         return self.body.play(self.body.play(x)[0])[0]

@@ -61,7 +61,7 @@ def recorded(tape: Tape) -> Iterator[Visit]:
         value = op.val
         if type(value) is Accumulator or not has_value(op):
             value = None
-        elif isinstance(fn, Op) and fn.owns:
+        elif isinstance(fn, Op) and fn.memory.blank:
             value = fn.impl(*map(value_of, op.args), **op.kwargs)  # type: ignore[attr-defined]
         yield visit(op, fn, list(map(value_of, op.args)), value)
 

@@ -51,7 +51,7 @@ class System:
         """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute
         something of such objects.
         """
-        if not (op.pythonic or op.nested or op.__name__ in self.functions):
+        if not (op.pythonic or op.effects.nested or op.__name__ in self.functions):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
             raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
                                   "arithmetic, or float(...) of the argument before it is passed: its gradient is then "

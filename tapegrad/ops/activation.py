@@ -30,6 +30,7 @@ from tapegrad.ops.elementwise import (
     where,
 )
 from tapegrad.ops.special import SQRT_TAU, expit, ndtr
+from tapegrad.rules.facts import FRESH, pointwise
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 from tapegrad.rules.types.formula import by_formula
@@ -48,15 +49,15 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
         return d2 * dy * curvature(x, **how)  # type: ignore[misc]
 
     back = define(f"{name}_backward", lambda dy, x, **how: dy * slope(x, **how),
-                  (lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None), pointwise=True,
-                  torch=_beside(backward), aliases=None, spec=by_formula(lambda dy, x, **how: dy * slope(x, **how)))
+                  pointwise(lambda d2, _g, _dy, x, **how: back(d2, x, **how), by_x if curvature else None),
+                  torch=_beside(backward), memory=FRESH, spec=by_formula(lambda dy, x, **how: dy * slope(x, **how)))
 
     def of_reals(x: Array, **how: Any) -> Any:
         if is_complex(x):
             raise TypeError(f"{name} is a function of real numbers")
         return impl(x, **how)
     rule = (lambda dy, y, _x, **how: back(dy, y, **how)) if by_value else (lambda dy, _y, x, **how: back(dy, x, **how))
-    return define(name, of_reals, (rule,), direct=True, pointwise=True, torch=on_torch, aliases=None,
+    return define(name, of_reals, pointwise(rule, direct=True), torch=on_torch, memory=FRESH,
                   spec=by_formula(impl))
 
 

@@ -26,6 +26,7 @@ from tapegrad.ops.special import (
     y0,
 )
 from tapegrad.rules import types
+from tapegrad.rules.facts import FRESH, pointwise
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -95,7 +96,7 @@ def _spherical(name: str, below: int, above: int) -> Op:
     def slope(dy: Cotangent, _y: Array, n: Any, z: Array, derivative: bool = False) -> Any:
         first, second = (op(k, z, derivative=derivative) for k in (maximum(n - 1, 0), n + 1))
         return dy * conj((below * n * first + above * (n + 1) * second) / (2 * n + 1))
-    op = define(name, impl, (_refused(name, "n"), slope), pointwise=True, torch=tensors.on_host(impl), aliases=None,
+    op = define(name, impl, pointwise(_refused(name, "n"), slope), torch=tensors.on_host(impl), memory=FRESH,
                 spec=types.of_integer(name))
     return op
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, nest_result, pack
-from tapegrad.rules.op import UNSIZED, Op
+from tapegrad.rules.facts import Effects, Joint
+from tapegrad.rules.op import UNSIZED, Op, draws
 from tapegrad.rules.types import Family, Unknown
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.subtape import Subtape
@@ -30,13 +31,13 @@ class Checkpoint(Subtape, Op):
     player: ClassVar[Any]
     puller: ClassVar[Any]
 
-    def __init__(self, body: Tape, noun: str = "checkpoint") -> None:
+    def __init__(self, body: Tape, noun: str = "checkpoint", lends: int = True) -> None:
         self.body, self.noun = body, noun
         inner = [op.fn for op in body.ops if type(op) is Call]
-        super().__init__(f"{noun}({body.name})", self._play, vjp=self._vjp, torch=self._play, batch=False,
-                         spec=self._types(any(getattr(fn, "dynamic", True) for fn in inner)))
+        super().__init__(f"{noun}({body.name})", self._play, rule=Joint(self._vjp), torch=self._play, batch=False,
+                         spec=self._types(any(getattr(fn, "dynamic", True) for fn in inner)),
+                         effects=Effects(draws=any(map(draws, inner)), lends=lends))
         self.drawing = drawing_of(body)
-        self.draws, self.lends = any(getattr(fn, "draws", False) or fn is draw for fn in inner), True
 
     def _types(self, dynamic: bool) -> Family:
         """Return the family of a call: of arguments like those of the body's inputs it returns what the body returned.

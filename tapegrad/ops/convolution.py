@@ -25,7 +25,7 @@ from tapegrad.ops.batched_layer import images
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.reduce import sum
 from tapegrad.rules import types
-from tapegrad.rules.op import EACH
+from tapegrad.rules.facts import EACH, FRESH, direct
 from tapegrad.rules.registry import define
 
 Sizes = tuple[int, ...]
@@ -173,7 +173,7 @@ def _by_bias(dy: Cotangent, _y: Array, _x: Array, _w: Any, _b: Array, **_: Any) 
     return sum(dy, axis=(0, *range(2, len(shape_of(dy)))))
 
 
-def _conv_tangent(ts: Any, x: Any, w: Any, b: Any = None, **how: Any) -> Any:
+def _conv_tangent(ts: Any, _y: Array, x: Any, w: Any, b: Any = None, **how: Any) -> Any:
     dx, dw, db = (*ts, None)[:3]
     parts = [conv(dx, w, **how)] if dx is not None else []
     parts += [conv(x, dw, **how)] if dw is not None else []
@@ -181,17 +181,17 @@ def _conv_tangent(ts: Any, x: Any, w: Any, b: Any = None, **how: Any) -> Any:
     return functools.reduce(operator.add, parts)
 
 
-conv = define("conv", _convolution, (
+conv = define("conv", _convolution, direct(
     lambda dy, _y, _x, w, _b=None, **how: conv_input(dy, conj(w), shape=shape_of(_x), **how),
     lambda dy, _y, x, _w, _b=None, **how: conv_weight(dy, conj(x), shape=shape_of(_w), **how), _by_bias),
-    direct=True, torch=_on_torch, linear=_conv_tangent, batch=images, aliases=None, spec=types.conv)
-conv_input = define("conv_input", _conv_input, (
+              torch=_on_torch, tangent=_conv_tangent, batch=images, memory=FRESH, spec=types.conv)
+conv_input = define("conv_input", _conv_input, direct(
     lambda dx, _y, dy, w, shape, **how: _within(conv(dx, conj(w), **how), dy),
-    lambda dx, _y, dy, _w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(_w), **how)), direct=True,
-                    torch=_input_on_torch, linear=EACH,
-    batch=images, aliases=None, spec=types.conv_by)
-conv_weight = define("conv_weight", _conv_weight, (
+    lambda dx, _y, dy, _w, shape, **how: conv_weight(conj(dy), dx, shape=shape_of(_w), **how)),
+                    torch=_input_on_torch, tangent=EACH,
+    batch=images, memory=FRESH, spec=types.conv_by)
+conv_weight = define("conv_weight", _conv_weight, direct(
     lambda dw, _y, dy, x, shape, **how: _within(conv(conj(x), dw, **how), dy),
-    lambda dw, _y, dy, _x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(_x), **how)), direct=True,
-                     torch=_weight_on_torch, linear=EACH,
-    batch=False, aliases=None, spec=types.conv_by)
+    lambda dw, _y, dy, _x, shape, **how: conv_input(conj(dy), dw, shape=shape_of(_x), **how)),
+                     torch=_weight_on_torch, tangent=EACH,
+    batch=False, memory=FRESH, spec=types.conv_by)

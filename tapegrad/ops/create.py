@@ -15,11 +15,12 @@ from tapegrad.numbers.tensor_dtypes import result_type, torch_dtype
 from tapegrad.numbers.tensors import cast, numbers_of
 from tapegrad.ops.batched_shape import filled, filled_like, like
 from tapegrad.rules import types
+from tapegrad.rules.facts import BLANK, CONSTANT
 from tapegrad.rules.registry import define
 
 
 def _make(name: str, impl: Any, spec: Any, on_torch: Any, batch: Any = None) -> Any:
-    return define(name, impl, differentiable=False, owns=True, aliases=None, torch=on_torch, batch=batch, spec=spec)
+    return define(name, impl, rule=CONSTANT, memory=BLANK, torch=on_torch, batch=batch, spec=spec)
 
 
 def _filled(shape: Any, value: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:

@@ -52,14 +52,15 @@ from tapegrad.ops.reduce import any, max, sum
 from tapegrad.ops.shape import concat
 from tapegrad.ops.triangular import cholesky_pullback, halved
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, RAISES, Joint, pointwise
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
 
 # 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may
 # vanish where nothing flows.
-ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), (
-    lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))), pointwise=True,
-    torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)), aliases=None,
+ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), pointwise(
+    lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))),
+    torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)), memory=FRESH,
     spec=types.floating)
 
 
@@ -173,13 +174,14 @@ def _solve_tangent(ts: Any, y: Array, a: Array, b: Array) -> Any:
     return solve(a, (-moved if db is None else db - moved)[..., None])[..., 0]
 
 
-solve = define("solve", np.linalg.solve, vjp=_solve_vjp, raises=True, push=_solve_tangent, batch=solve_members,
-               torch=_solve_tensors, aliases=None, spec=types.solution)
-inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), raises=True,
-             push=lambda ts, y, _x: -(y @ ts[0] @ y),
-             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"), aliases=None, spec=types.square)
-pinv = define("pinv", _pinv, (_pinv_cotangent, None), raises=True, push=_pinv_tangent,
-              batch=batching.stacked(2), torch=_pinv_tensor, aliases=None, spec=types.pseudoinverse)
+solve = define("solve", np.linalg.solve, rule=Joint(_solve_vjp), effects=RAISES, tangent=_solve_tangent,
+               batch=solve_members,
+               torch=_solve_tensors, memory=FRESH, spec=types.solution)
+inv = define("inv", np.linalg.inv, (lambda dy, y, _x: -adjoint(y) @ dy @ adjoint(y),), effects=RAISES,
+             tangent=lambda ts, y, _x: -(y @ ts[0] @ y),
+             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.inv"), memory=FRESH, spec=types.square)
+pinv = define("pinv", _pinv, (_pinv_cotangent, None), effects=RAISES, tangent=_pinv_tangent,
+              batch=batching.stacked(2), torch=_pinv_tensor, memory=FRESH, spec=types.pseudoinverse)
 
 
 def _lstsq_vjp(y: Array, a: Any, b: Array, *rcond: Any) -> Callable[[Any], Any]:
@@ -235,8 +237,8 @@ def _lstsq_tangent(ts: Any, y: Array, a: Array, b: Array, *rcond: Any) -> Any:
     return tangents.lstsq(ts, y, a, b, cutoff)
 
 
-lstsq = define("lstsq", np.linalg.lstsq, vjp=_lstsq_vjp, raises=True, push=_lstsq_tangent, batch=False,
-               torch=_lstsq_tensors, aliases=None, spec=types.opaque("the rank decides how many residuals there are"))
+lstsq = define("lstsq", np.linalg.lstsq, rule=Joint(_lstsq_vjp), effects=RAISES, tangent=_lstsq_tangent, batch=False,
+               torch=_lstsq_tensors, memory=FRESH, spec=types.opaque("the rank decides how many residuals there are"))
 
 # -- triangular factors
 
@@ -269,13 +271,13 @@ def _cholesky_tangent(ts: Any, y: Array, _x: Array, upper: bool = False) -> Any:
 
 
 cholesky = define("cholesky", lambda x, upper=False: np.linalg.cholesky(x, upper=upper), (_cholesky_cotangent,),
-                  raises=True, push=_cholesky_tangent, batch=batching.stacked(2),
-                  torch=lambda x, upper=False: _cholesky(x, upper=upper), aliases=None, spec=types.square)
+                  effects=RAISES, tangent=_cholesky_tangent, batch=batching.stacked(2),
+                  torch=lambda x, upper=False: _cholesky(x, upper=upper), memory=FRESH, spec=types.square)
 _cholesky = tensors.matrix_function("linalg.cholesky")
 _qr = tensors.matrix_function("linalg.qr")
-qr = define("qr", np.linalg.qr, vjp=_qr_vjp, push=tangents.qr,
+qr = define("qr", np.linalg.qr, rule=Joint(_qr_vjp), tangent=tangents.qr,
             batch=batching.stacked(2), torch=lambda x, mode="reduced": _qr(x, mode)[1] if mode == "r" else _qr(x, mode),
-            aliases=None, spec=types.orthogonal)
+            memory=FRESH, spec=types.orthogonal)
 
 # -- eigenvalues and singular values
 
@@ -358,8 +360,8 @@ def _eigensolve_tangent(ts: Any, z: Any, x: Array, w: Array, v: Array, c: Any, U
 
 # (w_j - x) z_j = c_j for each column j, less what lies along v_j: by it an eigenvector of a simple eigenvalue depends
 # on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
-eigensolve = define("eigensolve", _eigensolve, vjp=_eigensolve_vjp, push=_eigensolve_tangent,
-                    batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, aliases=None,
+eigensolve = define("eigensolve", _eigensolve, rule=Joint(_eigensolve_vjp), tangent=_eigensolve_tangent,
+                    batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, memory=FRESH,
                     spec=types.eigenvectors_of)
 
 
@@ -455,17 +457,20 @@ def _eig_tensor(x: Any) -> Any:
 
 
 _complex_eig = tensors.matrix_function("linalg.eig")
-eigh = define("eigh", np.linalg.eigh, vjp=_eigh_vjp, raises=True, push=tangents.eigh, batch=batching.stacked(2),
-              torch=tensors.matrix_function("linalg.eigh"), aliases=None, spec=types.eigensystem)
-eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), raises=True, push=tangents.eigvalsh,
-                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"), aliases=None,
+eigh = define("eigh", np.linalg.eigh, rule=Joint(_eigh_vjp), effects=RAISES, tangent=tangents.eigh,
+              batch=batching.stacked(2),
+              torch=tensors.matrix_function("linalg.eigh"), memory=FRESH, spec=types.eigensystem)
+eigvalsh = define("eigvalsh", np.linalg.eigvalsh, (_eigvalsh_cotangent,), effects=RAISES, tangent=tangents.eigvalsh,
+                  batch=batching.stacked(2), torch=tensors.matrix_function("linalg.eigvalsh"), memory=FRESH,
                   spec=types.eigenvalues)
-eig = define("eig", np.linalg.eig, vjp=_eig_vjp, raises=True, push=tangents.eig, batch=False, torch=_eig_tensor,
-    aliases=None, spec=types.general_eigensystem)
-svd = define("svd", np.linalg.svd, vjp=_svd_vjp, raises=True, push=tangents.svd, batch=batching.stacked(2),
-             torch=tensors.matrix_function("linalg.svd"), aliases=None, spec=types.singular)
-svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), raises=True, push=tangents.svdvals,
-                 batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"), aliases=None,
+eig = define("eig", np.linalg.eig, rule=Joint(_eig_vjp), effects=RAISES, tangent=tangents.eig, batch=False,
+             torch=_eig_tensor,
+    memory=FRESH, spec=types.general_eigensystem)
+svd = define("svd", np.linalg.svd, rule=Joint(_svd_vjp), effects=RAISES, tangent=tangents.svd,
+             batch=batching.stacked(2),
+             torch=tensors.matrix_function("linalg.svd"), memory=FRESH, spec=types.singular)
+svdvals = define("svdvals", np.linalg.svdvals, (_svdvals_cotangent,), effects=RAISES, tangent=tangents.svdvals,
+                 batch=batching.stacked(2), torch=tensors.matrix_function("linalg.svdvals"), memory=FRESH,
                  spec=types.singular_values)
 
 
@@ -481,5 +486,5 @@ def _matrix_rank(x: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
     return (s > tol).sum(-1)
 
 
-matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, raises=True, batch=batching.stacked(2),
+matrix_rank = constant("matrix_rank", np.linalg.matrix_rank, effects=RAISES, batch=batching.stacked(2),
                        on_torch=_matrix_rank, spec=types.rank)

@@ -18,6 +18,7 @@ from tapegrad.ops.linalg import adjoint, diagonal
 from tapegrad.ops.reduce import cumulative_prod
 from tapegrad.ops.shape import flip
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH
 from tapegrad.rules.registry import define
 
 
@@ -68,9 +69,10 @@ def _cofactors_tensor(x: Array) -> Any:
 
 
 det = define("det", np.linalg.det, (lambda dy, _y, x: _over(dy, x) * conj(cofactors(x)),),
-             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"), aliases=None,
+             batch=batching.stacked(2), torch=tensors.matrix_function("linalg.det"), memory=FRESH,
              spec=types.determinant)
 cofactors = define("cofactors", _cofactors, (_cofactors_cotangent,), batch=batching.stacked(2), torch=_cofactors_tensor,
-    aliases=None, spec=types.cofactors)
-slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), push=tangents.slogdet, batch=batching.stacked(2),
-                 torch=tensors.matrix_function("linalg.slogdet"), aliases=None, spec=types.log_determinant)
+    memory=FRESH, spec=types.cofactors)
+slogdet = define("slogdet", np.linalg.slogdet, (_slogdet_cotangent,), tangent=tangents.slogdet,
+                 batch=batching.stacked(2),
+                 torch=tensors.matrix_function("linalg.slogdet"), memory=FRESH, spec=types.log_determinant)

@@ -21,6 +21,7 @@ from tapegrad.ops.index import getitem
 from tapegrad.ops.shape import broadcast_to, reshape, stack
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import Members
+from tapegrad.rules.facts import CONSTANT, Joint, Partials
 from tapegrad.rules.op import UNSIZED, Op
 from tapegrad.rules.types.family import Unknown, nest, numeric
 from tapegrad.rules.types.family import dtype_of as typed
@@ -47,11 +48,11 @@ class Each(Op):
                  summed: tuple[bool, ...] = ()) -> None:
         self.op, self.batched, self.python, self.spec_one, self.summed = op, batched, python, spec_one, summed
         self.call = op.compute if isinstance(op, Derived) else op.run
-        lazily = op.vjp is None and op.partials is not None
-        super().__init__(f"each {op.__name__}", self._run, self._partial if lazily else None,
-                         vjp=None if lazily else self._vjp, differentiable=op.differentiable,
+        rule = (CONSTANT if not op.differentiable else Partials(self._partial) if op.partials is not None
+                else Joint(self._vjp))
+        super().__init__(f"each {op.__name__}", self._run, rule,
                          spec=UNSIZED if op.dynamic else self._type, torch=self._run, batch=self._of_batch,
-                         push=self._push)
+                         tangent=self._push)
 
     def _type(self, *args: Any, **_: Any) -> Spec:
         """Return the type of a call: as many results as there are members; what is summed has one of its own."""
@@ -173,12 +174,12 @@ class Derived(Op):
     """
 
     differ: ClassVar[Any]  # how a cotangent is pulled through is known above: `differ(derived, values, kwargs, dz)`
-    tangent: ClassVar[Any]  # and the tangent of a call: `tangent(op, y, args, kwargs, tangents)`
+    pusher: ClassVar[Any]  # and the tangent of a call: `pusher(op, y, args, kwargs, tangents)`
 
     def __init__(self, op: Op, parts: int, count: int, wanted: Sequence[int]) -> None:
         self.op, self.parts, self.count, self.wanted = op, parts, count, tuple(wanted)
         name = f"{type(self).__name__.lower()} {op.__name__}"
-        super().__init__(name, self.compute, vjp=self._vjp, torch=self.compute, batch=False)
+        super().__init__(name, self.compute, rule=Joint(self._vjp), torch=self.compute, batch=False)
 
     def compute(self, *values: Any, **kwargs: Any) -> Any:
         """Return what the rule makes of what it is given."""
@@ -212,7 +213,7 @@ class Pushed(Derived):
         """Return that tangent."""
         given, y, args = self.taken_apart(values, len(self.wanted))
         known = dict(zip(self.wanted, given))
-        found = type(self).tangent(self.op, y, args, kwargs, [known.get(i) for i in range(self.count)])
+        found = type(self).pusher(self.op, y, args, kwargs, [known.get(i) for i in range(self.count)])
         if not self.parts:
             return conform(0.0, plain(y)) if found is None else found
         found = [None] * self.parts if found is None else found

@@ -31,7 +31,8 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
 from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules import batching, types
-from tapegrad.rules.op import Op, Partial
+from tapegrad.rules.facts import CONSTANT, FRESH, MOVED, RAISES, VIEW, Partial, Push, linear_in, pointwise
+from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -80,29 +81,29 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 
 
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
-                means: tuple[Any, ...] = (),
-                scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None,
-                push: Partial | None = None, spec: types.Family | None = None) -> Op:
+                means: tuple[Any, ...] = (), python: Callable[..., Any] | None = None,
+                on_torch: Callable[..., Any] | str | None = None, tangent: Push | None = None,
+                spec: types.Family | None = None) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
-                  push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None, spec=spec)
+    return define(name, impl, pointwise(*map(chain, derivatives), direct=True), means=means, python=python,
+                  tangent=tangent, torch=of_tensors(name, impl, means, on_torch), memory=FRESH, spec=spec)
 
 
-def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False,
-             on_torch: Callable[..., Any] | str | None = None, **kind: Any) -> Op:
+def constant(name: str, impl: Callable[..., Any], *means: Any, on_torch: Callable[..., Any] | str | None = None,
+             **facts: Any) -> Op:
     """Define an op whose output is locally constant or not a number one can differentiate."""
-    return define(name, impl, means=means, differentiable=False, raises=raises,
-                  torch=of_tensors(name, impl, means, on_torch), **kind, aliases=None)
+    return define(name, impl, means=means, rule=CONSTANT, memory=FRESH,
+                  torch=of_tensors(name, impl, means, on_torch), **facts)
 
 
 def _ordered(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
     """Define a comparison; complex numbers are compared on the host, since torch does not."""
-    return define(name, comparison, means=(ufunc, comparison), differentiable=False, batch=batching.elementwise,
+    return define(name, comparison, means=(ufunc, comparison), rule=CONSTANT, batch=batching.elementwise,
                   torch=tensors.of_reals(tensors.exact(of_tensors(name, comparison, (ufunc,))), ufunc))
 
 
 def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
-    return define(name, comparison, means=(ufunc, comparison), differentiable=False, batch=batching.elementwise,
+    return define(name, comparison, means=(ufunc, comparison), rule=CONSTANT, batch=batching.elementwise,
                   torch=tensors.exact(of_tensors(name, comparison, (ufunc,))))
 
 
@@ -110,13 +111,14 @@ def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
 
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub),
-                       push=lambda ts, *_: ts[0] if ts[1] is None else -ts[1] if ts[0] is None else subtract(*ts))
-multiply = define("multiply", operator.mul, (lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a)),
-                  means=(np.multiply, operator.mul), direct=True, pointwise=True,
+                       tangent=lambda ts, *_: ts[0] if ts[1] is None else -ts[1] if ts[0] is None else subtract(*ts))
+multiply = define("multiply", operator.mul, pointwise(lambda dy, _y, _a, b: dy * conj(b),
+                  lambda dy, _y, a, _b: dy * conj(a), direct=True),
+                  means=(np.multiply, operator.mul),
                   torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv,
-                (lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b))),
-                means=(np.divide, operator.truediv), direct=True, pointwise=True,
+                pointwise(lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b)), direct=True),
+                means=(np.divide, operator.truediv),
                 torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
@@ -145,7 +147,7 @@ def _quotient(a: Array, b: Array) -> Any:
 
 remainder = elementwise("remainder", operator.mod, 1, lambda _y, a, b: -_quotient(a, b),
                         means=(np.remainder, operator.mod), on_torch=_of_integers(operator.mod))
-fmod = elementwise("fmod", np.fmod, 1, lambda _y, a, b: -trunc(divide(a, b)), means=(np.fmod,), scalar=math.fmod)
+fmod = elementwise("fmod", np.fmod, 1, lambda _y, a, b: -trunc(divide(a, b)), means=(np.fmod,), python=math.fmod)
 square = elementwise("square", np.square, lambda _y, x: 2 * x, means=(np.square,))
 
 
@@ -180,7 +182,7 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power)
 float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
-                          scalar=math.pow)
+                          python=math.pow)
 
 # -- powers, exponentials, logarithms
 
@@ -193,7 +195,7 @@ def _ln10(y: Array) -> Any:
     return LN10 if system(y) is None else log(number_like(y, 10))
 
 
-sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), scalar=math.sqrt)
+sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), python=math.sqrt)
 
 
 def _cbrt(x: Array) -> Any:
@@ -203,14 +205,14 @@ def _cbrt(x: Array) -> Any:
 
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
-exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), scalar=math.exp)
+exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), python=math.exp)
 # Python 3.11
-exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), scalar=getattr(math, "exp2", None))
-expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), scalar=math.expm1)
-log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=math.log)
-log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2)
-log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10)
-log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
+exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), python=getattr(math, "exp2", None))
+expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), python=math.expm1)
+log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), python=math.log)
+log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), python=math.log2)
+log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), python=math.log10)
+log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), python=math.log1p)
 logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y),
                         means=(np.logaddexp,))
 logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - y), lambda y, _a, b: exp2(b - y),
@@ -218,24 +220,24 @@ logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - 
 
 # -- trigonometric and hyperbolic functions, and their inverses
 
-sin = elementwise("sin", np.sin, lambda _y, x: cos(x), means=(np.sin,), scalar=math.sin)
-cos = elementwise("cos", np.cos, lambda _y, x: -sin(x), means=(np.cos,), scalar=math.cos)
-tan = elementwise("tan", np.tan, lambda y, _x: 1 + y * y, means=(np.tan,), scalar=math.tan)
+sin = elementwise("sin", np.sin, lambda _y, x: cos(x), means=(np.sin,), python=math.sin)
+cos = elementwise("cos", np.cos, lambda _y, x: -sin(x), means=(np.cos,), python=math.cos)
+tan = elementwise("tan", np.tan, lambda y, _x: 1 + y * y, means=(np.tan,), python=math.tan)
 # Of complex numbers by the result, which knows the side of a branch cut that it is on: 1 - x *
 # x has lost the sign of a zero
 asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) else 1 / sqrt(1 - x * x), means=(np.asin,),
-                   scalar=math.asin)
+                   python=math.asin)
 acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x),
-                   means=(np.acos,), scalar=math.acos)
-atan = elementwise("atan", np.atan, lambda _y, x: 1 / (1 + x * x), means=(np.atan,), scalar=math.atan)
-sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), scalar=math.sinh)
-cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), scalar=math.cosh)
-tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), scalar=math.tanh)
+                   means=(np.acos,), python=math.acos)
+atan = elementwise("atan", np.atan, lambda _y, x: 1 / (1 + x * x), means=(np.atan,), python=math.atan)
+sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), python=math.sinh)
+cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), python=math.cosh)
+tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), python=math.tanh)
 asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1),
-                    means=(np.asinh,), scalar=math.asinh)
+                    means=(np.asinh,), python=math.asinh)
 acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)),
-                    means=(np.acosh,), scalar=math.acosh)
-atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), scalar=math.atanh)
+                    means=(np.acosh,), python=math.acosh)
+atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), python=math.atanh)
 
 
 def _square_length(a: Array, b: Array) -> Any:
@@ -244,9 +246,9 @@ def _square_length(a: Array, b: Array) -> Any:
 
 
 atan2 = elementwise("atan2", np.atan2, lambda _y, a, b: b / _square_length(a, b),
-                    lambda _y, a, b: -a / _square_length(a, b), means=(np.atan2,), scalar=math.atan2)
+                    lambda _y, a, b: -a / _square_length(a, b), means=(np.atan2,), python=math.atan2)
 hypot = elementwise("hypot", np.hypot, lambda y, a, _b: a / where(equal(y, 0), 1, y),
-                    lambda y, _a, b: b / where(equal(y, 0), 1, y), means=(np.hypot,), scalar=math.hypot)
+                    lambda y, _a, b: b / where(equal(y, 0), 1, y), means=(np.hypot,), python=math.hypot)
 
 
 @functools.cache
@@ -279,11 +281,11 @@ def _sinc_derivative(xp: Any, x: Array, n: int) -> Any:
 sinc = elementwise("sinc", np.sinc, lambda _y, x: sinc_derivative(x, n=1), means=(np.sinc,),
                    on_torch=tensors.number_function("sinc"), spec=types.floating)
 sinc_derivative = define("sinc_derivative", lambda x, n: _sinc_derivative(np, x, n),
-                         (lambda dy, _y, x, n: dy * conj(sinc_derivative(x, n=n + 1)),), pointwise=True,
+                         pointwise(lambda dy, _y, x, n: dy * conj(sinc_derivative(x, n=n + 1))),
                          torch=lambda x, n: tensors.number_function(lambda x: _sinc_derivative(torch, x, n))(x),
-                         aliases=None, spec=types.floating)
-deg2rad = elementwise("deg2rad", np.deg2rad, math.pi / 180, means=(np.deg2rad, np.radians), scalar=math.radians)
-rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, np.degrees), scalar=math.degrees)
+                         memory=FRESH, spec=types.floating)
+deg2rad = elementwise("deg2rad", np.deg2rad, math.pi / 180, means=(np.deg2rad, np.radians), python=math.radians)
+rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, np.degrees), python=math.degrees)
 
 # -- sign, rounding and the parts of a number
 
@@ -308,12 +310,13 @@ def _sign(x: Array) -> Any:
     return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
 
 
-abs = define("abs", operator.abs, (lambda dy, y, x: real(dy) * _direction(y, x),), means=(np.abs, operator.abs),
-             pointwise=True, torch=of_tensors("abs", operator.abs, (np.abs,)))
+abs = define("abs", operator.abs, pointwise(lambda dy, y, x: real(dy) * _direction(y, x)),
+             means=(np.abs, operator.abs), torch=of_tensors("abs", operator.abs, (np.abs,)))
 sign = define("sign", np.sign, (_turned,), means=(np.sign,), torch=of_tensors("sign", np.sign, on_torch=_sign))
 signbit = constant("signbit", np.signbit, np.signbit)
-copysign = define("copysign", np.copysign, (lambda dy, _y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
-                  means=(np.copysign,), scalar=math.copysign, pointwise=True, torch=of_tensors("copysign", np.copysign))
+copysign = define("copysign", np.copysign,
+                  pointwise(lambda dy, _y, a, b: dy * copysign(1.0, a) * copysign(1.0, b), None),
+                  means=(np.copysign,), python=math.copysign, torch=of_tensors("copysign", np.copysign))
 floor = constant("floor", np.floor, np.floor)
 ceil = constant("ceil", np.ceil, np.ceil)
 trunc = constant("trunc", np.trunc, np.trunc)
@@ -343,11 +346,11 @@ def _spacing(x: Any) -> Any:
 
 
 spacing = constant("spacing", np.spacing, np.spacing, on_torch=_spacing)
-ldexp = define("ldexp", np.ldexp, (lambda dy, _y, _x, n: ldexp(dy, n), None), means=(np.ldexp,), scalar=math.ldexp,
-               pointwise=True,
+ldexp = define("ldexp", np.ldexp, pointwise(lambda dy, _y, _x, n: ldexp(dy, n), None), means=(np.ldexp,),
+               python=math.ldexp,
                torch=of_tensors("ldexp", np.ldexp, on_torch=lambda x, n: (x.double() * 2.0 ** n.double()).to(x.dtype)))
 frexp = define("frexp", np.frexp, (lambda dy, y, _x: ZERO if type(dy[0]) is ZeroTangent else ldexp(dy[0], -y[1]),),
-               means=(np.frexp,), scalar=math.frexp,
+               means=(np.frexp,), python=math.frexp,
                torch=of_tensors("frexp", np.frexp, on_torch=lambda x: tuple(torch.frexp(x))))
 
 
@@ -356,12 +359,12 @@ def _modf(x: Array) -> Any:
     return torch.copysign(torch.where(torch.isinf(x), 0.0, x - whole), x), whole
 
 
-modf = define("modf", np.modf, (lambda dy, _y, _x: dy[0],), means=(np.modf,), scalar=math.modf,
+modf = define("modf", np.modf, (lambda dy, _y, _x: dy[0],), means=(np.modf,), python=math.modf,
               torch=of_tensors("modf", np.modf, on_torch=_modf))
-nextafter = define("nextafter", np.nextafter, (lambda dy, _y, _a, _b: dy, None), means=(np.nextafter,), pointwise=True,
+nextafter = define("nextafter", np.nextafter, pointwise(lambda dy, _y, _a, _b: dy, None), means=(np.nextafter,),
                    torch=of_tensors("nextafter", np.nextafter))
-heaviside = define("heaviside", np.heaviside, (None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)),
-                   means=(np.heaviside,), pointwise=True, torch=of_tensors("heaviside", np.heaviside,
+heaviside = define("heaviside", np.heaviside, pointwise(None, lambda dy, _y, x, _h: where(equal(x, 0), dy, 0.0)),
+                   means=(np.heaviside,), torch=of_tensors("heaviside", np.heaviside,
                                     on_torch=lambda x, h: torch.where(torch.isnan(x), x, torch.heaviside(x, h))))
 
 
@@ -378,17 +381,17 @@ def _nan_to_num(x: Any, **to: Any) -> Any:
 
 
 nan_to_num = define("nan_to_num", np.nan_to_num, (_of_numbers,), torch=_nan_to_num, batch=batching.of_first,
-                    aliases=None, spec=types.copy)
+                    memory=FRESH, spec=types.copy)
 
-real = define("real", np.real, (lambda dy, _y, _x: dy,), aliases=0, linear=(0,), torch=lambda x: x.real,
+real = define("real", np.real, (lambda dy, _y, _x: dy,), memory=VIEW, tangent=linear_in(0), torch=lambda x: x.real,
               batch=batching.elementwise, spec=types.part)
-imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), aliases=0, linear=(0,),
+imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), memory=VIEW, tangent=linear_in(0),
               torch=lambda x: x.imag if x.is_complex() else torch.zeros_like(x), batch=batching.elementwise,
               spec=types.imaginary)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x),
                    (lambda dy, _y, _x: conj(dy),),
                    # Python's number stays one
-                   means=(np.conjugate,), linear=(0,), torch="conj_physical", batch=batching.elementwise,
+                   means=(np.conjugate,), tangent=linear_in(0), torch="conj_physical", batch=batching.elementwise,
                    spec=types.conjugated)
 
 # -- comparison, logic and bits
@@ -403,10 +406,10 @@ logical_and = constant("logical_and", np.logical_and, np.logical_and)
 logical_or = constant("logical_or", np.logical_or, np.logical_or)
 logical_xor = constant("logical_xor", np.logical_xor, np.logical_xor)
 logical_not = constant("logical_not", np.logical_not, np.logical_not)
-isfinite = define("isfinite", np.isfinite, means=(np.isfinite,), scalar=math.isfinite, differentiable=False,
+isfinite = define("isfinite", np.isfinite, means=(np.isfinite,), python=math.isfinite, rule=CONSTANT,
                   torch="isfinite")
-isinf = define("isinf", np.isinf, means=(np.isinf,), scalar=math.isinf, differentiable=False, torch="isinf")
-isnan = define("isnan", np.isnan, means=(np.isnan,), scalar=math.isnan, differentiable=False, torch="isnan")
+isinf = define("isinf", np.isinf, means=(np.isinf,), python=math.isinf, rule=CONSTANT, torch="isinf")
+isnan = define("isnan", np.isnan, means=(np.isnan,), python=math.isnan, rule=CONSTANT, torch="isnan")
 bitwise_and = constant("bitwise_and", operator.and_, np.bitwise_and, operator.and_, batch=batching.elementwise)
 bitwise_or = constant("bitwise_or", operator.or_, np.bitwise_or, operator.or_, batch=batching.elementwise)
 bitwise_xor = constant("bitwise_xor", operator.xor, np.bitwise_xor, operator.xor, batch=batching.elementwise)
@@ -433,7 +436,7 @@ def _where(c: Array, a: Array, b: Array) -> Any:
 
 where = define("where", np.where,
                (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
-               linear=(1, 2), moves=True, torch=_where, batch=batching.elementwise, aliases=None, spec=types.chosen)
+               tangent=linear_in(1, 2), torch=_where, batch=batching.elementwise, memory=MOVED, spec=types.chosen)
 
 
 def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
@@ -448,8 +451,9 @@ def _share_nan(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
 
 
 def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
-    return define(name, ufunc, (lambda dy, y, a, b: share(dy, y, a, b), lambda dy, y, a, b: share(dy, y, b, a)),
-                  means=(ufunc,), pointwise=True, torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
+    return define(name, ufunc, pointwise(lambda dy, y, a, b: share(dy, y, a, b),
+                  lambda dy, y, a, b: share(dy, y, b, a)),
+                  means=(ufunc,), torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
 maximum = _extremum("maximum", np.maximum, _share)
@@ -460,28 +464,30 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 
 # torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
 clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
-               (lambda dy, y, x, **_: where(equal(x, y), dy, 0.0),), pointwise=True,
+               pointwise(lambda dy, y, x, **_: where(equal(x, y), dy, 0.0)),
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
-                                      lambda x, low=None, high=None: np.clip(x, low, high)), aliases=None,
+                                      lambda x, low=None, high=None: np.clip(x, low, high)), memory=FRESH,
                                       spec=types.clipped)
 
 # -- what a user says of a value
 
-stop_gradient = define("stop_gradient", lambda x: x, differentiable=False, aliases=0, torch=lambda x: x,
+stop_gradient = define("stop_gradient", lambda x: x, rule=CONSTANT, memory=VIEW, torch=lambda x: x,
                        batch=batching.elementwise, spec=types.itself)
-array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", linear=(0,),
-               batch=batching.elementwise, aliases=None, spec=types.new_array)
+array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", tangent=linear_in(0),
+               batch=batching.elementwise, memory=FRESH, spec=types.new_array)
 # a Python number as NumPy's, with its arithmetic
-scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), linear=(0,), torch=lambda x: x,
-                batch=batching.elementwise, aliases=0, spec=types.as_number)
-copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), linear=(0,), batch=batching.of_first,
+scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), tangent=linear_in(0),
+                torch=lambda x: x,
+                batch=batching.elementwise, memory=VIEW, spec=types.as_number)
+copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), tangent=linear_in(0), batch=batching.of_first,
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C"
-                                                 else torch.preserve_format), aliases=None, spec=types.copy)
+                                                 else torch.preserve_format), memory=FRESH, spec=types.copy)
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
-                (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), linear=(0,), batch=batching.of_first,
-                torch=lambda x, dtype: tensors.convert(x, dtype), aliases=None, spec=types.cast)
+                (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), tangent=linear_in(0),
+                batch=batching.of_first,
+                torch=lambda x, dtype: tensors.convert(x, dtype), memory=FRESH, spec=types.cast)
 # numbers as elements of an array of integers: NumPy checks those of a list, and a Python number; `astype` wraps them
-elements = constant("elements", lambda *xs, dtype: np.array(xs, dtype), raises=True, batch=False,
+elements = constant("elements", lambda *xs, dtype: np.array(xs, dtype), effects=RAISES, batch=False,
                     on_torch=tensors.on_host(lambda *xs, dtype: np.array(xs, dtype)), spec=types.listed)
-element = constant("element", lambda x, dtype: np.array(x, dtype)[()], raises=True, batch=False,
+element = constant("element", lambda x, dtype: np.array(x, dtype)[()], effects=RAISES, batch=False,
                    on_torch=tensors.on_host(lambda x, dtype: np.array(x, dtype)), spec=types.element)

@@ -15,6 +15,7 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, equal, less, real, rint, sin, sqrt, where
 from tapegrad.ops.special import blocks, by_part, special
 from tapegrad.rules import types
+from tapegrad.rules.facts import FRESH, pointwise
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -52,8 +53,8 @@ def _raised(i: int, powers: tuple[float, ...], x: tuple[Any, ...]) -> Any:
 
 
 # the integral of (t + x)^-a (t + y)^-b ... over t > 0: its derivatives are integrals of the same kind
-carlson = define("carlson", _carlson, tuple(map(_by, range(4))), pointwise=True, torch=tensors.on_host(_carlson),
-    aliases=None, spec=types.integral)
+carlson = define("carlson", _carlson, pointwise(*map(_by, range(4))), torch=tensors.on_host(_carlson),
+    memory=FRESH, spec=types.integral)
 
 
 def _symmetric(name: str, factor: float, *powers: float) -> Op:

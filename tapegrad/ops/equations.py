@@ -22,6 +22,7 @@ from tapegrad.ops.shape import concat
 from tapegrad.ops.sort import argsort
 from tapegrad.ops.triangular import solve_triangular
 from tapegrad.rules import types
+from tapegrad.rules.facts import FRESH, RAISES, Joint
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -68,8 +69,8 @@ def _lu_factor_tensor(a: Any) -> Any:
 
 
 permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation), spec=types.order_of)
-lu_factor = define("lu_factor", implementation("lu_factor"), vjp=_lu_vjp, raises=True, push=_lu_tangent,
-                   torch=_lu_factor_tensor, aliases=None, spec=types.lu)
+lu_factor = define("lu_factor", implementation("lu_factor"), rule=Joint(_lu_vjp), effects=RAISES, tangent=_lu_tangent,
+                   torch=_lu_factor_tensor, memory=FRESH, spec=types.lu)
 
 # -- Sylvester's equation, a x + x b = q
 
@@ -81,8 +82,9 @@ def _sylvester_vjp(x: Array, a: Array, b: Array, q: Array) -> Any:
     return solve_sylvester_pullback
 
 
-solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), vjp=_sylvester_vjp, raises=True,
-                         torch=tensors.on_host(implementation("solve_sylvester")), aliases=None, spec=types.sylvester)
+solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), rule=Joint(_sylvester_vjp),
+                         effects=RAISES,
+                         torch=tensors.on_host(implementation("solve_sylvester")), memory=FRESH, spec=types.sylvester)
 
 # -- functions of a matrix
 
@@ -93,10 +95,10 @@ def matrix_function(name: str) -> Op:
     The derivative in the direction e stands in the corner of f([[x, e], [0, x]]), and its adjoint is
     that at xᴴ: f is its own rule.
     """
-    op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), raises=True,
-                push=lambda ts, _y, x: corner(op, x, ts[0]),
+    op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), effects=RAISES,
+                tangent=lambda ts, _y, x: corner(op, x, ts[0]),
                 torch=tensors.matrix_function("linalg.matrix_exp") if name == "expm"
-                else tensors.on_host(implementation(name)), aliases=None, spec=types.matrix_function)
+                else tensors.on_host(implementation(name)), memory=FRESH, spec=types.matrix_function)
     return op
 
 
@@ -133,7 +135,7 @@ def _logm_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
 
 
 turn = constant("turn", _turn, on_torch=tensors.on_host(_turn), spec=types.unit_number)
-sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), raises=True,
-               torch=tensors.on_host(implementation("sqrtm")), aliases=None, spec=types.branched_function)
-logm = define("logm", implementation("logm"), (_logm_cotangent,), raises=True,
-              torch=tensors.on_host(implementation("logm")), aliases=None, spec=types.branched_function)
+sqrtm = define("sqrtm", implementation("sqrtm"), (_sqrtm_cotangent,), effects=RAISES,
+               torch=tensors.on_host(implementation("sqrtm")), memory=FRESH, spec=types.branched_function)
+logm = define("logm", implementation("logm"), (_logm_cotangent,), effects=RAISES,
+              torch=tensors.on_host(implementation("logm")), memory=FRESH, spec=types.branched_function)

@@ -18,6 +18,7 @@ from tapegrad.numbers.tensor_dtypes import inexact_type
 from tapegrad.ops.elementwise import where
 from tapegrad.ops.shape import along, pad
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, linear_in
 from tapegrad.rules.registry import define
 
 # scales by n where the other does by 1
@@ -68,14 +69,17 @@ def _of_tensor(name: str) -> Callable[..., Any]:
     return transform
 
 
-fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,), batch=batching.along(),
-    aliases=None, spec=types.spectrum())
-ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,), batch=batching.along(),
-    aliases=None, spec=types.spectrum())
-rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,), batch=batching.along(),
-    aliases=None, spec=types.spectrum(half=True))
-irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,),
-               batch=batching.along(), aliases=None, spec=types.real_signal)
+fft = define("fft", np.fft.fft, (_full(lambda: ifft),), torch=_of_tensor("fft"), tangent=linear_in(0),
+             batch=batching.along(),
+    memory=FRESH, spec=types.spectrum())
+ifft = define("ifft", np.fft.ifft, (_full(lambda: fft),), torch=_of_tensor("ifft"), tangent=linear_in(0),
+              batch=batching.along(),
+    memory=FRESH, spec=types.spectrum())
+rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"), tangent=linear_in(0),
+              batch=batching.along(),
+    memory=FRESH, spec=types.spectrum(half=True))
+irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), tangent=linear_in(0),
+               batch=batching.along(), memory=FRESH, spec=types.real_signal)
 
 # SciPy's round otherwise, and keep single precision
 
@@ -86,11 +90,13 @@ def _of_scipy(name: str) -> Callable[..., Any]:
     return transform
 
 
-scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), linear=(0,),
-                   batch=batching.along(), aliases=None, spec=types.spectrum())
-scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"), linear=(0,),
-                    batch=batching.along(), aliases=None, spec=types.spectrum())
-scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), linear=(0,),
-                    batch=batching.along(), aliases=None, spec=types.spectrum(half=True))
-scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"), linear=(0,),
-                     batch=batching.along(), aliases=None, spec=types.real_signal)
+scipy_fft = define("scipy_fft", _of_scipy("fft"), (_full(lambda: ifft),), torch=_of_tensor("fft"), tangent=linear_in(0),
+                   batch=batching.along(), memory=FRESH, spec=types.spectrum())
+scipy_ifft = define("scipy_ifft", _of_scipy("ifft"), (_full(lambda: fft),), torch=_of_tensor("ifft"),
+                    tangent=linear_in(0),
+                    batch=batching.along(), memory=FRESH, spec=types.spectrum())
+scipy_rfft = define("scipy_rfft", _of_scipy("rfft"), (_rfft_cotangent,), torch=_of_tensor("rfft"), tangent=linear_in(0),
+                    batch=batching.along(), memory=FRESH, spec=types.spectrum(half=True))
+scipy_irfft = define("scipy_irfft", _of_scipy("irfft"), (_irfft_cotangent,), torch=_of_tensor("irfft"),
+                     tangent=linear_in(0),
+                     batch=batching.along(), memory=FRESH, spec=types.real_signal)

@@ -12,6 +12,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensors import duplicate, is_memory
 from tapegrad.rules import types
+from tapegrad.rules.facts import FRESH, Rrule
 from tapegrad.rules.op import Traced
 from tapegrad.rules.readonly import apart, reading
 from tapegrad.rules.registry import define
@@ -57,8 +58,8 @@ def _tangent(*args: Any, **kwargs: Any) -> Any:
                         "reverse mode: tg.grad, tg.pullback, tg.jacobian(f, mode=\"reverse\")")
 
 
-hook = define("hook", _value, torch=_value, linear=_tangent, batch=False, aliases=None, spec=types.itself)
+hook = define("hook", _value, Rrule(_rule), torch=_value, tangent=_tangent, batch=False, memory=FRESH,
+              spec=types.itself)
 """`hook(x, *captured, fn=...)`: a function that has captured traced values is the structure
 that is built around them.
 """
-hook.rr = _rule

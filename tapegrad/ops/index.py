@@ -25,6 +25,7 @@ from tapegrad.numbers.view_path import Path, add_at, follow, repeats
 from tapegrad.ops.batched_index import read_members, scatter_members, take_members
 from tapegrad.ops.shape import reshape
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, MOVED, RAISES, VIEW, Joint, linear_in
 from tapegrad.rules.registry import define
 
 MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new axes
@@ -161,7 +162,7 @@ def _scatter_vjp(y: Array, *parts: Any, shape: tuple[int, ...], ranks: tuple[int
     return scatter_pullback
 
 
-def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -> Any:
+def _scatter_tangent(ts: Any, _y: Array, *parts: Any, ranks: tuple[int, ...], **how: Any) -> Any:
     first = {0, *itertools.accumulate(1 + rank for rank in ranks)}  # where the pieces stand
     pieces = [part if i not in first else np.zeros(shape_of(part)) if t is None else t
               for i, (t, part) in enumerate(zip(ts, parts))]
@@ -169,8 +170,8 @@ def _scatter_tangent(ts: Any, *parts: Any, ranks: tuple[int, ...], **how: Any) -
 
 
 # a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
-scatter = define("scatter", _scatter, vjp=_scatter_vjp, torch=_scatter_tensors, linear=_scatter_tangent,
-                 batch=scatter_members, aliases=None, spec=types.scattered)
+scatter = define("scatter", _scatter, rule=Joint(_scatter_vjp), torch=_scatter_tensors, tangent=_scatter_tangent,
+                 batch=scatter_members, memory=FRESH, spec=types.scattered)
 
 
 def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
@@ -227,11 +228,11 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
     return sparse(x, dy, index, through)
 
 
-getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), aliases=0, linear=(0,),
+getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), memory=VIEW, tangent=linear_in(0),
                  torch=_getitem_tensor, batch=read_members, spec=types.read)
 # by a traced mask: its values decide the shape
-getitem_masked = define("getitem_masked", getitem.impl, getitem.partials, linear=(0,), moves=True,
-                        torch=getitem.lower["torch"], batch=read_members, aliases=None,
+getitem_masked = define("getitem_masked", getitem.impl, getitem.rule, tangent=linear_in(0),
+                        torch=getitem.lower["torch"], batch=read_members, memory=MOVED,
                         spec=types.opaque("values decide how many there are", dynamic=True))
 
 
@@ -266,11 +267,12 @@ def positions_along(shape: tuple[int, ...], indices: Array, axis: int) -> tuple[
                  for i, n in enumerate(shape))
 
 
-take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None), raises=True,
-              linear=(0,), moves=True, batch=take_members,
+take = define("take", lambda x, indices, axis=0: np.take(x, indices, axis=axis), (_take_cotangent, None),
+              effects=RAISES,
+              tangent=linear_in(0), batch=take_members,
               torch=lambda x, indices, axis=0: tensor_index.read(_array(x, (indices,)),
                                                                  (slice(None),) * (axis % x.ndim) + (indices,)),
-                                                                 aliases=None, spec=types.taken)
+                                                                 memory=MOVED, spec=types.taken)
 
 
 def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
@@ -285,5 +287,5 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
 
 take_along_axis = define("take_along_axis", lambda x, indices, axis=-1: np.take_along_axis(x, indices, axis=axis), (
     lambda dy, _y, x, indices, axis=-1: sparse(x, dy, positions_along(shape_of(x), indices, axis)), None),
-    raises=True, linear=(0,), moves=True, torch=_take_along, batch=batching.along_both, aliases=None,
+    effects=RAISES, tangent=linear_in(0), torch=_take_along, batch=batching.along_both, memory=MOVED,
     spec=types.taken_along)

@@ -16,6 +16,7 @@ from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import reshape
 from tapegrad.rules import types
+from tapegrad.rules.facts import FRESH, Joint
 from tapegrad.rules.registry import define
 
 
@@ -67,8 +68,8 @@ def _tangent(tangents: Any, y: Array, *parts: Any, each: tuple[bool, ...]) -> An
     return total
 
 
-with_jacobian = define("with_jacobian", _value, vjp=_vjp, linear=_tangent, torch=_value, batch=False,
-                       spec=types.itself, aliases=None)
+with_jacobian = define("with_jacobian", _value, rule=Joint(_vjp), tangent=_tangent, torch=_value, batch=False,
+                       spec=types.itself, memory=FRESH)
 """`with_jacobian(y, x, dy_by_dx, ..., each=...)`: y, through which nothing flows but by these products.
 
 The derivative by an array has the places of x along axis 0, and the axes of y behind; by a number, or where each number

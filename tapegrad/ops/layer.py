@@ -27,7 +27,7 @@ from tapegrad.ops.elementwise import conj, is_complex
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
 from tapegrad.rules import types
-from tapegrad.rules.op import EACH
+from tapegrad.rules.facts import EACH, FRESH, direct, linear_in
 from tapegrad.rules.registry import define
 
 
@@ -62,20 +62,21 @@ def _by_bias(dy: Cotangent, _y: Array, _x: Array, _w: Any, _b: Array) -> Any:
     return sum(dy, axis=axes) if axes else dy
 
 
-def _linear_tangent(ts: Any, x: Any, w: Any, b: Any = None) -> Any:
+def _linear_tangent(ts: Any, _y: Array, x: Any, w: Any, b: Any = None) -> Any:
     dx, dw, db = (*ts, None)[:3]
     parts = [linear(dx, w)] if dx is not None else []
     parts += [linear(x, dw)] if dw is not None else []
     return functools.reduce(operator.add, parts if db is None else [*parts, db])
 
 
-linear = define("linear", _linear, (lambda dy, _y, _x, w, _b=None: matmul(dy, conj(w)),
+linear = define("linear", _linear, direct(lambda dy, _y, _x, w, _b=None: matmul(dy, conj(w)),
                                     lambda dy, _y, x, _w, _b=None: linear_weight(dy, conj(x)), _by_bias),
-                direct=True, torch=_linear_tensor, linear=_linear_tangent, batch=linear_members, aliases=None,
+                torch=_linear_tensor, tangent=_linear_tangent, batch=linear_members, memory=FRESH,
                 spec=types.linear)
 linear_weight = define("linear_weight", _linear_weight,
-                       (lambda dw, _y, _dy, x: linear(conj(x), dw), lambda dw, _y, dy, _x: matmul(conj(dy), dw)),
-                       direct=True, torch=_linear_weight_tensor, linear=EACH, batch=linear_weight_members, aliases=None,
+                       direct(lambda dw, _y, _dy, x: linear(conj(x), dw),
+                       lambda dw, _y, dy, _x: matmul(conj(dy), dw)), torch=_linear_weight_tensor, tangent=EACH,
+                       batch=linear_weight_members, memory=FRESH,
                        spec=types.linear_weight)
 
 # -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
@@ -120,10 +121,10 @@ def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, re
 
 
 nll_loss = define("nll_loss", _nll_loss,
-                  (lambda dy, _y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
-                  direct=True, torch=_nll_loss_tensor, linear=(0,), batch=nll_loss_members, aliases=None,
+                  direct(lambda dy, _y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
+                  torch=_nll_loss_tensor, tangent=linear_in(0), batch=nll_loss_members, memory=FRESH,
                   spec=types.loss)
 nll_loss_backward = define("nll_loss_backward", _nll_backward,
-                           (lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None),
-                           direct=True, torch=_nll_backward_tensor, linear=(0,), batch=nll_loss_backward_members,
-                           aliases=None, spec=types.loss_slope)
+                           direct(lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None),
+                           torch=_nll_backward_tensor, tangent=linear_in(0), batch=nll_loss_backward_members,
+                           memory=FRESH, spec=types.loss_slope)

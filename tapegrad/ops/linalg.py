@@ -22,7 +22,7 @@ from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
 from tapegrad.rules import batching, types
-from tapegrad.rules.op import EACH
+from tapegrad.rules.facts import EACH, FRESH, MOVED, READONLY_VIEW, direct, linear_in
 from tapegrad.rules.registry import define
 
 
@@ -70,28 +70,29 @@ def _matmul_right(dy: Cotangent, _y: Array, a: Array, _b: Array) -> Any:
     return matmul(adjoint(a), dy)
 
 
-matmul = define("matmul", operator.matmul, (_matmul_left, _matmul_right), means=(np.matmul, operator.matmul),
-                direct=True, linear=EACH, torch=product("matmul"), spec=types.matmul, batch=matmul_members)
+matmul = define("matmul", operator.matmul, direct(_matmul_left, _matmul_right),
+                means=(np.matmul, operator.matmul), tangent=EACH, torch=product("matmul"), spec=types.matmul,
+                batch=matmul_members)
 vecdot = define("vecdot", np.vecdot, (
     lambda dy, _y, _a, b: expand_dims(conj(dy), axis=-1) * b, lambda dy, _y, a, _b: expand_dims(dy, axis=-1) * a),
-                means=(np.vecdot,), linear=EACH,
+                means=(np.vecdot,), tangent=EACH,
     batch=batching.stacked(1, 1),
     torch=lambda a, b: matmul.lower["torch"](a.conj()[..., None, :], b[..., None])[..., 0, 0], spec=types.by_core(1, 1))
 
 # of all elements, in C's order, whatever their shapes
 vdot = define("vdot", np.vdot, (
     lambda dy, _y, _a, b: conj(dy) * reshape(b, shape_of(_a)), lambda dy, _y, a, _b: dy * reshape(a, shape_of(_b))),
-    linear=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))),
-    aliases=None, spec=types.vdot)
+    tangent=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))),
+    memory=FRESH, spec=types.vdot)
 
 matvec = define("matvec", np.matvec, (
     lambda dy, _y, _a, v: dy[..., :, None] * conj(v)[..., None, :], lambda dy, _y, a, _v: conj(vecmat(dy, a))),
-                means=(np.matvec,), linear=EACH,
+                means=(np.matvec,), tangent=EACH,
     batch=batching.stacked(2, 1),
     torch=lambda a, v: matmul.lower["torch"](a, v[..., None])[..., 0], spec=types.by_core(2, 1))
 vecmat = define("vecmat", np.vecmat, (
     lambda dy, _y, _v, a: matvec(a, conj(dy)), lambda dy, _y, v, _a: v[..., :, None] * dy[..., None, :]),
-                means=(np.vecmat,), linear=EACH,
+                means=(np.vecmat,), tangent=EACH,
     batch=batching.stacked(1, 2),
     torch=lambda v, a: matmul.lower["torch"](v.conj()[..., None, :], a)[..., 0, :], spec=types.by_core(1, 2))
 
@@ -147,12 +148,12 @@ def _dot(a: Array, b: Array) -> Any:
     return _tensordot(a, b, _dot_axes(a, b)) if a.ndim and b.ndim else torch.mul(*together((a, b)))
 
 
-tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, linear=EACH,
-                   batch=tensordot_members, aliases=None, spec=types.tensordot)
+tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, tangent=EACH,
+                   batch=tensordot_members, memory=FRESH, spec=types.tensordot)
 dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b, _dot_axes(_a, b)),
                              # of stacks: of each pair
                              lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot,
-             linear=EACH, batch=dot_members, aliases=None, spec=types.dot)
+             tangent=EACH, batch=dot_members, memory=FRESH, spec=types.dot)
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -205,9 +206,9 @@ def _einsum_type(subscripts: str, *xs: Any, optimize: Any = False, **_: Any) -> 
     return types.einsum(*labels(subscripts, [_ndim(x) for x in xs]), xs, optimize)
 
 
-einsum = define("einsum", _einsum, _einsum_cotangent, linear=EACH,
+einsum = define("einsum", _einsum, _einsum_cotangent, tangent=EACH,
                 batch=einsum_members, torch=lambda subscripts, *xs, **_: product("einsum", subscripts)(*xs),
-                aliases=None, spec=_einsum_type)
+                memory=FRESH, spec=_einsum_type)
 
 # -- parts of a matrix, the last two axes
 
@@ -218,8 +219,8 @@ def diagonal_index(n: int, offset: int) -> tuple[Any, Any]:
 
 
 diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1), (
-    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),), aliases=0,
-    readonly=True, linear=(0,), batch=batching.stacked(2),
+    lambda dy, _y, x, offset=0: sparse(x, dy, (..., *diagonal_index(shape_of(_y)[-1], offset))),),
+                  memory=READONLY_VIEW, tangent=linear_in(0), batch=batching.stacked(2),
     torch=lambda x, offset=0: x.diagonal(offset, -2, -1), spec=types.diagonal)
 
 
@@ -243,7 +244,7 @@ def _upper(x: Any, k: Any = 0) -> Any:
     return torch.triu(x, int(k)) if k == int(k) else x.masked_fill(_inside(x, k - 1), 0)
 
 
-tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=_lower, aliases=None, spec=types.triangle)
-triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), linear=(0,), moves=True,
-              batch=batching.stacked(2), torch=_upper, aliases=None, spec=types.triangle)
+tril = define("tril", np.tril, (lambda dy, _y, _x, k=0: tril(dy, k=k),), tangent=linear_in(0),
+              batch=batching.stacked(2), torch=_lower, memory=MOVED, spec=types.triangle)
+triu = define("triu", np.triu, (lambda dy, _y, _x, k=0: triu(dy, k=k),), tangent=linear_in(0),
+              batch=batching.stacked(2), torch=_upper, memory=MOVED, spec=types.triangle)

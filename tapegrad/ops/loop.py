@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import getfield, nest_result, pack, setitem
-from tapegrad.rules.op import ANY
+from tapegrad.rules.facts import ANY
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.subtape import Subtape, labelled
 from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op

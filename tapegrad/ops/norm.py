@@ -14,6 +14,7 @@ from tapegrad.ops.decompose import ratio
 from tapegrad.ops.elementwise import abs, conj, equal, is_complex, real, sign, where
 from tapegrad.ops.reduce import restore, sum
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH
 from tapegrad.rules.registry import define
 
 
@@ -42,5 +43,5 @@ def _vector_norm_tensor(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool =
                                     keepdims)
 
 
-vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), push=_vector_norm_tangent,
-                     batch=batching.along(None), torch=_vector_norm_tensor, aliases=None, spec=types.by_norm)
+vector_norm = define("vector_norm", _vector_norm, (_vector_norm_cotangent,), tangent=_vector_norm_tangent,
+                     batch=batching.along(None), torch=_vector_norm_tensor, memory=FRESH, spec=types.by_norm)

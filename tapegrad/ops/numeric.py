@@ -34,7 +34,7 @@ from tapegrad.ops.shape import pad
 from tapegrad.ops.sort import searchsorted
 from tapegrad.ops.special import i1
 from tapegrad.rules import batching, types
-from tapegrad.rules.op import EACH
+from tapegrad.rules.facts import EACH, FRESH, MOVED, RAISES, Partials, linear_in, pointwise
 from tapegrad.rules.registry import define
 
 # -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros
@@ -71,14 +71,14 @@ def _convolve(a: Any, v: Any, mode: str, reversed_: bool = False) -> Any:
 convolve = define("convolve", lambda x1, x2, mode="full": np.convolve(x1, x2, mode), (
     lambda dy, _y, _a, b, mode="full": correlate(_whole(dy, _a, b, mode), b, mode="valid"),
     lambda dy, _y, a, _b, mode="full": correlate(_whole(dy, a, _b, mode), a, mode="valid")),
-    linear=EACH, batch=False, torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode), aliases=None,
+    tangent=EACH, batch=False, torch=lambda x1, x2, mode="full": _convolve(x1, x2, mode), memory=FRESH,
     spec=types.convolved)
 correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2, mode), (
     lambda dy, _y, _a, v, mode="full": convolve(_whole(dy, _a, v, mode, _swapped(_a, v)), v, mode="valid"),
     lambda dy, _y, a, _v, mode="full": correlate(a, _whole(dy, a, _v, mode, _swapped(a, _v)), mode="valid")),
-    linear=EACH, batch=False,
+    tangent=EACH, batch=False,
                    torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)),
-                   aliases=None, spec=types.convolved)
+                   memory=FRESH, spec=types.convolved)
 
 # -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at
 # the last one to its left
@@ -122,7 +122,7 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
 
 
 interp = define("interp", np.interp, (lambda dy, _y, x, xp, fp: dy * conj(_piece(x, xp, fp)[3]), _by_place, _by_value),
-                batch=batching.of_first, torch=_interp, aliases=None, spec=types.interpolated)
+                batch=batching.of_first, torch=_interp, memory=FRESH, spec=types.interpolated)
 
 # -- elementwise
 
@@ -140,7 +140,7 @@ def _angle(x: Any) -> Any:
     return torch.atan2(x.imag, x.real) if x.is_complex() else torch.atan2(torch.zeros_like(x), x)
 
 
-angle = define("angle", np.angle, (_angle_cotangent,), batch=batching.of_first, torch=_angle, aliases=None,
+angle = define("angle", np.angle, (_angle_cotangent,), batch=batching.of_first, torch=_angle, memory=FRESH,
                spec=types.angle)
 # SciPy's i0 differs from NumPy's by a rounding
 numpy_i0 = elementwise("numpy_i0", np.i0, lambda _y, x: i1(x), on_torch=tensors.number_function("special.i0"),
@@ -161,17 +161,17 @@ def _toward(i: int, dy: Cotangent, y: Array, *xs: Any) -> Any:
     return dy * where(equal(y, 0), 0.0, xs[i] / where(equal(y, 0), 1.0, y))
 
 
-euclidean_norm = define("euclidean_norm", math.hypot, _toward, pointwise=True,
+euclidean_norm = define("euclidean_norm", math.hypot, Partials(_toward, pointwise=True),
                         batch=False,
                         torch=lambda *xs: torch.linalg.vector_norm(torch.stack(tensors.together(xs, number=True))),
-                        aliases=None, spec=types.always(float))
-fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, pointwise=True,
-              batch=False, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum(), aliases=None,
+                        memory=FRESH, spec=types.always(float))
+fsum = define("fsum", _fsum, Partials(lambda i, dy, y, *xs: dy, pointwise=True), effects=RAISES,
+              batch=False, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum(), memory=FRESH,
               spec=types.always(float))
 ieee_remainder = define("ieee_remainder", math.remainder,
-                        (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
-                        pointwise=True, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b,
-                        aliases=None, spec=types.always(float))
+                        pointwise(lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)),
+                        effects=RAISES, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b,
+                        memory=FRESH, spec=types.always(float))
 
 # to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making
 round_number = constant("round_number", builtins.round, batch=False,
@@ -180,9 +180,9 @@ round_number = constant("round_number", builtins.round, batch=False,
 # -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
 
 item = define("item", lambda x, *index: np.asarray(x).item(*index),
-              (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None), linear=(0,), moves=True,
+              (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None), tangent=linear_in(0),
               batch=item_members, torch=lambda x, *index: (x.reshape(-1)[int(index[0])] if len(index) == 1
-                                                           else x[tuple(map(int, index))]).item(), aliases=None,
+                                                           else x[tuple(map(int, index))]).item(), memory=MOVED,
                                                            spec=types.item)
 
 
@@ -192,6 +192,6 @@ def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kw
 
 
 # what a library's function gives, to the last bit, with the derivatives of `y`, which is the same written in ops
-value_by = define("value_by", _value_by, lambda i, dy, y, *args, **kwargs: ZERO if i else dy, pointwise=True,
-                  batch=False, torch=tensors.on_host(_value_by), aliases=None,
+value_by = define("value_by", _value_by, Partials(lambda i, dy, y, *args, **kwargs: ZERO if i else dy, pointwise=True),
+                  batch=False, torch=tensors.on_host(_value_by), memory=FRESH,
                   spec=types.opaque("the library's function decides"))

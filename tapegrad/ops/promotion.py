@@ -10,13 +10,14 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.systems import RECORDED, converted, system
 from tapegrad.ops.batched_shape import kept, valued
 from tapegrad.rules import types
+from tapegrad.rules.facts import FRESH, view_of
 from tapegrad.rules.registry import define
 
 # `project` brings a cotangent back into the system of what was converted
 convert = define("convert", lambda x, to: converted(x, to), (lambda dy, _y, _x, to: dy,),
-                 torch=lambda x, to: x.double(), batch=kept, aliases=None, spec=lambda _x, to: types.converted(to))
+                 torch=lambda x, to: x.double(), batch=kept, memory=FRESH, spec=lambda _x, to: types.converted(to))
 number_like = define("number_like", lambda x, value: value, (None, lambda dy, _y, _x, value: dy),
-                     torch=lambda x, value: value, batch=valued, aliases=1, spec=types.second)
+                     torch=lambda x, value: value, batch=valued, memory=view_of(1), spec=types.second)
 RECORDED["convert"] = convert
 
 

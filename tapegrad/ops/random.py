@@ -6,6 +6,7 @@ from typing import Any
 
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules import types
+from tapegrad.rules.facts import CONSTANT, DRAWS, FRESH
 from tapegrad.rules.registry import define
 
 
@@ -15,8 +16,8 @@ def _draw(source: Any, *args: Any, method: str, **kwargs: Any) -> Any:
     return getattr(source, method)(*args, **kwargs)
 
 
-draw = define("draw", _draw, differentiable=False, torch=on_host(_draw), aliases=None,
+draw = define("draw", _draw, rule=CONSTANT, effects=DRAWS, torch=on_host(_draw), memory=FRESH,
               spec=types.opaque("a random generator draws as it likes"))
-default_rng = define("default_rng", lambda *args, make, **kwargs: make(*args, **kwargs), differentiable=False,
-                     torch=on_host(lambda *args, make, **kwargs: make(*args, **kwargs)), aliases=None,
+default_rng = define("default_rng", lambda *args, make, **kwargs: make(*args, **kwargs), rule=CONSTANT, effects=DRAWS,
+                     torch=on_host(lambda *args, make, **kwargs: make(*args, **kwargs)), memory=FRESH,
                      spec=types.opaque("a random generator draws as it likes"))

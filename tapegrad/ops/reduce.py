@@ -32,6 +32,7 @@ from tapegrad.ops.elementwise import (
 )
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import CONSTANT, FRESH, Tangent, linear_in
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -65,7 +66,7 @@ def _cast(x: Array, y: Array) -> Any:
 
 
 def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], rule: Callable[..., Any],
-              on_torch: Callable[..., Any], **kind: Any) -> Op:
+              on_torch: Callable[..., Any], **facts: Any) -> Op:
     """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `dtype` is that of the
     result by that of x, `on_torch` its implementation for tensors.
     """
@@ -78,11 +79,10 @@ def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], 
         slope = rule(np.ones(shape_of(restore(y, x, axis))), y, x, axis)
         return sum(conj(slope) * ts[0], axis=axis, keepdims=keepdims)
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
-    if "linear" not in kind:
-        kind["push"] = tangent
+    facts.setdefault("tangent", tangent)
     return define(name, impl, (reading,), torch=on_torch, spec=types.by_reduction(dtype),
-                  batch=batching.along(None, "all"), **kind,
-        aliases=None)
+                  batch=batching.along(None, "all"), **facts,
+        memory=FRESH)
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,12 +149,12 @@ def _share(dy: Cotangent, y: Array, x: Array, axis: Axis) -> Any:
 
 sum = reduction("sum", np.sum, types.total, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
                 # of integers and bools torch's is int64 too
-                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), direct=True, linear=(0,))
+                over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), tangent=linear_in(0))
 prod = reduction("prod", np.prod, types.total, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)),
                  over_axes(_prod))
 mean = reduction("mean", np.mean, types.inexact,
                  lambda dy, _y, _x, axis: stretched(dy / (count(_x, axis) or 1), shape_of(_x)),
-                 over_axes(_mean), direct=True, linear=(0,))
+                 over_axes(_mean), tangent=linear_in(0))
 max = reduction("max", np.max, types.same, _share, _extreme("amax", np.max))
 min = reduction("min", np.min, types.same, _share, _extreme("amin", np.min))
 nanmax = reduction("nanmax", np.nanmax, types.same, _share, _extreme("amax", np.nanmax, -math.inf))
@@ -186,15 +186,15 @@ argmin = constant("argmin", np.argmin, on_torch=_place("argmin"), batch=batching
 count_nonzero = constant("count_nonzero", np.count_nonzero,
                          on_torch=over_axes(lambda x, axes, keepdim: (x != 0).sum(axes, keepdim=keepdim)),
                batch=batching.along(None, "all"), spec=types.by_count)
-nonzero = define("nonzero", np.nonzero, differentiable=False, batch=False,
-                 torch=lambda x: torch.nonzero(x, as_tuple=True), aliases=None,
+nonzero = define("nonzero", np.nonzero, rule=CONSTANT, batch=False,
+                 torch=lambda x: torch.nonzero(x, as_tuple=True), memory=FRESH,
                  spec=types.opaque("values decide how many there are", dynamic=True))
 
 
 # -- running totals
 
 
-def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], push: Callable[..., Any] | None = None) -> Op:
+def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], tangent: Tangent) -> Op:
     """Define a running total along an axis by `rule(dy, y, x, axis) -> dx`."""
     def impl(x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
         y = ufunc.accumulate(x, axis=axis, dtype=dtype)
@@ -215,8 +215,8 @@ def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], push: Callable
             return y
         shape = tuple(1 if i == axis % y.ndim else n for i, n in enumerate(y.shape))
         return torch.cat([torch.full(shape, ufunc.identity, dtype=y.dtype, device=y.device), y], axis)
-    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, push=push,
-                  batch=batching.along(0), linear=(0,) if ufunc is np.add else (), aliases=None,
+    return define(name, impl, (update_wrapper(cotangent, rule, (), ()),), torch=on_torch, tangent=tangent,
+                  batch=batching.along(0), memory=FRESH,
                   spec=types.running(types.total))
 
 
@@ -240,7 +240,8 @@ def _prod_tangent(ts: Any, y: Any, x: Any, axis: int = 0, dtype: Any = None, inc
 
 
 cumulative_sum = running("cumulative_sum", np.add,
-                         lambda dy, _y, _x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis))
+                         lambda dy, _y, _x, axis: flip(cumulative_sum(flip(dy, axis=axis), axis=axis), axis=axis),
+                         linear_in(0))
 cumulative_prod = running("cumulative_prod", np.multiply, _back_prod, _prod_tangent)
 
 
@@ -268,9 +269,9 @@ def _extreme_tangent(ts: Any, y: Array, x: Array, axis: int = 0) -> Any:
 def _running_extreme(name: str, ufunc: np.ufunc, on_torch: str) -> Op:
     def impl(x: Array, axis: int = 0) -> Any:
         return ufunc.accumulate(x, axis=axis)
-    return define(name, impl, (_back_extreme,), push=_extreme_tangent,
+    return define(name, impl, (_back_extreme,), tangent=_extreme_tangent,
     batch=batching.along(0), torch=tensors.of_reals(lambda x, axis=0: getattr(torch, on_torch)(x, axis).values, impl),
-    aliases=None, spec=types.running(types.same))
+    memory=FRESH, spec=types.running(types.same))
 
 
 cumulative_max = _running_extreme("cumulative_max", np.maximum, "cummax")
@@ -295,7 +296,7 @@ def _logsumexp_tangent(ts: Any, y: Array, x: Array, axis: int = 0) -> Any:
 
 
 cumulative_logsumexp = define("cumulative_logsumexp", lambda x, axis=0: np.logaddexp.accumulate(x, axis=axis),
-                              (_back_logsumexp,), push=_logsumexp_tangent, batch=batching.along(0), aliases=None,
+                              (_back_logsumexp,), tangent=_logsumexp_tangent, batch=batching.along(0), memory=FRESH,
                               torch=lambda x, axis=0: torch.logcumsumexp(x, axis),
                               spec=types.running(types.logarithmic))
 
@@ -332,7 +333,7 @@ def _by_factor(dy: Cotangent, y: Array, a: Array, _b: Array, axis: int = 0, reve
     return ahead * pad(behind[along(axis, slice(None, -1))], tuple((int(i == axis % ndim), 0) for i in range(ndim)))
 
 
-def _recurrence_tangent(ts: Any, a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:
+def _recurrence_tangent(ts: Any, _y: Array, a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any:
     da, db = ts
     return NotImplemented if da is not None else recurrence(a, db, axis=axis, reverse=reverse)
 
@@ -340,5 +341,5 @@ def _recurrence_tangent(ts: Any, a: Array, b: Array, axis: int = 0, reverse: boo
 # y[i] = b[i] + a[i] y[i-1]; in reverse, the transposed system y[i] = b[i] + a[i+1] y[i+1]: each is the other's rule
 recurrence = define("recurrence", _recurrence, (
     _by_factor, lambda dy, _y, a, _b, axis=0, reverse=False: recurrence(conj(a), dy, axis=axis, reverse=not reverse)),
-    torch=_recurrence_tensor, linear=_recurrence_tangent, batch=batching.along(0, arrays=2), aliases=None,
+    torch=_recurrence_tensor, tangent=_recurrence_tangent, batch=batching.along(0, arrays=2), memory=FRESH,
     spec=types.recurrent)

@@ -12,6 +12,7 @@ from tapegrad.numbers.tensors import of_reals, on_host, together
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import CONSTANT, FRESH, RAISES, linear_in
 from tapegrad.rules.registry import define
 
 
@@ -21,25 +22,25 @@ def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
 
 # where each value comes first, which of them each element is, and how often it comes: the
 # values are read at those places
-unique = define("unique", _unique, differentiable=False, batch=False, torch=on_host(_unique),
-    aliases=None, spec=types.opaque("values decide how many there are", dynamic=True))
+unique = define("unique", _unique, rule=CONSTANT, batch=False, torch=on_host(_unique),
+    memory=FRESH, spec=types.opaque("values decide how many there are", dynamic=True))
 isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert), batch=batching.of_first,
                 on_torch=of_reals(lambda x1, x2, invert=False: torch.isin(*together((x1, x2)), invert=invert),
                                   lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert)), spec=types.is_member)
 bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength), (
-    None, lambda dy, _y, x, _weights, minlength=0: take(dy, x)), raises=True, linear=(1,), batch=False,
+    None, lambda dy, _y, x, _weights, minlength=0: take(dy, x)), effects=RAISES, tangent=linear_in(1), batch=False,
     torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64),
                                                               minlength),
-    aliases=None, spec=types.opaque("values decide how many there are", dynamic=True))
+    memory=FRESH, spec=types.opaque("values decide how many there are", dynamic=True))
 lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis),
                    batch=False, on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)),
                    spec=types.places_of_keys)
 ravel_multi_index = constant("ravel_multi_index",
-                             lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), raises=True,
+                             lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), effects=RAISES,
                              batch=batching.elementwise,
                              on_torch=on_host(lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how)),
                              spec=types.raveled)
-unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), raises=True,
+unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel_index(x, shape, order), effects=RAISES,
                          batch=batching.of_first,
                          on_torch=on_host(lambda x, shape, order="C": np.unravel_index(x, shape, order)),
                          spec=types.unraveled)

@@ -19,6 +19,7 @@ from tapegrad.numbers.tensors import cast, dims, numbers_of, together
 from tapegrad.ops.batched_shape import broadcast, padded, permuted, rolled, tiled
 from tapegrad.ops.elementwise import where
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import LINEAR, MOVED, RAISES, READONLY_VIEW, VIEW, Joint, direct, linear_in
 from tapegrad.rules.registry import define
 
 
@@ -29,8 +30,8 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
 
 # -- one array, its elements once each
 
-reshape = define("reshape", np.reshape, (lambda dy, _y, _x, shape: reshape(dy, shape_of(_x)), None), aliases=0,
-                 direct=True, linear=(0,),
+reshape = define("reshape", np.reshape, direct(lambda dy, _y, _x, shape: reshape(dy, shape_of(_x)), None),
+                 memory=VIEW, tangent=linear_in(0),
                  torch=lambda x, shape: x.reshape(numbers_of(shape)), batch=batching.same_shape, spec=types.reshape)
 
 
@@ -61,15 +62,16 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
     return x.squeeze(dims(x, axis))
 
 
-permute_dims = define("permute_dims", np.permute_dims, (_permute_cotangent,), aliases=0, direct=True, linear=(0,),
+permute_dims = define("permute_dims", np.permute_dims, direct(_permute_cotangent), memory=VIEW, tangent=linear_in(0),
                       batch=permuted,
                       torch=lambda x, axes=None: x.permute(tuple(reversed(range(x.ndim))) if axes is None
                                                            else numbers_of(axes)), spec=types.permuted)
-expand_dims = define("expand_dims", np.expand_dims, (lambda dy, _y, _x, axis: squeeze(dy, axis=axis),), aliases=0,
-                     direct=True, linear=(0,), torch=_expand_dims, batch=batching.same_shape, spec=types.expanded)
-squeeze = define("squeeze", np.squeeze, (_squeeze_cotangent,), aliases=0, direct=True, linear=(0,), torch=_squeeze,
+expand_dims = define("expand_dims", np.expand_dims, direct(lambda dy, _y, _x, axis: squeeze(dy, axis=axis)),
+                     memory=VIEW, tangent=linear_in(0), torch=_expand_dims, batch=batching.same_shape,
+                     spec=types.expanded)
+squeeze = define("squeeze", np.squeeze, direct(_squeeze_cotangent), memory=VIEW, tangent=linear_in(0), torch=_squeeze,
                  batch=batching.same_shape, spec=types.squeezed)
-flip = define("flip", np.flip, (lambda dy, _y, _x, **kw: flip(dy, **kw),), aliases=0, direct=True, linear=(0,),
+flip = define("flip", np.flip, direct(lambda dy, _y, _x, **kw: flip(dy, **kw)), memory=VIEW, tangent=linear_in(0),
               torch=lambda x, axis=None: x.flip(dims(x, axis)), batch=batching.along(None, "all"), spec=types.flipped)
 
 
@@ -85,13 +87,13 @@ def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
     return x.roll(shifts * (length // len(shifts)), axes * (length // len(axes)))
 
 
-roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, linear=(0,), moves=True, batch=rolled,
-              aliases=None, spec=types.rolled)
+roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, tangent=linear_in(0), batch=rolled,
+              memory=MOVED, spec=types.rolled)
 
 # -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
 
-broadcast_to = define("broadcast_to", np.broadcast_to, (lambda dy, _y, _x, shape: dy, None), aliases=0,
-                      readonly=True, direct=True, linear=(0,),
+broadcast_to = define("broadcast_to", np.broadcast_to, direct(lambda dy, _y, _x, shape: dy, None),
+                      memory=READONLY_VIEW, tangent=linear_in(0),
                       # the sweep sums what was stretched
                       torch=lambda x, shape: x.broadcast_to(numbers_of(shape)), batch=broadcast, spec=types.broadcast)
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
@@ -122,12 +124,12 @@ def _repeat_cotangent(dy: Cotangent, _y: Array, _x: Array, repeats: int, axis: i
     return reshape(dy, (*shape[:at], repeats, *shape[at:])).sum(axis=at)
 
 
-tile = define("tile", np.tile, (_tile_cotangent, None), linear=(0,), moves=True,
-              torch=lambda x, reps: x.tile(numbers_of(reps)), batch=tiled, aliases=None, spec=types.tiled)
-repeat = define("repeat", np.repeat, (_repeat_cotangent, None), raises=True, linear=(0,), moves=True,
+tile = define("tile", np.tile, (_tile_cotangent, None), tangent=linear_in(0),
+              torch=lambda x, reps: x.tile(numbers_of(reps)), batch=tiled, memory=MOVED, spec=types.tiled)
+repeat = define("repeat", np.repeat, (_repeat_cotangent, None), effects=RAISES, tangent=linear_in(0),
                 batch=batching.along(None),
                 torch=lambda x, repeats, axis=None: x.repeat_interleave(int(repeats), axis if x.ndim else None),
-                aliases=None, spec=types.repeated)
+                memory=MOVED, spec=types.repeated)
 
 
 def _pad_value_cotangent(dy: Any, _y: Any, _x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
@@ -135,7 +137,7 @@ def _pad_value_cotangent(dy: Any, _y: Any, _x: Any, widths: tuple[tuple[int, int
     return where(np.pad(np.zeros(shape_of(_x), bool), widths, constant_values=True), dy, 0.0)
 
 
-def _pad_tangent(ts: Any, x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
+def _pad_tangent(ts: Any, _y: Any, x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
     dx, _, border = (*ts, None, None)[:3]
     return pad(np.zeros(shape_of(x)) if dx is None else dx, widths, *([] if border is None else [border]))
 
@@ -151,7 +153,7 @@ def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
 pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
     lambda dy, _y, _x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None,
     _pad_value_cotangent),
-             linear=_pad_tangent, moves=True, torch=_pad, batch=padded, aliases=None, spec=types.padded)
+             tangent=_pad_tangent, torch=_pad, batch=padded, memory=MOVED, spec=types.padded)
 
 # -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
 
@@ -171,9 +173,9 @@ def _stack_vjp(y: Array, *xs: Any, axis: int = 0) -> Any:
     return lambda dy: tuple(dy[along(axis, i)] for i in range(len(xs)))
 
 
-concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), vjp=_concat_vjp, linear=True, moves=True,
+concat = define("concat", lambda *xs, axis=0: np.concatenate(xs, axis=axis), rule=Joint(_concat_vjp), tangent=LINEAR,
                 batch=batching.joined, torch=lambda *xs, axis=0: torch.cat(together(map(_strong, xs)), axis),
-                aliases=None, spec=types.concatenated)
-stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), vjp=_stack_vjp, linear=True, moves=True,
+                memory=MOVED, spec=types.concatenated)
+stack = define("stack", lambda *xs, axis=0: np.stack(xs, axis=axis), rule=Joint(_stack_vjp), tangent=LINEAR,
                batch=batching.joined, torch=lambda *xs, axis=0: torch.stack(together(map(_strong, xs)), axis),
-               aliases=None, spec=types.stacked)
+               memory=MOVED, spec=types.stacked)

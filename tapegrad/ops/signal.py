@@ -20,7 +20,7 @@ from tapegrad.ops.index import scatter, take
 from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import along, flip, pad, reshape, stack
 from tapegrad.rules import types
-from tapegrad.rules.op import EACH
+from tapegrad.rules.facts import EACH, FRESH
 from tapegrad.rules.registry import define
 
 
@@ -48,8 +48,8 @@ def _by_factor(a_first: bool) -> Callable[..., Any]:
     return cotangent
 
 
-convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), linear=EACH,
-                     torch=on_host(_convolution), aliases=None, spec=types.convolved_arrays)
+convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(False)), tangent=EACH,
+                     torch=on_host(_convolution), memory=FRESH, spec=types.convolved_arrays)
 
 
 # Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a
@@ -117,12 +117,12 @@ def _by_weights(dy: Cotangent, _y: Array, x: Array, w: Array, axis: int | None =
 
 
 correlate1d = define("correlate1d", _filter("correlate1d"), (_by_image, _by_weights),
-                     torch=on_host(_filter("correlate1d")), aliases=None, spec=types.filtered)
+                     torch=on_host(_filter("correlate1d")), memory=FRESH, spec=types.filtered)
 correlate_image = define("correlate_image", _filter("correlate"), (_by_image, _by_weights),
-                         torch=on_host(_filter("correlate")), aliases=None, spec=types.filtered)
+                         torch=on_host(_filter("correlate")), memory=FRESH, spec=types.filtered)
 uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
     lambda dy, _y, x, size, **kwargs: _by_image(dy, _y, x, np.full(size, 1.0 / size), **kwargs), None),
-                          torch=on_host(_uniform_filter1d), aliases=None, spec=types.filtered)
+                          torch=on_host(_uniform_filter1d), memory=FRESH, spec=types.filtered)
 
 
 # A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a
@@ -154,7 +154,7 @@ def _by_denominator(dy: Cotangent, y: Array, _b: Array, a: Array, _x: Array, axi
     return -_by_taps(a, y, _backwards(a[:1] ** 0, a, dy, axis), axis)
 
 
-def _lfilter_tangent(ts: Any, b: Array, a: Array, x: Array, axis: int = -1) -> Any:
+def _lfilter_tangent(ts: Any, _y: Array, b: Array, a: Array, x: Array, axis: int = -1) -> Any:
     db, da, dx = ts
     if da is not None:
         return NotImplemented
@@ -165,4 +165,4 @@ def _lfilter_tangent(ts: Any, b: Array, a: Array, x: Array, axis: int = -1) -> A
 
 lfilter = define("lfilter", _lfilter,
                  (_by_numerator, _by_denominator, lambda dy, _y, b, a, _x, axis=-1: _backwards(b, a, dy, axis)),
-                 linear=_lfilter_tangent, torch=on_host(_lfilter), aliases=None, spec=types.filtered_by)
+                 tangent=_lfilter_tangent, torch=on_host(_lfilter), memory=FRESH, spec=types.filtered_by)

@@ -25,6 +25,7 @@ from tapegrad.ops.elementwise import (
 from tapegrad.ops.reduce import restore, sum
 from tapegrad.ops.special import check_real, implementation
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, Joint, direct
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 from tapegrad.rules.types.formula import by_formula
@@ -97,15 +98,16 @@ def _log_softmax(x: Any, axis: Any = None) -> Any:
 _logsumexp = implementation("logsumexp")
 # SciPy's logsumexp, which scales each term and is more careful than `logsumexp`, a reduction by logaddexp
 scaled_logsumexp = define("scaled_logsumexp",
-                          lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims), vjp=_lse_vjp,
-                          batch=batching.along(None, "all", arrays=2), torch=_scaled_logsumexp, aliases=None,
+                          lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims),
+                          rule=Joint(_lse_vjp),
+                          batch=batching.along(None, "all", arrays=2), torch=_scaled_logsumexp, memory=FRESH,
                           spec=types.by_logsumexp(False))
 
 
 signed_logsumexp = define("signed_logsumexp",
                           lambda x, b, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims, True),
-                          vjp=_signed_vjp, batch=batching.along(None, "all", arrays=2), torch=_signed_logsumexp,
-                          aliases=None, spec=types.by_logsumexp(True))
+                          rule=Joint(_signed_vjp), batch=batching.along(None, "all", arrays=2), torch=_signed_logsumexp,
+                          memory=FRESH, spec=types.by_logsumexp(True))
 
 
 def _softmax_back(dy: Cotangent, y: Array, axis: Axis = None) -> Any:
@@ -135,7 +137,7 @@ def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
 softmax_backward = define("softmax_backward", _softmax_back, (
     lambda d2, _g, _dy, y, axis=None: softmax_backward(d2, y, axis=axis), _softmax_back_by_y),
                           batch=batching.along(None, "all", arrays=2),
-                          torch=_kernel("_softmax_backward_data", _softmax_back), aliases=None,
+                          torch=_kernel("_softmax_backward_data", _softmax_back), memory=FRESH,
                           spec=by_formula(_softmax_back))
 
 
@@ -143,17 +145,17 @@ log_softmax_backward = define("log_softmax_backward", _log_softmax_back, (
     lambda d2, _g, _dy, y, axis=None: d2 - sum(exp(y) * d2, axis=axis, keepdims=True),
     lambda d2, _g, dy, y, axis=None: -d2 * exp(y) * sum(dy, axis=axis, keepdims=True)),
     batch=batching.along(None, "all", arrays=2), torch=_kernel("_log_softmax_backward_data", _log_softmax_back),
-    aliases=None, spec=by_formula(_log_softmax_back))
+    memory=FRESH, spec=by_formula(_log_softmax_back))
 
 
 def _by_kernel(op: Op, formula: Callable[..., Any]) -> Callable[..., Any]:
     return lambda dy, y, _x, axis=None: formula(dy, y, axis) if is_complex(y) else op(dy, y, axis=axis)
 
 
-softmax = define("softmax", implementation("softmax"), (_by_kernel(softmax_backward, _softmax_back),), direct=True,
-                 batch=batching.along(None), torch=_softmax, aliases=None, spec=types.by_loop(np.exp))
+softmax = define("softmax", implementation("softmax"), direct(_by_kernel(softmax_backward, _softmax_back)),
+                 batch=batching.along(None), torch=_softmax, memory=FRESH, spec=types.by_loop(np.exp))
 
 
 log_softmax = define("log_softmax", implementation("log_softmax"),
-                     (_by_kernel(log_softmax_backward, _log_softmax_back),), direct=True,
-                     batch=batching.along(None), torch=_log_softmax, aliases=None, spec=types.by_loop(np.exp))
+                     direct(_by_kernel(log_softmax_backward, _log_softmax_back)),
+                     batch=batching.along(None), torch=_log_softmax, memory=FRESH, spec=types.by_loop(np.exp))

@@ -16,6 +16,7 @@ from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import duplicates, is_memory
 from tapegrad.ops.elementwise import stop_gradient
 from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import UNSIZED, Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tree.copies import apart, check_apart
@@ -67,8 +68,7 @@ class Solver:
     ) -> None:
         self.name, self.find, self.residual, self.kind, self.facts = name, find, residual, kind, facts
         self.limits, self.adjoint, self.draws = limits, adjoint, draws
-        self.op = Op(name, self.run, spec=UNSIZED, torch=self.run)
-        self.op.rr = self._forward
+        self.op = Op(name, self.run, Rrule(self._forward), spec=UNSIZED, torch=self.run)
 
     def __repr__(self) -> str:
         return f"<solver {self.name}>"

@@ -14,6 +14,7 @@ from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take_along_axis
 from tapegrad.ops.shape import permute_dims
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, RAISES
 from tapegrad.rules.registry import define
 
 
@@ -40,8 +41,8 @@ def _digitize(x: Array, bins: Any, right: bool = False) -> Any:
 
 
 sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,), batch=batching.along(),
-              push=lambda ts, _y, x, axis=-1: take_along_axis(ts[0], argsort(x, axis=axis, stable=True), axis=axis),
-              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort), aliases=None,
+              tangent=lambda ts, _y, x, axis=-1: take_along_axis(ts[0], argsort(x, axis=axis, stable=True), axis=axis),
+              torch=tensors.of_reals(lambda x, axis=-1: torch.sort(x, axis).values, np.sort), memory=FRESH,
               spec=types.sorted_along)
 argsort = constant("argsort",
                    lambda x, axis=-1, stable=False: np.argsort(x, axis=axis, kind="stable" if stable else None),
@@ -76,5 +77,5 @@ argrank = constant("argrank", _argrank, batch=_argrank_batch, on_torch=tensors.o
 searchsorted = constant("searchsorted", lambda x1, x2, side="left": np.searchsorted(x1, x2, side=side),
                         batch=batching.of_second, on_torch=tensors.of_reals(_searchsorted, np.searchsorted),
                         spec=types.places_among)
-digitize = constant("digitize", np.digitize, raises=True, batch=batching.of_first, on_torch=_digitize,
+digitize = constant("digitize", np.digitize, effects=RAISES, batch=batching.of_first, on_torch=_digitize,
                     spec=types.bins_of)

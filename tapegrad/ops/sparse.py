@@ -23,7 +23,7 @@ from tapegrad.numbers.tensors import device_of, on_host, to_tensor
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.shape import permute_dims, reshape
 from tapegrad.rules import types
-from tapegrad.rules.op import EACH
+from tapegrad.rules.facts import AUTOGRAD, EACH, FRESH, RAISES, Joint
 from tapegrad.rules.registry import define
 
 ss: Any = Lazy("scipy.sparse")
@@ -113,8 +113,8 @@ def _columns(members: Any, *args: Any, **kwargs: Any) -> Any:
     return permute_dims(reshape(y, (shape_of(y)[0], members.size, k)), axes=(1, 0, 2))
 
 
-sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _matmul_by_x), linear=EACH,
-                       torch=_torch_matmul, opaque=True, batch=_columns, aliases=None, spec=types.sparse_matmul)
+sparse_matmul = define("sparse_matmul", _matmul, (_matmul_by_data, None, None, _matmul_by_x), tangent=EACH,
+                       torch=_torch_matmul, effects=AUTOGRAD, batch=_columns, memory=FRESH, spec=types.sparse_matmul)
 
 
 # -- a dense matrix times the transpose of another, at the places of a sparse one: sum_k a[i, k] b[j, k]
@@ -140,7 +140,8 @@ sampled_matmul = define("sampled_matmul", _sampled, (
                                                                          transposed),
     lambda dy, _y, a, b, indices, indptr, *, transposed=False: _of_dense(dy, indices, indptr, a, shape_of(b)[0],
                                                                          not transposed),
-    None, None), linear=EACH, torch=_torch_sampled, opaque=True, batch=False, aliases=None, spec=types.sampled_matmul)
+    None, None), tangent=EACH, torch=_torch_sampled, effects=AUTOGRAD, batch=False, memory=FRESH,
+                        spec=types.sampled_matmul)
 
 
 # -- a sparse matrix times a sparse one, at the places of a third
@@ -172,7 +173,7 @@ def _by_right(dy: Cotangent, _y: Any, a: Any, a_indices: Any, a_indptr: Any, b: 
 
 
 sparse_product = define("sparse_product", _product, (_by_left, None, None, _by_right, None, None, None, None),
-                        linear=EACH, torch=on_host(_product), batch=False, aliases=None, spec=types.sparse_product)
+                        tangent=EACH, torch=on_host(_product), batch=False, memory=FRESH, spec=types.sparse_product)
 
 
 # -- a sparse system of equations
@@ -227,6 +228,7 @@ def _solve_tangent(ts: Any, y: Array, data: Array, indices: Array, indptr: Any, 
 
 
 # of the matrix with these columns (trans "N"), of its transpose ("T"), of its adjoint ("H")
-sparse_solve = define("sparse_solve", _solve, vjp=_solve_vjp, push=_solve_tangent, raises=True, torch=on_host(_solve),
-                      batch=_columns, aliases=None, spec=types.sparse_solve)
+sparse_solve = define("sparse_solve", _solve, rule=Joint(_solve_vjp), tangent=_solve_tangent, effects=RAISES,
+                      torch=on_host(_solve),
+                      batch=_columns, memory=FRESH, spec=types.sparse_solve)
 

@@ -47,6 +47,7 @@ from tapegrad.ops.elementwise import (
     where,
 )
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, pointwise
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -80,7 +81,7 @@ def check_real(name: str, x: Array, try_: str = "the unscaled function, and the 
     return x
 
 
-def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: Callable[[float], float] | None = None,
+def special(name: str, *derivatives: Callable[..., Any] | float | str, python: Callable[[float], float] | None = None,
             means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False,
             bounded: bool = False, spec: types.Family | None = None) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
@@ -91,11 +92,11 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, scalar: C
     """
     formulas = [_refused(name, d) if isinstance(d, str) else _within(d) if bounded and callable(d) else d
                 for d in derivatives]
-    impl = implementation(name, scalar)
+    impl = implementation(name, python)
     of_tensors = (tensors.on_host(impl) if on_torch is None
                   else tensors.of_reals(tensors.number_function(on_torch, strong), impl))
-    return elementwise(name, impl, *formulas, scalar=scalar, means=means, on_torch=of_tensors,
-                       spec=spec or types.by_scipy(name, scalar=scalar))
+    return elementwise(name, impl, *formulas, python=python, means=means, on_torch=of_tensors,
+                       spec=spec or types.by_scipy(name, scalar=python))
 
 
 def _within(formula: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,9 +139,9 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
     def partial(derivative: Callable[..., Any] | str) -> Callable[..., Any]:
         formula = _refused(name, derivative) if isinstance(derivative, str) else derivative
         return lambda dy, y, *x, part: dy * conj(formula(part, *x))
-    return define(name, impl, tuple(map(partial, derivatives)), pointwise=True, torch=tensors.on_host(impl),
+    return define(name, impl, pointwise(*map(partial, derivatives)), torch=tensors.on_host(impl),
                   spec=types.by_scipy_part(name, double),
-        aliases=None)
+        memory=FRESH)
 
 
 # -- gamma, beta and zeta functions
@@ -171,19 +172,19 @@ def _polygamma(x: Any, n: int) -> Any:
     return (-1) ** (n + 1) * math.factorial(n) * torch.special.zeta(order, x)
 
 
-gamma = special("gamma", lambda y, x: y * digamma(x), scalar=math.gamma, means=(math.gamma,), on_torch=_gamma)
+gamma = special("gamma", lambda y, x: y * digamma(x), python=math.gamma, means=(math.gamma,), on_torch=_gamma)
 gammasgn = constant("gammasgn", implementation("gammasgn"),
                     on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise,
                     spec=types.by_scipy("gammasgn"))
-gammaln = special("gammaln", lambda _y, x: digamma(x), scalar=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
+gammaln = special("gammaln", lambda _y, x: digamma(x), python=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
 _OF_REALS = "a real argument: SciPy has polygamma of no other"
 digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _OF_REALS), n=1),
                   on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: needed("scipy.special").polygamma(n, x),
-                   (lambda dy, _y, x, n: dy * polygamma(x, n=n + 1),), pointwise=True,
-                   torch=lambda x, n: _polygamma(x.double(), int(n)), aliases=None, spec=types.boxed_in_double)
+                   pointwise(lambda dy, _y, x, n: dy * polygamma(x, n=n + 1)),
+                   torch=lambda x, n: _polygamma(x.double(), int(n)), memory=FRESH, spec=types.boxed_in_double)
 
 
 def _lambertw(x: Array, k: Any) -> Any:
@@ -191,8 +192,8 @@ def _lambertw(x: Array, k: Any) -> Any:
 
 
 lambertw = define("lambertw", _lambertw,
-                  (lambda dy, y, x, k: dy * conj(1 / (x + exp(y))),), pointwise=True, torch=tensors.on_host(_lambertw),
-                  aliases=None, spec=types.branch)
+                  pointwise(lambda dy, y, x, k: dy * conj(1 / (x + exp(y)))), torch=tensors.on_host(_lambertw),
+                  memory=FRESH, spec=types.branch)
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta",
                spec=types.by_scipy("_zeta"))
 beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)),
@@ -204,8 +205,8 @@ poch = special("poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda
 
 # -- error functions and the normal distribution
 
-erf = special("erf", lambda _y, x: 2 / SQRT_PI * exp(-x * x), scalar=math.erf, on_torch="erf")
-erfc = special("erfc", lambda _y, x: -2 / SQRT_PI * exp(-x * x), scalar=math.erfc, on_torch="erfc")
+erf = special("erf", lambda _y, x: 2 / SQRT_PI * exp(-x * x), python=math.erf, on_torch="erf")
+erfc = special("erfc", lambda _y, x: -2 / SQRT_PI * exp(-x * x), python=math.erfc, on_torch="erfc")
 erfcx = special("erfcx", lambda y, x: 2 * x * y - 2 / SQRT_PI, on_torch="special.erfcx")
 erfi = special("erfi", lambda _y, x: 2 / SQRT_PI * exp(x * x))
 erfinv = special("erfinv", lambda y, _x: SQRT_PI / 2 * exp(y * y), on_torch="erfinv")
@@ -400,8 +401,8 @@ def _diric_slope(dy: Cotangent, _y: Array, x: Array, n: int) -> Any:
     return dy * -builtins.sum((((n - 1) / 2 - j) * sin(((n - 1) / 2 - j) * x) for j in range(n)), 0.0) / n
 
 
-diric = define("diric", implementation("diric"), (_diric_slope,), pointwise=True,
-               torch=tensors.on_host(implementation("diric")), aliases=None, spec=types.boxed_in_double)
+diric = define("diric", implementation("diric"), pointwise(_diric_slope),
+               torch=tensors.on_host(implementation("diric")), memory=FRESH, spec=types.boxed_in_double)
 
 # -- integrals
 

@@ -13,6 +13,7 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.binomial import kept
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
+from tapegrad.rules.facts import LENDS, Joint
 from tapegrad.rules.op import Op
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Input, Tape
@@ -38,16 +39,15 @@ class Steps(Subtape, Op):
         self.body, self.count = loop.body, loop.count
         self.places = kept(loop.count, slots)
         self._fast: Any = None
-        super().__init__(f"{loop.count} x {loop.body.name} with {slots} kept", self._run, vjp=self._vjp,
-                         torch=self._run, batch=False)
-        self.lends = True
-        self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, vjp=self._differ, torch=self._sweep,
+        super().__init__(f"{loop.count} x {loop.body.name} with {slots} kept", self._run, rule=Joint(self._vjp),
+                         torch=self._run, batch=False, effects=LENDS)
+        self.back = Op(f"sweep of {loop.count} x {loop.body.name}", self._sweep, rule=Joint(self._differ),
+                       torch=self._sweep,
                        batch=False)
         self.back.of = self  # type: ignore[attr-defined]
         # the same where nobody asks for the kept states any more: others take their place in memory
-        self.last = Op(self.__name__, self._run, vjp=self._vjp_last, batch=False)
-        self.last.lends = True
-        self.back.last = Op(self.back.__name__, self._sweep_last, vjp=self._differ, batch=False)  # type: ignore[attr-defined]
+        self.last = Op(self.__name__, self._run, rule=Joint(self._vjp_last), batch=False, effects=LENDS)
+        self.back.last = Op(self.back.__name__, self._sweep_last, rule=Joint(self._differ), batch=False)  # type: ignore[attr-defined]
 
     def with_body(self, body: Tape) -> Steps:
         """Return the same: what sweeps it, an op of its own, has this body, too."""

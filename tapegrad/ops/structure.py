@@ -13,7 +13,7 @@ from tapegrad.numbers.cotangents import ZERO
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules import types
-from tapegrad.rules.op import ANY
+from tapegrad.rules.facts import CONSTANT, FRESH, SHARED, Joint
 from tapegrad.rules.registry import define
 from tapegrad.tape.tape import Call, Tape, value_of
 from tapegrad.tree.flatten import Structure
@@ -32,10 +32,10 @@ def _getfield_cotangent(dy: Cotangent, _y: Array, x: Array, key: Any) -> Any:
     return tuple(dy if i == key else ZERO for i in range(len(x)))
 
 
-pack = define("pack", lambda *leaves, into: into.build(list(leaves)), vjp=_pack_vjp,
-              torch=lambda *leaves, into: into.build(list(leaves)), aliases=ANY, spec=types.packed)
+pack = define("pack", lambda *leaves, into: into.build(list(leaves)), rule=Joint(_pack_vjp),
+              torch=lambda *leaves, into: into.build(list(leaves)), memory=SHARED, spec=types.packed)
 getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key],
-                  aliases=ANY, spec=types.field)
+                  memory=SHARED, spec=types.field)
 
 
 def nest_result(tape: Tape, parts: Sequence[Any], into: Any, note: str = "result") -> None:
@@ -73,5 +73,5 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
     return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])
 
 
-choose = define("choose", _choose, differentiable=False, torch=on_host(_choose), aliases=None,
+choose = define("choose", _choose, rule=CONSTANT, torch=on_host(_choose), memory=FRESH,
                 spec=types.opaque("a table of the program's constants decides"))

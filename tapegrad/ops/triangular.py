@@ -23,6 +23,7 @@ from tapegrad.ops.elementwise import conj, where
 from tapegrad.ops.linalg import adjoint, matmul, tril, triu
 from tapegrad.ops.shape import permute_dims
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, RAISES, Joint
 from tapegrad.rules.registry import define
 
 BLOCK = 64  # rows: small systems are solved as general ones
@@ -101,8 +102,8 @@ def _solve_triangular_tensors(a: Any, b: Any, trans: int = 0, lower: bool = Fals
     return y[..., 0] if b.ndim == 1 else y
 
 
-solve_triangular = define("solve_triangular", _solve_triangular, vjp=_solve_triangular_vjp, raises=True,
-                          torch=_solve_triangular_tensors, batch=solve_members, aliases=None,
+solve_triangular = define("solve_triangular", _solve_triangular, rule=Joint(_solve_triangular_vjp), effects=RAISES,
+                          torch=_solve_triangular_tensors, batch=solve_members, memory=FRESH,
                           spec=types.triangular_solution)
 
 # -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I.
@@ -168,6 +169,6 @@ def _cholesky_pullback_vjp(dx: Cotangent, dy: Cotangent, y: Array) -> Any:
     return cholesky_pullback_pullback
 
 
-cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, vjp=_cholesky_pullback_vjp,
-                           torch=_cholesky_pullback_tensor, batch=batching.stacked(2, 2), aliases=None,
+cholesky_pullback = define("cholesky_pullback", _cholesky_pullback, rule=Joint(_cholesky_pullback_vjp),
+                           torch=_cholesky_pullback_tensor, batch=batching.stacked(2, 2), memory=FRESH,
                            spec=types.from_factor)

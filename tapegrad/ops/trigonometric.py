@@ -16,6 +16,7 @@ from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules import batching, types
+from tapegrad.rules.facts import FRESH, linear_in
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
@@ -53,7 +54,7 @@ def _cotangent(op: Callable[[], Op], cosine: bool) -> Callable[..., Any]:
     return cotangent
 
 
-dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), linear=(0,), batch=batching.along(),
-             torch=on_host(_transform("dct")), aliases=None, spec=types.waves)
-dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), linear=(0,), batch=batching.along(),
-             torch=on_host(_transform("dst")), aliases=None, spec=types.waves)
+dct = define("dct", _transform("dct"), (_cotangent(lambda: dct, True),), tangent=linear_in(0), batch=batching.along(),
+             torch=on_host(_transform("dct")), memory=FRESH, spec=types.waves)
+dst = define("dst", _transform("dst"), (_cotangent(lambda: dst, False),), tangent=linear_in(0), batch=batching.along(),
+             torch=on_host(_transform("dst")), memory=FRESH, spec=types.waves)

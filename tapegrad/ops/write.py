@@ -18,6 +18,7 @@ from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
 from tapegrad.ops.shape import reshape
 from tapegrad.rules import types
+from tapegrad.rules.facts import CONSTANT, FRESH, WRITTEN, Joint, linear_in
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
 
@@ -77,6 +78,6 @@ def _last_tensor(*index: Any, shape: tuple[int, ...]) -> Any:
     return (tensor_index.last_of(flat, math.prod(shape))[flat] == places).reshape(at.shape)
 
 
-_wins = define("wins", _last, differentiable=False, torch=_last_tensor, batch=False, aliases=None, spec=types.wins)
-setitem = define("setitem", _setitem, vjp=_setitem_vjp, accumulates=True, linear=(0, 1), moves=True,
-                 torch=_setitem_tensor, batch=write_members, aliases=None, spec=types.written)
+_wins = define("wins", _last, rule=CONSTANT, torch=_last_tensor, batch=False, memory=FRESH, spec=types.wins)
+setitem = define("setitem", _setitem, rule=Joint(_setitem_vjp), tangent=linear_in(0, 1),
+                 torch=_setitem_tensor, batch=write_members, memory=WRITTEN, spec=types.written)

@@ -52,7 +52,7 @@ def _key(op: Operation, same: list[Operation]) -> Any:
     kind = type(op)
     if kind is Call:
         fn = op.fn  # type: ignore[attr-defined]
-        if not pure(fn) or fn.owns:
+        if not pure(fn) or fn.memory.blank:
             return None
         args = [same[arg.id] if isinstance(arg, Operation) else number(arg, same) for arg in op.args]
         if (fn is add or fn is multiply) and _later(*args) and _commutes(op):

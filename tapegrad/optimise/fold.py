@@ -46,7 +46,7 @@ def _constant(op: Call, args: tuple[Any, ...]) -> bool:
     for arg in args:
         if isinstance(arg, Operation) and type(arg) is not Constant:
             return False
-    return _is_found(op) or (pure(op.fn) and not (op.fn.owns or op.fn.nested))
+    return _is_found(op) or (pure(op.fn) and not (op.fn.memory.blank or op.fn.effects.nested))
 
 
 def _is_found(op: Call) -> bool:

@@ -112,7 +112,7 @@ class _Pruned:
         before: list[Operation] = []
         for op in self.loop.body.ops[1:]:
             alike = all(arg in same for arg in op.args if isinstance(arg, Operation))
-            if alike and (isinstance(op, Guard) or (type(op) is Call and pure(op.fn) and not op.fn.owns)):
+            if alike and (isinstance(op, Guard) or (type(op) is Call and pure(op.fn) and not op.fn.memory.blank)):
                 same.add(op)
                 before.append(op)
         return before

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import getfield
-from tapegrad.rules.op import ANY
+from tapegrad.rules.facts import ANY
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.transforms.walk import Walk
 

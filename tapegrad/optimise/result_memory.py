@@ -112,6 +112,6 @@ def _root(op: Operation) -> tuple[Any, bool]:
     """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
     locked = False
     while isinstance(op, Call) and type(op.fn) is Op and op.fn.aliases == 0 and isinstance(op.args[0], Operation):
-        locked |= op.fn.readonly
+        locked |= op.fn.memory.readonly
         op = op.args[0]
     return op, locked

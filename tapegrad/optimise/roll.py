@@ -10,6 +10,7 @@ from tapegrad.ops import default_rng, draw
 from tapegrad.optimise.loop_links import linked
 from tapegrad.optimise.repeat_detection import Segment, segments
 from tapegrad.optimise.segment_loop import SegmentLoop, Unlike
+from tapegrad.rules.facts import Rrule
 from tapegrad.tape.tape import Call, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
@@ -64,7 +65,7 @@ def _may_loop(tape: Tape, segment: Segment) -> bool:
     """True for a segment of calls that do nothing but return a value, of a type that follows from their arguments'."""
     for op in tape.ops[segment.start:segment.start + segment.period]:
         if isinstance(op, Call) and (not own(op.fn) or op.fn in (draw, default_rng) or op.fn.dynamic
-                                     or op.fn.rr is not None or op.fn.nested):
+                                     or type(op.fn.rule) is Rrule or op.fn.effects.nested):
             return False
     return True
 

@@ -33,6 +33,7 @@ from tapegrad.replay.facts import verify
 from tapegrad.replay.kinds import check_kinds
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
@@ -313,7 +314,7 @@ class Memory:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
         pythonic = type(op.val) is not np.ndarray and spec_recorded(op).is_pythonic
-        if (pythonic and core.scalar is not None and core.rr is None
+        if (pythonic and core.scalar is not None and type(core.rule) is not Rrule
                 and not any(type(x) is np.ndarray and x.ndim for x in given)
                 and (self.device is None or not holds_tensor(given))):
             # math's function was recorded: its number widens no array of float32, and it raises where NumPy gives nan
@@ -321,7 +322,8 @@ class Memory:
             args = tuple(given[triple:])
             y = core.scalar(*args)
             return (y, core.pullback(y, args, op.kwargs)) if triple else y
-        if core is setitem or core.aliases == 0:
+        memory = core.memory
+        if memory.written or memory.of == 0:
             for arg in (op.args[2:] if triple else op.args[1:]):  # a pullback keeps an index
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
@@ -333,9 +335,9 @@ class Memory:
                 assign(y if self.device is None else wrap(y), value, tuple(index), op.kwargs.get("through", ()))
                 self.owned[op.id] = 1
                 return (y, core.pullback(y, tuple(given[1:]), op.kwargs)) if triple else y
-        elif not (core.aliases == 0 or core.owns):
+        elif not (memory.of == 0 or memory.blank):
             self.release(op, fn, x)
-        if core.owns and self.device is not None and not holds_tensor(given):
+        if memory.blank and self.device is not None and not holds_tensor(given):
             result = core.lower["torch"](*given, **op.kwargs, device=self.device)
         else:
             result = fn(*given, **op.kwargs) if triple else fn.run(*given, **op.kwargs)
@@ -343,9 +345,9 @@ class Memory:
         if isinstance(y, np.ndarray) or (self.device is not None and is_tensor(y)):
             if pythonic and self.strict and is_tensor(y) and (python := raising(op, core)) is not None:
                 as_recorded(python, tuple(given[triple:]), y)
-            if core is setitem or core.owns:
+            if memory.written or memory.blank:
                 self.owned[op.id] = 1
-            elif core.aliases == 0 and self.owned[x] and self.copied(op):
+            elif memory.of == 0 and self.owned[x] and self.copied(op):
                 y = y.clone() if is_tensor(y) else y.copy(order="K")
                 return (y, result[1]) if triple else y
         elif pythonic and isinstance(y, np.generic) and all(map(is_python, given)):

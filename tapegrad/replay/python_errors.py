@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import Spec
@@ -30,7 +31,7 @@ def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the function of Python's numbers that a call of the program was recorded from, if that may raise;
     pullbacks get nan or inf.
     """
-    if (spec_recorded(op).type not in (float, complex) or type(fn) is not Op or fn.rr is not None
+    if (spec_recorded(op).type not in (float, complex) or type(fn) is not Op or type(fn.rule) is Rrule
         or op.note.startswith("pullback")):
         return None
     return fn.scalar or _BY_OP.get(fn)

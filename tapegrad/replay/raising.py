@@ -44,7 +44,7 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
         return any(map(may_stop, op.fn.body.ops))  # type: ignore[union-attr]
     if type(op.fn) is not Op or op.note.startswith("pullback"):
         return False
-    if op.fn.raises or (varying is not None and varying[op.id]):
+    if op.fn.effects.raises or (varying is not None and varying[op.id]):
         return True
     if op.fn in _INDEX:
         parts = [part for part in op.args[_INDEX[op.fn]:] if isinstance(part, Operation) and type(part) is not Constant]

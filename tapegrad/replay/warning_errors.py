@@ -64,5 +64,5 @@ def _may_warn(op: Call) -> bool:
     """Return whether a call computes numbers with a point; one that moves them, or makes room
     for them, has nothing to warn of.
     """
-    moves = op.fn in _MOVES or (type(op.fn) is Op and (op.fn.aliases == 0 or op.fn.owns))
+    moves = op.fn in _MOVES or (type(op.fn) is Op and (op.fn.aliases == 0 or op.fn.memory.blank))
     return not moves and op.spec.kind in "fc"

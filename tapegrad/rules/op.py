@@ -17,17 +17,26 @@ from tapegrad.numbers.parallel import LONG, in_parts
 from tapegrad.numbers.systems import promoted, system_of
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensors import ORDINARY, holds_tensor, is_tensor_type, named, on_one_device
+from tapegrad.rules.facts import (
+    CONSTANT,
+    PURE,
+    SHARED,
+    Effects,
+    Joint,
+    LocallyConstant,
+    Partial,
+    Partials,
+    ResultMemory,
+    Rrule,
+    Rule,
+    Tangent,
+)
 from tapegrad.rules.missing_rule import missing_rule
 from tapegrad.rules.pullback_result import check_returned
 from tapegrad.rules.readonly import apart, reading
 from tapegrad.rules.types.family import Family, is_dynamic, opaque
 from tapegrad.tree.flatten import is_leaf, leaves_of
 from tapegrad.tree.nodes import is_subclassed
-
-EACH = "each"
-ANY = -1  # an op's result may share memory with any argument
-Partial = Callable[..., Any]
-"""`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
 
 UNTYPED = opaque("a function of the program's may return what it likes")
 UNSIZED = opaque("a function of the program's may return arrays of any shape", dynamic=True)
@@ -82,75 +91,65 @@ def tracer_of(args: Iterable[Any]) -> Any:
 
 
 class Op:
-    """A primitive: its implementations for NumPy and for torch, its rule, what is known of it.
+    """A primitive: its implementation for NumPy, and nine facts about it.
 
-    `lower` has by a backend's name what that runs; `torch`, which is one of them, takes tensors, on one device, and
-    numbers: a dotted name in torch, or a function; see `run`.
-    The rule is either `partials`, one `(dy, y, *args, **kwargs) -> dx` per positional argument (None where nothing
-    flows; a single callable `(i, dy, y, *args, **kwargs)` for an op of any number of arguments), or `rr`, an rrule that
-    returns the value and a pullback, or `vjp`, which makes the pullback from the value: `(y, *args, **kwargs) ->
-    pullback`, for cotangents that are computed together. Parameters of a partial that begin with an underscore are not
-    read: see residuals. `nested` arguments may be structures holding proxies. `spec` is the family of types that says
-    what comes out of what; of a `dynamic` op values decide the shape, or may. `aliases` says which argument's memory
-    the result may share, with NumPy's arrays: None for none (fresh memory), an argument's number (`reshape` has 0), or
-    ANY. A view that is `readonly` may not be written to (`broadcast_to`). What one that `owns` returns is needed by no
-    rule. The pullback of one that `accumulates` takes an Accumulator as it is. The partials of a `direct` op take
-    tensors as they are: calls of ops and arithmetic that mean of one dtype what they mean of arrays. One that `raises`
-    may do so of other numbers. The torch implementation of an `opaque` op may run torch's own autograd: nothing looks
-    into it. For tangents, `linear` says in which arguments it is linear, taken together (positions, True for all), or
-    EACH, in each alone, or is itself `(tangents, *args, **kwargs) -> tangent`; the partials of a `pointwise` op
-    multiply by a derivative, or its conjugate. What a linear op returns that `moves` are numbers of its arguments as
-    they are, or 0, and so it is of one that `aliases` an argument. Where that is faster than its pullback transposed,
-    `push` is a tangent of its own: `(tangents, y, *args, **kwargs) -> tangent`. `batch` is the rule for a batch of
-    calls (see batching), False for one call each; ufuncs and pointwise ops need none.
+    `rule`, `tangent`, `memory` and `effects` are described in `facts`; a tuple or a function as a rule is one by
+    partials. `spec` is the family of types that says what comes out of what. `batch` is the rule for a batch of calls
+    (see batching), False for one call each; ufuncs and pointwise ops need none. `lower` has by a backend's name what
+    that runs in place of the implementation: "torch", a function of tensors on one device and of numbers, or its dotted
+    name in torch (see `run`); "python", math's function, which stands in for NumPy's slower one on Python's floats.
+
+    >>> from tapegrad import ops
+    >>> ops.exp.memory.of, ops.reshape.memory.of, ops.exp.effects.raises
+    (None, 0, False)
     """
 
     _tapegrad_op = True  # and no object of the program's, whatever module a class of it is from
+    loose = False  # made by a context for one trace: only that context calls it primitive
 
     def __init__(self, name: str, impl: Callable[..., Any],
-                 partials: tuple[Partial | None, ...] | Partial | None = None, *,
-                 differentiable: bool = True, scalar: Callable[..., Any] | None = None, nested: bool = False,
-                 vjp: Callable[..., Any] | None = None, aliases: int | None = ANY,
-                 readonly: bool = False, owns: bool = False, accumulates: bool = False, direct: bool = False,
-                 opaque: bool = False, raises: bool = False, torch: Callable[..., Any] | str | None = None,
-                 spec: Family | None = None, linear: Any = (), pointwise: bool = False, moves: bool = False,
-                 push: Partial | None = None, batch: Any = None) -> None:
+                 rule: Rule | tuple[Partial | None, ...] | Partial | None = None, *, spec: Family = UNTYPED,
+                 memory: ResultMemory = SHARED, effects: Effects = PURE, tangent: Tangent | None = None,
+                 batch: Any = None, **lower: Any) -> None:
         self.__name__, self.__doc__, self.impl = name, impl.__doc__, impl
-        # what a backend has for it, by the backend's name: see `lowering`
-        self.lower: dict[str, Any] = {} if torch is None else {"torch": named(torch) if isinstance(torch, str)
-                                                               else torch}
-        self.partials, self.spec, self.batch = partials, spec or UNTYPED, batch
+        self.rule, self.tangent, self.spec, self.batch = as_rule(rule), tangent, spec, batch
+        self.memory, self.effects = memory, effects
+        self.lower = {backend: named(own) if isinstance(own, str) else own
+                      for backend, own in lower.items() if own is not None}
         self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
-        self.rr: Callable[..., Any] | None = None
-        self.rr_where: Location | None = None
-        self.push = push
-        # a user's forward rule: the value, and a function from tangents to that of the value
-        self.fr: Callable[..., Any] | None = None
-        self.fr_where: Location | None = None
-        self.differentiable = differentiable
-        self.scalar = scalar
-        self.nested = nested
-        # a Python operator serves as implementation
+        # what follows from these facts, and is asked for at each call
+        self.scalar: Callable[..., Any] | None = self.lower.get("python")
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"
         self.is_ufunc = type(impl) is np.ufunc
-        self.vjp, self.raises, self.linear, self.pointwise = vjp, raises, linear, pointwise
-        self.moves = moves or aliases not in (None, ANY)
-        self.dynamic, self.aliases, self.readonly, self.owns = is_dynamic(self.spec), aliases, readonly, owns
-        self.accumulates, self.direct, self.opaque = accumulates, direct, opaque
-        self.loose = False  # made by a context for one trace: only that context calls it primitive
-        # what it runs is the user's: it may keep what it returns, or return what it was given; so many of its results
-        self.lends: int = False
-        self.draws = False  # random numbers: whatever comes of them, the generator moves on
-        # of torch's: it keeps nothing of what it is given, and shapes alone decide the shape of what it returns
-        self.is_kernel = False
+        self.dynamic = is_dynamic(spec)
 
     def __repr__(self) -> str:
         return f"<op {self.__name__}>"
 
     @property
+    def differentiable(self) -> bool:
+        """False if its result is locally constant."""
+        return self.rule is not CONSTANT
+
+    @property
+    def pointwise(self) -> bool:
+        """True if its partials multiply by a derivative, element by element."""
+        return type(self.rule) is Partials and self.rule.pointwise
+
+    @property
+    def aliases(self) -> int | None:
+        """The argument in whose memory a result may lie: its number, ANY, or None."""
+        return self.memory.of
+
+    @property
     def has_rule(self) -> bool:
         """True if a cotangent can be pulled through it."""
-        return self.rr is not None or self.partials is not None or self.vjp is not None
+        return self.rule is not None and self.rule is not CONSTANT
+
+    @property
+    def partials(self) -> tuple[Partial | None, ...] | Partial | None:
+        """The partials of its rule, if that has some."""
+        return self.rule.each if type(self.rule) is Partials else None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the op exactly as it was recorded: what a replay does.
@@ -158,7 +157,7 @@ class Op:
         With a proxy among the arguments it is recorded, with a tensor it runs by its torch implementation; a function
         of the user's that has none runs as it is, on tensors that answer as arrays do.
         """
-        if self.nested:
+        if self.effects.nested:
             return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
         for arg in args:
             if type(arg) not in _AS_EVER:
@@ -214,7 +213,7 @@ class Op:
         for arg in args:
             kind = type(arg)
             if kind not in _AS_EVER:
-                if kind not in PROXIES or self.nested:
+                if kind not in PROXIES or self.effects.nested:
                     return self.run(*args, **kwargs)
                 if tracer is None or arg._tracer.level > tracer.level:
                     tracer = arg._tracer
@@ -224,54 +223,54 @@ class Op:
         """Return the pullback of a call that has its value; raise MissingRule, naming the
         user's line, if there is none.
         """
-        if self.vjp is not None:
+        rule = self.rule
+        if type(rule) is Partials:
+            return Pullback(self, y, args, kwargs)
+        if type(rule) is Joint:
             if holds_tensor((*args, y)):
                 args = wrap(args)
-                return JointPullback(self, self.vjp(wrap(y), *args, **kwargs), args, tensors=True)
-            return JointPullback(self, self.vjp(y, *args, **kwargs), args)
-        if self.partials is not None:
-            return Pullback(self, y, args, kwargs)
-        if self.rr is not None:
+                return JointPullback(self, rule.make(wrap(y), *args, **kwargs), args, tensors=True)
+            return JointPullback(self, rule.make(y, *args, **kwargs), args)
+        if type(rule) is Rrule:
             return self.forward(*args, **kwargs)[1]
         raise missing_rule(self, args, where)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Apply the op by its rrule, where it has one: its value and its pullback, from one run."""
-        if self.rr is None:
+        rule = self.rule
+        if type(rule) is not Rrule:
             y = self.run(*args, **kwargs)
             return y, self.pullback(y, args, kwargs)
         if not holds_tensor(leaves_of((args, kwargs))):
-            y, fn = self.rr(*args, **kwargs)
+            y, fn = rule.apply(*args, **kwargs)
             return y, JointPullback(self, reading(fn, f"the pullback of {self.__name__}"), args)
-        y, fn = self.rr(*wrap(args), **wrap(kwargs))
+        y, fn = rule.apply(*wrap(args), **wrap(kwargs))
         return unwrap(y), JointPullback(self, fn, wrap(args), tensors=True)
 
     def cotangent(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the cotangent of positional argument `i`, projected to it."""
         if type(dy) is ZeroTangent:
             return dy
+        rule = self.rule
+        if type(rule) is not Partials:
+            raise missing_rule(self, args)
         if (type(y) not in _NUMPYS or type(dy) not in _NUMPYS) and holds_tensor((dy, y, *args)):
-            return (self._of_tensors(i, dy, y, args, kwargs) if self.direct
+            return (self._of_tensors(rule.each[i], dy, y, args, kwargs, args[i]) if rule.direct  # type: ignore[index]
                     else unwrap(self.cotangent(i, wrap(dy), wrap(y), wrap(args), kwargs)))
         args, x = promoted(args, y) if type(y) not in _NUMPYS else args, args[i]
-        partials = self.partials
-        if isinstance(partials, tuple):
-            partial = partials[i]
-            if partial is None:
-                return ZERO
-        elif partials is None:
-            raise missing_rule(self, args)
-        else:
-            partial = functools.partial(partials, i)
+        each: Any = rule.each
+        partial = each[i] if type(each) is tuple else functools.partial(each, i)
+        if partial is None:
+            return ZERO
         try:
             dx = partial(dy, y, *args, **kwargs)
         except ArithmeticError as err:
             dx = as_numpy(partial, dy, y, args, kwargs, err)
         return project(dx, x)
 
-    def _of_tensors(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the same for tensors of a `direct` op: most often it fits its input as it is."""
-        partial, x = self.partials[i], args[i]  # type: ignore[index]
+    def _of_tensors(self, partial: Partial | None, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    x: Any) -> Any:
+        """Return the cotangent of a tensor `x` by a direct partial: most often it fits its input as it is."""
         if partial is None:
             return ZERO
         dtype = None if isinstance(y, Traced) else getattr(y, "dtype", None)
@@ -283,6 +282,16 @@ class Op:
         if type(dx) is type(x) and dx.dtype is x.dtype and dx.shape == x.shape:
             return dx
         return unwrap(project(wrap(dx), wrap(x)))
+
+
+def draws(fn: Any) -> bool:
+    """True for an op that draws random numbers, or makes what does."""
+    return isinstance(fn, Op) and fn.effects.draws
+
+
+def as_rule(rule: Any) -> Rule | None:
+    """Return a rule, which may be given as its partials alone."""
+    return rule if rule is None or isinstance(rule, (Partials, Joint, Rrule, LocallyConstant)) else Partials(rule)
 
 
 def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwargs: dict[str, Any],
@@ -329,9 +338,9 @@ class JointPullback:
     def __call__(self, dy: Any) -> tuple[Any, ...]:
         if type(dy) is ZeroTangent:
             return (ZERO,) * len(self.args)
-        dy = dy if self.op.accumulates else dense(dy)
+        dy = dy if self.op.memory.written else dense(dy)
         dxs = self.fn(wrap(dy) if self.tensors else dy)
-        dxs = apart(dxs, dy) if self.op.lends else dxs
+        dxs = apart(dxs, dy) if self.op.effects.lends else dxs
         check_returned(self.op, dxs, self.args)
         dxs = tuple([ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx
                      for dx, x in zip(dxs, self.args)])

@@ -17,6 +17,7 @@ from tapegrad.numbers.cotangents import SPECIAL, ZERO, Absorbing, conform, dtype
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import duplicate, is_memory
+from tapegrad.rules.facts import NESTED, Joint, where_of
 from tapegrad.rules.op import UNSIZED, Op, Traced, tracer_of
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import is_leaf, leaves_of
@@ -129,29 +130,27 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
         units = np.eye(np.size(plain(dy))).reshape(-1, *shape_of(dy))
         return np.reshape(np.stack([_contracted(ws, pulled(pb, e)) for e in units]), shape_of(dy))
 
-    def tangent_of_value(ts: Any, *args: Any, **kwargs: Any) -> Any:
+    def tangent_of_value(ts: Any, _y: Any, *args: Any, **kwargs: Any) -> Any:
         y, pb = both(*args, **kwargs)
         return transposed(pb, y, [ZERO if t is None else t for t in ts]), _OfPullback()
 
-    def tangent(ts: Any, pb: Any, dy: Cotangent) -> Any:
+    def tangent(ts: Any, _y: Any, pb: Any, dy: Cotangent) -> Any:
         return pulled(pb, ts[1]) if ts[0] is None else refuse()
 
     def refuse() -> Any:
         raise MissingRule(
             f"the rule of {op.__name__} is to be differentiated, and cannot be traced: {', '.join(why)}",
-            op.rr_where,
+            where_of(op.rule),
             "write its pullback in NumPy, and what it calls in C as a primitive with a rule of its own: "
             "@tg.primitive, @tg.rrule",
         )
 
     both = Op(
-        f"{op.__name__}_with_pullback", with_pullback, nested=True, spec=UNSIZED, vjp=of_value, linear=tangent_of_value
+        f"{op.__name__}_with_pullback", with_pullback, Joint(of_value), spec=UNSIZED, effects=NESTED,
+        tangent=tangent_of_value,
     )
     pulled = Op(
-        f"{op.__name__}_pullback",
-        pull,
-        nested=True,
-        linear=tangent,
-        vjp=lambda _y, pb, dy: lambda ws: (_OfPullback(), transposed(pb, dy, ws)),
+        f"{op.__name__}_pullback", pull, Joint(lambda _y, pb, dy: lambda ws: (_OfPullback(), transposed(pb, dy, ws))),
+        effects=NESTED, tangent=tangent,
     )
     return both, pulled, why

@@ -13,11 +13,8 @@ import numpy as np
 from tapegrad.errors import DuplicateRule, Location, UnknownFunction, user_location
 from tapegrad.numbers.formatting import spelled
 from tapegrad.numbers.tensor_array import TensorArray
-from tapegrad.rules.op import (
-    OPS,
-    Op,
-    Partial,
-)
+from tapegrad.rules.facts import FRESH, Partial, Rule
+from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.types.elementwise import by_ufunc
 from tapegrad.tree.flatten import OPAQUE
 
@@ -55,22 +52,23 @@ def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
         OPAQUE.add(key)
 
 
-def define(name: str, impl: Callable[..., Any], partials: tuple[Partial | None, ...] | Partial | None = None, *,
-           means: Sequence[Any] = (), **kind: Any) -> Op:
+def define(name: str, impl: Callable[..., Any],
+           rule: Rule | tuple[Partial | None, ...] | Partial | None = None, *, means: Sequence[Any] = (),
+           **facts: Any) -> Op:
     """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
     _claim(name, f"the op {name!r}")
     ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.signature is None), None)
     if any(isinstance(fn, np.ufunc) for fn in (impl, *means)):
-        kind.setdefault("aliases", None)
-    if "aliases" not in kind:
-        raise TypeError(f"the op {name!r} does not say whose memory its result shares: aliases=None for nobody's, the "
-                        "number of an argument, or ANY")
-    if kind.get("spec") is None:
+        facts.setdefault("memory", FRESH)
+    if "memory" not in facts:
+        raise TypeError(f"the op {name!r} does not say in whose memory its result lies: memory=FRESH for nobody's, "
+                        "VIEW, view_of(argument), SHARED ...")
+    if facts.get("spec") is None:
         if ufunc is None:
             raise TypeError(f"the op {name!r} does not say of what type its result is: a family of rules.types, "
                             "opaque(why) where nobody knows before it runs")
-        kind["spec"] = by_ufunc(ufunc, impl)
-    op = Op(name, impl, partials, **kind)
+        facts["spec"] = by_ufunc(ufunc, impl)
+    op = Op(name, impl, rule, **facts)
     for fn in means:
         register(fn, op)
     OPS[name] = op  # once nothing has raised

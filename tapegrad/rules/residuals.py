@@ -21,11 +21,12 @@ def needed(call: Call, active: Sequence[int]) -> Iterator[Operation]:
     position which ones get cotangents.
     """
     fn, known = call.fn, (call, *call.args)
-    if type(fn) is not Op or fn.rr is not None or type(fn.partials) is not tuple:
+    partials = fn.partials if type(fn) is Op else None
+    if type(partials) is not tuple:
         yield call
         yield from operands(call)
         return
-    for partial, x in zip(fn.partials, call.args):
+    for partial, x in zip(partials, call.args):
         if partial is not None and isinstance(x, Operation) and active[x.id]:
             places, rest = reads(partial)
             yield from (op for place, op in enumerate(known) if isinstance(op, Operation)

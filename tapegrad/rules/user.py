@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from tapegrad.errors import DuplicateRule, MissingRule
 from tapegrad.numbers.formatting import name_of
+from tapegrad.rules.facts import CONSTANT, PROGRAM, Frule, Rrule, where_of
 from tapegrad.rules.op import UNSIZED, Op
 from tapegrad.rules.opaque_rule import followed
 from tapegrad.rules.readonly import reading
@@ -36,8 +37,8 @@ def primitive(fn: Callable[..., Any]) -> Op:
     (8.0, (None, 12.0))
     """
     # of the shape of what it returns nobody knows
-    op = Op(name_of(fn), fn, nested=True, spec=UNSIZED)
-    op.read, op.lends = reading(fn, op.__name__), True
+    op = Op(name_of(fn), fn, spec=UNSIZED, effects=PROGRAM)
+    op.read = reading(fn, op.__name__)
     op.__wrapped__ = fn  # type: ignore[attr-defined]
     op.__module__ = getattr(fn, "__module__", __name__)
     return op
@@ -78,13 +79,13 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         op = op_of(fn)
         here = user_location_of_definition()
         if op.has_rule:
-            there = op.rr_where or REGISTERED.get(op.__name__) or "tapegrad's own rules"
+            there = where_of(op.rule) or REGISTERED.get(op.__name__) or "tapegrad's own rules"
             raise DuplicateRule(f"{op.__name__} has a rule already, at {there}", here, "keep one of the two")
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
-        op.rr = followed(op, reading(rule, f"the rule of {op.__name__}"))
-        op.rr_where, op.differentiable, op.loose, op.lends = here, True, False, True
+        op.rule = Rrule(followed(op, reading(rule, f"the rule of {op.__name__}")), here)
+        op.effects, op.loose = op.effects._replace(lends=True), False
         return rule
     return decorate
 
@@ -113,22 +114,22 @@ def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     if args or kwargs:
         op = op_of(fn)
-        if op.fr is None:
+        if type(op.tangent) is not Frule:
             raise MissingRule(f"{op.__name__} has no forward rule", None, f"@tg.frule({op.__name__})")
-        return op.fr(*args, **kwargs)
+        return op.tangent.apply(*args, **kwargs)
 
     def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
         op, here = op_of(fn), user_location_of_definition()
-        if op.fr is not None or op.pointwise or op.linear:
-            raise DuplicateRule(f"{op.__name__} has a tangent already, at {op.fr_where or REGISTERED.get(op.__name__)}",
-                                here, "keep one of the two")
+        if op.tangent is not None or op.pointwise:
+            there = where_of(op.tangent) or REGISTERED.get(op.__name__)
+            raise DuplicateRule(f"{op.__name__} has a tangent already, at {there}", here, "keep one of the two")
         if not isinstance(fn, Op) and (known := FOREIGN.get(fn)) is not op:
             if known is not None:
                 raise DuplicateRule(f"{op.__name__} is a program in other functions, which have tangents", here,
                                     "a function of your own that calls it")
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
-        op.fr, op.fr_where = reading(rule, f"the forward rule of {op.__name__}"), here
-        op.differentiable, op.loose = True, False
+        op.tangent, op.loose = Frule(reading(rule, f"the forward rule of {op.__name__}"), here), False
+        op.rule = None if op.rule is CONSTANT else op.rule
         return rule
     return decorate

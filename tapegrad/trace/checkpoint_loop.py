@@ -11,8 +11,8 @@ from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.checkpoint import Checkpoint, put_tuple
 from tapegrad.ops.loop import Loop
-from tapegrad.ops.random import draw
 from tapegrad.ops.steps import Steps
+from tapegrad.rules.op import draws
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
 from tapegrad.trace.checkpoint import bare, guard_raised, place, refused, taken_apart, traced, unfit
@@ -67,7 +67,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     name = name_of(step)
     if why := done.why or unfit(tape, leaves, done) or ("writes to its arguments" if done.finals else ""):
         raise refused(step, why)
-    if any(type(op) is Call and (op.fn is draw or getattr(op.fn, "draws", False)) for op in tape.ops):
+    if any(type(op) is Call and draws(op.fn) for op in tape.ops):
         raise ArgumentError(f"checkpoint_loop of {name}: a step draws random numbers", user_location(),
                             "draw them before, and pass them as an argument")
     state = signature.args[0]

@@ -19,6 +19,7 @@ from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of, words_error
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
@@ -55,7 +56,7 @@ class Proxy(Slotted):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
             op = FOREIGN.get(ufunc)
-            if method == "__call__" and not kwargs and type(op) is Op and op.rr is None:
+            if method == "__call__" and not kwargs and type(op) is Op and type(op.rule) is not Rrule:
                 if len(inputs) == 2 and (y := record_beside(op, ufunc, *inputs)) is not None:
                     return y
                 if len(inputs) > 1 and any(map(is_classed, inputs)):
@@ -437,8 +438,9 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.View:
         proxy._stand(origin)
-    elif type(op) is Call and (op.fn.aliases == 0 or op.fn.owns) and (type(val) is np.ndarray or is_memory(val)):
-        if op.fn.owns:
+    elif (type(op) is Call and (op.fn.aliases == 0 or op.fn.memory.blank)
+          and (type(val) is np.ndarray or is_memory(val))):
+        if op.fn.memory.blank:
             proxy._stand(views.View(views.Storage(op, val, owned=True)))
         elif origin and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:
             views.alias(proxy, origin[0])

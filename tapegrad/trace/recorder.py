@@ -30,6 +30,7 @@ from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor
 from tapegrad.ops.loop import Loop
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.rules.readonly import lent
 from tapegrad.tape.call_stack import Paths
@@ -142,11 +143,11 @@ class Tracer:
         self.dynamic = self.dynamic or op.dynamic
         if kwargs and not PROXIES.isdisjoint(map(type, kwargs.values())):
             kwargs = {key: option(value) for key, value in kwargs.items()}
-        given = leaves_of((args, kwargs)) if op.lends else []
-        if op.nested:
+        given = leaves_of((args, kwargs)) if op.effects.lends else []
+        if op.effects.nested:
             args = tuple(self.pack(arg, lambda x: lent(value_of(x))) for arg in args)
         lift = self.lift
-        if op.aliases == 0 and isinstance(args[0], Traced) and args[0]._tracer is self:
+        if op.memory.of == 0 and isinstance(args[0], Traced) and args[0]._tracer is self:
             view = args[0]._view
             if view is not None and view.storage.owned and (view.path or val is UNKNOWN or isinstance(val, np.ndarray)):
                 made = self.part(op, args, kwargs)
@@ -163,16 +164,16 @@ class Tracer:
                 values[0] = args[0]._val
             if self.economy is not None:
                 self.economy.make_room()
-            if op.lends:
+            if op.effects.lends:
                 ownership.check(self, op)
             try:
-                if self.grad and op.rr is not None:
+                if self.grad and type(op.rule) is Rrule:
                     with self.outside():
                         val, pb = op.forward(*values, **kwargs)
-                elif op.draws:  # what torch draws in it is no draw of the program's, nor of one around
+                elif op.effects.draws:  # what torch draws in it is no draw of the program's, nor of one around
                     with self.outside(all=True):
                         val = op.run(*values, **kwargs)
-                elif op.nested:
+                elif op.effects.nested:
                     with self.outside():
                         val = op.run(*values, **kwargs)
                 else:
@@ -181,7 +182,7 @@ class Tracer:
                 self.raised(op.run, args, kwargs, err)
                 raise
         parts: list[ownership.Part] = []
-        if op.lends:
+        if op.effects.lends:
             val, parts = ownership.received(self, op, val, pb, given)
         if (kwargs and "dtype" in kwargs) or (type(val) is np.ndarray and val.dtype.kind not in NUMERIC):
             self.check_numeric(lifted, kwargs.get("dtype"), val)
@@ -190,15 +191,15 @@ class Tracer:
         call = _new(Call)  # slot by slot, as the operators do
         call.fn, call.args, call.kwargs = op, tuple(lifted), kwargs or NO_KWARGS
         call.val, call.note, call.pb = val, "", pb
-        if type(val) in _SINGLE and not self.overridden and not op.lends:
+        if type(val) in _SINGLE and not self.overridden and not op.effects.lends:
             self.locate(call)
             self.push(call)
             return self.fields(call, args)
         y = self.fields(self.place(call), args)
         if parts:
             ownership.tie(self, op.__name__, y, parts)
-        elif op.lends:
-            ownership.note(self, y if op.lends is True else y[:op.lends], given)
+        elif op.effects.lends:
+            ownership.note(self, y if op.effects.lends is True else y[:op.effects.lends], given)
         return y
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.parallel import in_parts
-from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import activity
 from tapegrad.rules.op import Op, tracer_of
 from tapegrad.rules.registry import FOREIGN
@@ -178,4 +177,4 @@ def is_apart(x: Any) -> bool:
 
 def makes_apart(op: Operation, val: Any) -> bool:
     """True for a call of a large value in memory of its own, into which nothing is written."""
-    return is_apart(val) and type(op) is Call and not (op.fn.aliases == 0 or op.fn.owns or op.fn is setitem)
+    return is_apart(val) and type(op) is Call and not (op.fn.aliases == 0 or op.fn.memory.blank or op.fn.memory.written)

@@ -265,7 +265,7 @@ class Pass:
         and where a member leaves.
         """
         fn, spec = op.fn, spec_of(op.val)
-        known = isinstance(fn, Op) and not (fn.draws or fn.loose or fn is hook) and raising(op, fn) is None
+        known = isinstance(fn, Op) and not (fn.effects.draws or fn.loose or fn is hook) and raising(op, fn) is None
         if not known or not self.size or any(isinstance(arg, Nest) for arg in args) or any(x.parts for x in spec.parts):
             return NotImplemented
         if not (is_leaf(plain(op.val)) or spec.type in (tuple, list)):  # a dict is no array of members

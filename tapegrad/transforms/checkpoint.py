@@ -15,6 +15,7 @@ from tapegrad.ops.random import draw
 from tapegrad.ops.structure import pack
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.activity import activity
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.transforms.primal_copy import guard_type
@@ -93,7 +94,7 @@ def _run(made: Call, op: Operation) -> None:
     if isinstance(fn, Checkpoint) and fn.drawing:  # it draws nothing more
         made.val = tuple(map(value_of, _traced(fn.drawn(made.val), args).result.args))  # type: ignore[union-attr]
         made.pb = fn.pullback(made.val, tuple(args), {})
-    elif isinstance(fn, Op) and fn.rr is not None:
+    elif isinstance(fn, Op) and type(fn.rule) is Rrule:
         made.val, made.pb = fn.forward(*args, **made.kwargs)
     else:
         made.val = fn.impl(*args, **made.kwargs) if fn is pack else fn.run(*args, **made.kwargs)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import pack, setitem
+from tapegrad.ops import pack
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Operation, Tape, drop, operands
 from tapegrad.trace.value_retention import LARGE, Held
@@ -45,4 +45,4 @@ def _is_large(op: Operation, size: int) -> bool:
     root: Any = op
     while type(root) is Call and type(root.fn) is Op and root.fn.aliases == 0 and isinstance(root.args[0], Operation):
         root = root.args[0]
-    return not (type(root) is Call and type(root.fn) is Op and (root.fn.owns or root.fn is setitem))
+    return not (type(root) is Call and type(root.fn) is Op and (root.fn.memory.blank or root.fn.memory.written))

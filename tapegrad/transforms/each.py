@@ -23,7 +23,7 @@ def differed(op: Derived, values: Sequence[Any], kwargs: dict[str, Any], dz: Any
     return tuple(wrap(found)) if holds_tensor(values) else tuple(found)
 
 
-Derived.differ, Derived.tangent = staticmethod(differed), staticmethod(tangent)
+Derived.differ, Derived.pusher = staticmethod(differed), staticmethod(tangent)
 
 
 class _Computed:

@@ -79,8 +79,7 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[A
             body, links = _with_derivatives(tape, wrt, count) if wrt else (tape, {})
             value = body.result.val  # type: ignore[union-attr]
             bare(tape)  # nobody else holds the values
-            call = Checkpoint(bare(body), "forwarddiff")
-            call.lends = count  # derivatives are nobody's
+            call = Checkpoint(bare(body), "forwarddiff", lends=count)  # derivatives are nobody's
             y = list(place(tracer, call, leaves, value))
             if not wrt:
                 return y

@@ -226,10 +226,10 @@ def _check(name: str, check: Callable[..., Any], count: int) -> Op:
     def partial(dy: Cotangent, *_: Any, solver: Solver) -> Any:
         return dy
 
-    def tangent(tangents: Sequence[Any], *_: Any, solver: Solver) -> Any:
+    def tangent(tangents: Sequence[Any], _y: Any, *_: Any, solver: Solver) -> Any:
         return tangents[0]
 
-    return Op(name, check, (partial, *[None] * (count - 1)), linear=tangent, torch=on_host(check))
+    return Op(name, check, (partial, *[None] * (count - 1)), tangent=tangent, torch=on_host(check))
 
 
 _regular, _settled = _check("regular", _check_regular, 1), _check("settled", _check_step, 3)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tapegrad.ops import getfield, pack
 from tapegrad.ops.loop import Loop, is_loop, taken
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import UNKNOWN
@@ -78,14 +79,14 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         ghost[op] = seen = copy_op(op, haunt)
         shadow.ops.append(seen)
         known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
-        if isinstance(op, Call) and ((isinstance(op.fn, Op) and op.fn.rr is not None) or type(op.fn) is Loop
+        if isinstance(op, Call) and ((isinstance(op.fn, Op) and type(op.fn.rule) is Rrule) or type(op.fn) is Loop
                                      or not known):
             mark = len(new.ops)
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
             if type(op.fn) is Loop:
                 seen.val, seen.pb = trace_loop(op, args, tracer, wanted[op])
             # a user's rule: its own calls are traced, and its pullback's
-            elif op.pb is not None or op.fn.rr is not None:
+            elif op.pb is not None or type(op.fn.rule) is Rrule:
                 seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
             else:
                 seen.val = op.fn.run(*args, **op.kwargs)

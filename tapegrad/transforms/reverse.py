@@ -172,7 +172,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
             if dy is not None:
                 cot[op.id] = None
                 fn = op.fn
-                if type(dy) in _LAZY and not fn.accumulates:
+                if type(dy) in _LAZY and not fn.memory.written:
                     dy = dy.dense()
                 if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not whole:
                     _pass_by_partials(op, dy, active, cot, thrifty)

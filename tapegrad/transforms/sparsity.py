@@ -26,7 +26,8 @@ from tapegrad.ops.index import pieced
 from tapegrad.ops.sparse import major_of, sparse_matmul
 from tapegrad.rules import batching
 from tapegrad.rules.activity import has_gradient, nothing_flows
-from tapegrad.rules.op import EACH, OPS, Op, Traced
+from tapegrad.rules.facts import EACH
+from tapegrad.rules.op import OPS, Op, Traced
 from tapegrad.rules.user import op_of
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands, value_of
@@ -38,7 +39,7 @@ from tapegrad.transforms.axis_labels import Labels, is_product, labels_of
 from tapegrad.transforms.batch import content, told
 from tapegrad.transforms.grad import gradient_of
 from tapegrad.transforms.patterns import MOST, all_of, identity, named, place, rows_of, spread, stacked, union, written
-from tapegrad.transforms.tangents import carries
+from tapegrad.transforms.tangents import carries, linear_places
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf
@@ -240,7 +241,7 @@ class Dependence:
         fn = self.fn
         if fn is scatter:
             return self._scattered()
-        if (fn.moves and fn.linear and not _goes_by_numbers(fn)) or (fn is where and self.fixed[0]):
+        if (fn.memory.moved and fn.tangent is not None and not _goes_by_numbers(fn)) or (fn is where and self.fixed[0]):
             return self._moved()
         of_args, of_value = labels_of(fn, self.args, self.kwargs, self.shape)
         rows = []
@@ -253,7 +254,7 @@ class Dependence:
                     found = self._of_sparse_product(i, part)
                 elif fn in RUNNING:
                     found = self._running(i, part)
-                elif fn.linear == EACH or fn in FILTERS:
+                elif fn.tangent == EACH or fn in FILTERS:
                     found = self._of_kernel(i, part)
                 rows.append(spread(part, shape, of_args[i], self.shape, of_value) if found is None else found)
         return union(rows)
@@ -263,10 +264,10 @@ class Dependence:
         for what does not depend.
         """
         fn = self.fn
-        places = range(len(self.args)) if fn.linear is True else fn.linear
+        places = linear_places(fn, len(self.args))
         count, parts, args = 0, [], []
         for i, (x, part) in enumerate(zip(self.args, self.given)):
-            if part is not None or (is_leaf(x) if callable(places) else i in places):
+            if part is not None or (is_leaf(x) if places is None else i in places):
                 shape, n = shape_of(x), size_of(x)
                 numbers = (
                     np.zeros(shape, np.int64) if part is None else np.arange(count + 1, count + n + 1).reshape(shape)

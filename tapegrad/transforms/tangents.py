@@ -22,7 +22,8 @@ from tapegrad.numbers.tensors import holds_tensor, is_tensor
 from tapegrad.ops.elementwise import add, astype, conj, is_complex, is_inexact, real, scalar
 from tapegrad.ops.shape import stretched
 from tapegrad.rules.activity import nothing_flows
-from tapegrad.rules.op import EACH, Op, as_numpy
+from tapegrad.rules.facts import EACH, Frule, Linear
+from tapegrad.rules.op import Op, as_numpy
 from tapegrad.transforms.transpose import transposed
 
 Tangents = Sequence[Any]
@@ -55,15 +56,17 @@ def carries(op: Op, y: Any, kwargs: dict[str, Any]) -> bool:
 
 def _parts(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: list[Any], pullback: Any) -> Iterator[Any]:
     rest: list[Any] = list(ts)
-    if op.fr is not None or op.push is not None:
-        yield _by_rule(op, y, args, kwargs, ts)
-        return
+    if op.tangent is not None and type(op.tangent) is not Linear:
+        found = _by_rule(op, y, args, kwargs, ts)
+        if found is not NotImplemented:
+            yield found
+            return
     if op.pointwise:
         for i, t in enumerate(ts):
             if t is not None and (is_complex(y) or not is_complex(args[i])):
                 rest[i] = None
                 yield _by_derivative(op, i, t, y, args, kwargs)
-    elif op.linear:
+    elif op.tangent is not None:
         yield from _by_itself(op, args, kwargs, ts, rest)
     if any(t is not None for t in rest):
         yield _by_pullback(op, op.pullback(y, tuple(args), kwargs) if pullback is None else pullback, y, rest)
@@ -74,8 +77,9 @@ def _by_rule(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: Ta
     tensors = holds_tensor((*ts, *args))
     if tensors:
         ts, y, args, kwargs = [None if t is None else wrap(t) for t in ts], wrap(y), wrap(tuple(args)), wrap(kwargs)
-    found = op.fr(*args, **kwargs)[1](*ts) if op.fr else op.push(ts, y, *args, **kwargs)  # type: ignore[misc]
-    return unwrap(found) if tensors else found
+    rule: Any = op.tangent
+    found = rule.apply(*args, **kwargs)[1](*ts) if type(rule) is Frule else rule(ts, y, *args, **kwargs)
+    return unwrap(found) if tensors and found is not NotImplemented else found
 
 
 def _by_pullback(op: Op, pullback: Any, y: Any, tangents: Tangents) -> Any:
@@ -107,24 +111,26 @@ def _by_derivative(op: Op, i: int, t: Any, y: Any, args: Sequence[Any], kwargs: 
 
 def _by_itself(op: Op, args: Sequence[Any], kwargs: dict[str, Any], ts: Tangents, rest: list[Any]) -> Iterator[Any]:
     """Yield what a linear op makes of the tangents, and take from the `rest` those that it is linear in."""
-    if op.linear == EACH:
+    if op.tangent == EACH:
         for i, t in enumerate(ts):
             if t is not None:
                 rest[i] = None
                 yield op(*args[:i], t, *args[i + 1:], **kwargs)
         return
-    if callable(op.linear):
-        found = op.linear(ts, *args, **kwargs)
-        if found is not NotImplemented:
-            rest[:] = [None] * len(rest)
-            yield found
-        return
-    places = range(len(args)) if op.linear is True else op.linear
+    places = linear_places(op, len(args)) or ()
     if any(ts[i] is not None for i in places):
         given = list(args)
         for i in places:
             rest[i], given[i] = None, _zeros(args[i]) if ts[i] is None else ts[i]
         yield op(*given, **kwargs)
+
+
+def linear_places(op: Op, count: int) -> Sequence[int] | None:
+    """Return in which of so many arguments an op is linear, taken together; None where a function of its own says."""
+    how = op.tangent
+    if type(how) is not Linear:
+        return None
+    return range(count) if how.places is None else how.places
 
 
 def _zeros(x: Any) -> Any:

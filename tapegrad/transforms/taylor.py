@@ -18,7 +18,8 @@ from tapegrad.errors import ArgumentError, MissingRule, TapeError
 from tapegrad.numbers.cotangents import Absorbing, conform
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.rules.activity import has_gradient, nothing_flows
-from tapegrad.rules.op import EACH, Op, Traced
+from tapegrad.rules.facts import EACH
+from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import op_of
 from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
 from tapegrad.trace.collector import collector
@@ -26,7 +27,7 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.forward import given, nested
-from tapegrad.transforms.tangents import carries, settled, tangent
+from tapegrad.transforms.tangents import carries, linear_places, settled, tangent
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import literal
 from tapegrad.transforms.written_out import WRITTEN
@@ -285,9 +286,9 @@ class Expanded:
         if fn in ARITHMETIC and not self.kwargs:
             return ARITHMETIC[fn](self, *[Series([x]) if part is None else part for x, part in zip(self.args, parts)])
         active = [i for i, part in enumerate(parts) if part is not None]
-        if fn.linear == EACH:
+        if fn.tangent == EACH:
             return Series([self.y], lambda k: self._product(active, k, self.args))
-        if fn.linear is True or fn in MOVES or (isinstance(fn.linear, tuple) and set(active) <= set(fn.linear)):
+        if fn in MOVES or set(active) <= set(linear_places(fn, len(parts)) or ()):
             return Series([self.y], self._linear)
         if fn in WRITTEN and (made := self._written_out(active)) is not None:
             return Series([self.y], made.__getitem__)

@@ -80,7 +80,7 @@ def test_a_first_call_is_grads(name: str, made: dict[str, int]) -> None:
 def holds_no_arrays(tape: tg.Tape) -> bool:
     """Return whether the calls of a kept tape have no arrays, but those that are made for writing, and views of them."""
     return not any(isinstance(op.val, np.ndarray) and op.val.nbytes >= backend.KEPT and op.val.base is None for op in tape
-                   if type(op) is Call and not (op.fn.owns or op.fn is tg.ops.setitem))
+                   if type(op) is Call and not (op.fn.memory.blank or op.fn.memory.written))
 
 
 def text(tape: tg.Tape) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.rules.op import ANY, Op
+from tapegrad.rules.facts import ANY, FRESH, ResultMemory
+from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 from tapegrad.tape.tape import Call, Constant, Tape, operands, value_of
 from tapegrad.testing import contract
@@ -57,7 +58,7 @@ def check(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for i, arg in enumerate(given):
             shared = [y for y in made if any(np.shares_memory(y, x) for x in arrays(arg))]
             assert not shared or op.aliases in (i, ANY), f"{op.__name__} of {kind} arguments returns memory of argument {i}"
-            assert all(y.flags.writeable != op.readonly for y in shared) or op.aliases == ANY, f"{op.__name__}: readonly is {op.readonly}"
+            assert all(y.flags.writeable != op.memory.readonly for y in shared) or op.aliases == ANY, f"{op.__name__}: readonly is {op.memory.readonly}"
         if op.aliases is None:
             apart = [*itertools.combinations(made, 2), *itertools.product(made, again)]
             assert not any(np.shares_memory(a, b) for a, b in apart), f"{op.__name__} of {kind} arguments returns the same memory twice"
@@ -109,9 +110,9 @@ def test_a_wrong_fact_is_found() -> None:
                               (lambda x, y: memory, None, "twice"), (lambda x, y: np.broadcast_to(x, (2, 3)), 0, "readonly"),
                               (lambda x, y: ((z := x + y), z[1:]), None, "twice")]:
         with pytest.raises(AssertionError, match=error):
-            check(Op("wrong", impl, aliases=fact), (np.ones(3), np.ones(3)), {})
+            check(Op("wrong", impl, memory=ResultMemory(fact)), (np.ones(3), np.ones(3)), {})
     with pytest.raises(AssertionError, match="of batch arguments"):
-        check(Op("scalar", lambda x: np.asarray(x)[()], aliases=None), (2.0,), {})
+        check(Op("scalar", lambda x: np.asarray(x)[()], memory=FRESH), (2.0,), {})
 
 
 @pytest.mark.quick

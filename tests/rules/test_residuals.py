@@ -71,7 +71,7 @@ def checked(op: Op, seen: set[Any]) -> Op:
             return expected
         return partial and both
     made = copy.copy(op)
-    made.partials = tuple([check(i, partial) for i, partial in enumerate(op.partials)])  # type: ignore[arg-type]
+    made.rule = op.rule._replace(each=tuple([check(i, partial) for i, partial in enumerate(op.partials)]))  # type: ignore[arg-type]
     return made
 
 
@@ -84,7 +84,7 @@ def sweep_checked(f: Callable[..., Any], args: tuple[Any, ...], seen: set[Any]) 
     """Make a gradient by rules that are checked; add to `seen` which ones."""
     tape = record(f, args, {}, DEFAULT, grad=True)
     for call in tape:
-        if type(call) is Call and type(call.fn) is Op and type(call.fn.partials) is tuple and not call.fn.accumulates:
+        if type(call) is Call and type(call.fn) is Op and type(call.fn.partials) is tuple and not call.fn.memory.written:
             call.fn = checked(call.fn, seen)
     gradients_of(tape, 1)
 

@@ -11,6 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import ops
+from tapegrad.rules.facts import FRESH
 from tapegrad.rules.op import OPS, UNTYPED, Op
 from tapegrad.rules.registry import define
 from tapegrad.rules.types import Unknown, is_by_value, spec_of_call
@@ -120,7 +121,7 @@ def test_of_every_dtype(fn: Op) -> None:
 def test_an_op_without_a_family_is_none() -> None:
     assert not [name for name, op in OPS.items() if op.spec is UNTYPED]
     with pytest.raises(TypeError, match=r"'untyped' does not say of what type.*opaque\(why\)"):
-        define("untyped", lambda x: x, aliases=None)
+        define("untyped", lambda x: x, memory=FRESH)
     assert Op("user's", lambda x: x).spec is UNTYPED
 
 

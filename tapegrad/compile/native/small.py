@@ -30,7 +30,7 @@ from tapegrad.rules.op import OPS
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation, operands
 
-MOVES = [op for op in OPS.values() if op.moves and op is not ops.where and op not in LOWERINGS]
+MOVES = [op for op in OPS.values() if op.memory.moved and op is not ops.where and op not in LOWERINGS]
 PRODUCT = 256  # multiplications of a product that is written out, at most
 
 

@@ -18,7 +18,8 @@ from tapegrad.ops import getfield, getitem, reshape, scatter, setitem, where
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.result_memory import parts_of
-from tapegrad.rules.op import ANY
+from tapegrad.rules.facts import ANY
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Operation, Tape, operands
 from tapegrad.transforms.walk import own
@@ -84,7 +85,7 @@ class Plan:
 
 def is_known(fn: Callable[..., Any]) -> bool:
     """True for a function that keeps nothing of what it is given; a user's may."""
-    return isinstance(fn, Fused) or own(fn) or getattr(fn, "is_kernel", False)
+    return isinstance(fn, Fused) or own(fn) or (type(fn) is Op and fn.effects.closed)
 
 
 def make_plan(tape: Tape, buffers: bool = True, owned: Collection[Operation] = (),
@@ -217,7 +218,7 @@ def _aliased(op: Call, plan: Plan) -> list[Storage]:
                                                     for part in op.args[1:])):  # read by an array: a copy
         return []
     found = operands(op) if aliases == ANY else [x for x in op.args[aliases:aliases + 1] if isinstance(x, Operation)]
-    if getattr(op.fn, "readonly", False) or (aliases != ANY and not plan.locked.isdisjoint(found)):
+    if (type(op.fn) is Op and op.fn.memory.readonly) or (aliases != ANY and not plan.locked.isdisjoint(found)):
         plan.locked.add(op)
     return [storage for x in found for storage in _held(x, plan)]
 

@@ -18,6 +18,7 @@ from tapegrad.errors import Location
 from tapegrad.ops.fused import Fused, fields_of
 from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
@@ -164,7 +165,7 @@ class Writer(Texts):
             args = [self.operand(arg) if stay or not self.is_weak(arg) else self.strong(arg) for arg in op.args]
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
             return True
-        if op.fn.scalar is not None and op.fn.rr is None and (self.is_pythonic(op) or floats):
+        if op.fn.scalar is not None and type(op.fn.rule) is not Rrule and (self.is_pythonic(op) or floats):
             self.float.update([op] if op.spec.type is float or floats else [])
             self.shared.floats = self.shared.floats or floats
             name = self.names.bind(op.fn.scalar, f"math_{op.fn.scalar.__name__}")

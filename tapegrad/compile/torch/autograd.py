@@ -20,9 +20,9 @@ from tapegrad.compile.jacobian import hessian, jacobian
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
-from tapegrad.ops import add, draw, stop_gradient
+from tapegrad.ops import add, stop_gradient
 from tapegrad.ops.checkpoint import put_tuple
-from tapegrad.rules.op import Traced
+from tapegrad.rules.op import Traced, draws
 from tapegrad.rules.registry import means, refused
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
@@ -250,7 +250,7 @@ def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depend
             walk.stand_in(op, x)
     inner = [op for op in tape.ops if type(op) is Call and depends[op.id] and leads[op.id]]
     for op in inner:
-        if op.fn is draw or getattr(op.fn, "draws", False):
+        if draws(op.fn):
             raise refused("torch.autograd.grad", f"{op!r} draws random numbers by what it is differentiated by",
                           "a draw of fixed numbers, scaled and shifted")
         for arg in operands(op):

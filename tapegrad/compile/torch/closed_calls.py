@@ -111,7 +111,7 @@ def pairs_of(tape: Tape) -> dict[Any, Pair]:
         for used in operands(op):
             if used in found and used is not found[used].op:
                 found[used].only = None  # whole
-        if getattr(op.fn, "watched", False) and not op.fn.draws:
+        if getattr(op.fn, "watched", False) and not op.fn.effects.draws:
             made[op.fn].append(Pair(op))
             pair = next((pair for pair in made[op.fn.of] if is_pullback(op, pair.op)), None) if op.fn.of else None
             if pair is not None:

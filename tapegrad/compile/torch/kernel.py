@@ -12,7 +12,7 @@ import torch
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import is_loop
-from tapegrad.rules.op import ANY
+from tapegrad.rules.facts import ANY
 from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable

@@ -29,7 +29,7 @@ from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.memory import is_given, root
-from tapegrad.rules.op import ANY
+from tapegrad.rules.facts import ANY
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.transforms.walk import count_uses
 

@@ -45,7 +45,8 @@ from tapegrad.optimise.memory import is_given, root
 from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
 from tapegrad.replay.python_errors import raising, spec_recorded
-from tapegrad.rules.op import ANY, Op
+from tapegrad.rules.facts import ANY, Rrule
+from tapegrad.rules.op import Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import UNKNOWN
@@ -208,7 +209,7 @@ class Lowering:
         fn = self.value(op.fn)
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
         watched = getattr(fn, "watched", False)
-        draws = fn in DRAWING or (isinstance(fn, Op) and getattr(getattr(fn, "of", None) or fn, "draws", False))
+        draws = fn in DRAWING or (isinstance(fn, Op) and (getattr(fn, "of", None) or fn).effects.draws)
         sure = watched or draws or is_known(fn)  # what it does is seen
         if is_varying(op, self.varies, sure):
             self.varies.add(op)
@@ -281,12 +282,12 @@ class Lowering:
         if (getattr(fn, "raw", False)
             and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs))):
             return False
-        if isinstance(fn, Op) and fn.owns and not is_known(fn) and not holds_value(refs):
+        if isinstance(fn, Op) and fn.memory.blank and not is_known(fn) and not holds_value(refs):
             return False  # torch.zeros and its kin, as the program calls them
         if getattr(fn, "watched", False):
-            if fn.draws or runs_user_code(op):
+            if fn.effects.draws or runs_user_code(op):
                 return True
-        elif not isinstance(fn, Op) or not is_known(fn) or fn.opaque or fn.dynamic or fn in DRAWING:
+        elif not isinstance(fn, Op) or not is_known(fn) or fn.effects.autograd or fn.dynamic or fn in DRAWING:
             return True
         if any(arg in self.varies for arg in op.args if isinstance(arg, Operation)):
             return True
@@ -297,7 +298,7 @@ class Lowering:
         if fn is ops.pack:
             return not is_plain(fn.run(*given, **op.kwargs))
         if not mixed:
-            return bool(hosts) or not (fn.owns and self.device is not None)
+            return bool(hosts) or not (fn.memory.blank and self.device is not None)
         return bool(hosts) and not (fn in PASSING and all(type(x) in PYTHON for x in hosts))
 
     def is_strange(self, x: Any) -> bool:
@@ -413,11 +414,11 @@ class Lowering:
 
     def host_function(self, op: Call, fn: Callable[..., Any], given: list[Any]) -> Callable[..., Any] | None:
         """Return the plain function that a call of numbers is, where it is one."""
-        if op.kwargs or not isinstance(fn, Op) or fn.owns or fn.aliases == 0 or fn is ops.setitem:
+        if op.kwargs or not isinstance(fn, Op) or fn.memory.blank or fn.memory.written or fn.aliases == 0:
             return None
         if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
             return None
-        if spec_recorded(op).is_python and fn.scalar is not None and fn.rr is None:
+        if spec_recorded(op).is_python and fn.scalar is not None and type(fn.rule) is not Rrule:
             return fn.scalar
         return fn.impl if all(map(is_python, given)) and fn.pythonic else None
 

@@ -34,6 +34,7 @@ from tapegrad.compile.watch.world import OWN, QUIET, asked_environment, heard_in
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
+from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.conversions import ORIGINAL
@@ -190,13 +191,13 @@ class Observer:
         """Take what the rules of the user's own functions read for read: what they compute by becomes
         constants of a compiled tape.
         """
-        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op and op.fn.rr is not None]
+        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op and type(op.fn.rule) is Rrule]
         for fn in [hooked(op) for op in calls if op.fn is hook]:
             if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")
             elif isinstance(fn, FunctionType):
                 self.reads.run_unheard(fn)
-        for rule in {op.fn.rr for op in calls if op.fn is not hook}:
+        for rule in {op.fn.rule.apply for op in calls if op.fn is not hook}:
             self.reads.run_unheard(unwrap(rule))
 
     def result(self) -> tuple[Freshness, str, Location | None]:

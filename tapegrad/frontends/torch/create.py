@@ -23,6 +23,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.facts import BLANK, CONSTANT
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call
@@ -41,7 +42,7 @@ def maker_op(func: Callable[..., Any]) -> Op:
     if func not in _ops:
         def run(*args: Any, device: Any = None, **kwargs: Any) -> Any:
             return func(*args, **kwargs, **({} if device is None else {"device": device}))
-        _ops[func] = of_frontend(Op(func.__name__, run, differentiable=False, owns=True, torch=run))
+        _ops[func] = of_frontend(Op(func.__name__, run, rule=CONSTANT, memory=BLANK, torch=run))
     return _ops[func]
 
 

@@ -41,9 +41,7 @@ def seeded_op(func: Callable[..., Any]) -> TorchOp:
     """Return the op that records a function that draws random numbers, with the state of the
     generator as its first argument.
     """
-    op = TorchOp(spelled(func).rpartition(".")[2], random.seeded(func))
-    op.draws = True
-    return op
+    return TorchOp(spelled(func).rpartition(".")[2], random.seeded(func), draws=True)
 
 
 def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -16,6 +16,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules import batching
+from tapegrad.rules.facts import VIEW, pointwise
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
@@ -42,8 +43,8 @@ def _dropped(dy: Any, y: Any, x: Any, name: str) -> Any:
 
 
 # a tensor's numbers, to be shown, compared and written to
-plainly = of_frontend(Op("plainly", lambda x, name: x, (_dropped,), torch=lambda x, name: x, aliases=0,
-                         pointwise=True, batch=batching.elementwise))
+plainly = of_frontend(Op("plainly", lambda x, name: x, pointwise(_dropped), torch=lambda x, name: x, memory=VIEW,
+                         batch=batching.elementwise))
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:

@@ -19,6 +19,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
+from tapegrad.rules.facts import Effects, Rrule
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tree.flatten import flatten, leaves_of
 
@@ -104,9 +105,9 @@ class TorchOp(Op):
 
     watched = True  # a compiled tape looks whether its results are such as it was made for
 
-    def __init__(self, name: str, func: Callable[..., Any]) -> None:
-        super().__init__(name, func, nested=True, torch=func)
-        self.rr, self.cure, self.last = self.forward, getattr(func, "cure", ""), False
+    def __init__(self, name: str, func: Callable[..., Any], draws: bool = False) -> None:
+        super().__init__(name, func, Rrule(self.forward), effects=Effects(nested=True, draws=draws), torch=func)
+        self.cure, self.last = getattr(func, "cure", ""), False
         self.of: TorchOp | None = None
         self.refused: dict[Any, dict[int, str]] = {}
 

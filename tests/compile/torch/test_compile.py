@@ -15,6 +15,7 @@ from bench.problems import PROBLEMS
 from tapegrad.compile.torch.kernel import inside
 from tapegrad.compile.torch.tape_function import TapeOnTorch, eager
 from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.rules.facts import CONSTANT, Effects
 from tapegrad.rules.op import OPS, Op
 from tests.cases.case import draw
 from tests.harness.compare import alike as close
@@ -203,8 +204,8 @@ def test_an_opaque_op_is_one_call_that_may_run_autograd(monkeypatch: pytest.Monk
         with torch.enable_grad():
             given = x.detach().requires_grad_()
             return torch.autograd.grad((given ** 3).sum(), given)[0]
-    for opaque in (True, False):  # one that does not say so is found out
-        op = Op("slope", lambda x: 3 * x ** 2, differentiable=False, opaque=opaque, torch=slope)
+    for autograd in (True, False):  # one that does not say so is found out
+        op = Op("slope", lambda x: 3 * x ** 2, rule=CONSTANT, effects=Effects(autograd=autograd), torch=slope)
         monkeypatch.setitem(OPS, "slope", op)
         run = tg.compile(tg.trace(lambda x, op=op: op(x * 2) + 1, np.ones(3))[1], backend="torch")
         for scale in (1.0, 2.0, 3.0):

@@ -16,6 +16,7 @@ from tapegrad.frontends.torch import random
 from tapegrad.frontends.torch.nn.common import functional, number, real
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
+from tapegrad.rules.facts import CONSTANT, DRAWS
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import of_frontend
 
@@ -27,8 +28,7 @@ def mask_op(func: Callable[..., Any]) -> Op:
     """
     def run(begin: Any, x: Array, p: float = 0.5) -> Any:
         return random.seeded(func)(begin, torch.ones_like(x), p)
-    op = of_frontend(Op(f"{func.__name__}_mask", run, differentiable=False, torch=run))
-    op.draws = True
+    op = of_frontend(Op(f"{func.__name__}_mask", run, rule=CONSTANT, effects=DRAWS, torch=run))
     return op
 
 

@@ -16,6 +16,7 @@ from tapegrad.frontends.torch.write import owned
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_dtypes import torch_dtype
+from tapegrad.rules.facts import CLOSED, CONSTANT
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import of_frontend
 from tapegrad.trace import writes
@@ -134,8 +135,7 @@ def _running(x: Array, mean: Array, var: Any, *, axes: tuple[int, ...], momentum
     return torch.lerp(mean, now_mean.to(mean.dtype), momentum), torch.lerp(var, now_var.to(var.dtype), momentum)
 
 
-running_stats = of_frontend(Op("running_stats", _running, differentiable=False, torch=_running))
-running_stats.is_kernel = True
+running_stats = of_frontend(Op("running_stats", _running, rule=CONSTANT, effects=CLOSED, torch=_running))
 
 
 def _moved_on(x: Array, axes: tuple[int, ...], buffers: tuple[Any, Any], momentum: float) -> None:

@@ -16,6 +16,7 @@ from tapegrad.numbers.cotangents import ZERO, ZeroTangent
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.facts import CLOSED, Joint, Rrule
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import of_frontend
 
@@ -34,10 +35,6 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: K
     def run_back(dy: Cotangent, *rest: Any, kept: int, **how: Any) -> tuple[Any, ...]:
         # torch's gives one for each tensor that might be there
         return tuple(backward(dy, *rest, **how))[:len(rest) - kept]
-    back = Op(f"{name}_backward", _on_tensors(run_back), torch=run_back)
-    fore = Op(f"{name}_forward", _on_tensors(forward), torch=forward)
-    op = Op(name, _on_tensors(whole), torch=whole)
-    op.is_kernel = fore.is_kernel = back.is_kernel = True
 
     def back_vjp(y: Any, dy: Any, *rest: Any, kept: int, **how: Any) -> Any:
         tensors = rest[kept:]
@@ -62,7 +59,9 @@ def saved(name: str, whole: Kernel, forward: Kernel, backward: Kernel, smooth: K
             return (ZERO,) * len(tensors)
         return back(dy, *kept, *tensors, kept=len(kept), **how)  # type: ignore[no-any-return]
 
-    back.vjp, fore.vjp, op.rr = back_vjp, fore_vjp, rule
+    back = Op(f"{name}_backward", _on_tensors(run_back), Joint(back_vjp), effects=CLOSED, torch=run_back)
+    fore = Op(f"{name}_forward", _on_tensors(forward), Joint(fore_vjp), effects=CLOSED, torch=forward)
+    op = Op(name, _on_tensors(whole), Rrule(rule), effects=CLOSED, torch=whole)
     for each in (op, fore, back):
         of_frontend(each)
     return op
