@@ -24,6 +24,7 @@ from tapegrad.compile.watch.probe import codes_of, probe
 from tapegrad.errors import ArgumentError, fold
 from tapegrad.numbers.systems import systems_of
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.optimise.checked import CHECKED, check_call
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
@@ -125,6 +126,10 @@ class Compiled(ByName):
                 result, stored = apart(result, self.sweeps)
                 entry.stored.settle(stored, *found)
             next(self.stats._hits)
+            if CHECKED and entry.stored is None and not draws(entry.tape):
+                fresh = self.backend.record(lambda _, *given: First(None, self._fresh(*given)), self.__wrapped__, args,
+                                            kwargs, leaves_of((args, kwargs)))
+                check_call(self.__name__, result, fresh.result)
             if tried:
                 entry.note_left(self.stats.hits, self._tapes)
             elif self._entries[key][:1] != (entry,) or entry.first is not None:
@@ -169,7 +174,8 @@ class Compiled(ByName):
         if any(isinstance(leaf, Traced) for leaf in leaves):
             return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
         if watch() is not None:
-            return self._watched(args, kwargs)
+            next(self.stats._traces)  # each value of the program is looked at
+            return self._fresh(args, kwargs)
         if self.backend.leaves_tensors and any(map(is_tensor, leaves)):
             return self._on_tensors()(*args, **kwargs)
         with self._lock:
@@ -202,9 +208,8 @@ class Compiled(ByName):
         self._note(reason)
         return first.result
 
-    def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a call gives where each value of the program is looked at."""
-        next(self.stats._traces)
+    def _fresh(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a call gives in a trace of which no tape is kept."""
         if self.sweeps:
             return self._plainly(*args, **kwargs)
         tape = record(self.__wrapped__, args, kwargs, context(), replays=False)
@@ -215,9 +220,8 @@ class Compiled(ByName):
         """Return the same function compiled for torch."""
         with self._lock:
             if self.of_tensors is None:
-                made = self._again(backend="torch")
+                self.of_tensors = made = self._again(backend="torch")
                 made.stats, made._warned, made.log = self.stats, self._warned, self.log
-                self.of_tensors = made
             return self.of_tensors
 
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
@@ -385,8 +389,7 @@ class Compiled(ByName):
 
     def _dispatch(self) -> None:
         """Begin calls with the machine code of the tapes that were used last."""
-        dispatcher = self.backend.dispatcher(self._called, self._tapes, self.stats.dispatched)
-        if dispatcher is not None:
+        if (dispatcher := self.backend.dispatcher(self._called, self._tapes, self.stats.dispatched)) and not CHECKED:
             self.__class__ = type(type(self).__name__, (type(self),), {"__call__": dispatcher, "__module__": __name__})
 
 
@@ -396,12 +399,12 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str | None = None, device:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
     those it was recorded with.
 
-    A function keeps several tapes: for each kind of arguments (nesting, types, dtypes, shapes, static values) and each
-    path through its branches; at most `max_tapes`, the least recently used leaves first. What it reads besides its
-    arguments is looked at again at every call. A path is compiled when its traces agree: something that steers it and
-    is no input (a counter, a clock, a file) keeps it traced, with a RetraceWarning. It is compiled after `warmup`
-    traced calls; where that is None after two, or, if compiling is expected to take over 50 ms, once its traced calls
-    have taken as long. A tape's function raises GuardError where a guard does not hold; results are fresh arrays.
+    A function keeps a tape for each kind of arguments (nesting, types, dtypes, shapes, static values) and each path
+    through its branches; at most `max_tapes`, the least recently used leaves first. What it reads besides its arguments
+    is looked at again at every call. A path is compiled when its traces agree: something that steers it and is no input
+    (a counter, a clock, a file) keeps it traced, with a RetraceWarning. It is compiled after `warmup` traced calls; by
+    default after two, or, if compiling is expected to take over 50 ms, once its traced calls have taken as long.
+    Results are fresh arrays. A tape's function raises GuardError where a guard does not hold.
 
     `mode` is "native" for machine code ("auto" too, where llvmlite is installed and most of a tape has machine code) or
     "numpy" for straight-line NumPy, which computes elementwise calls of arrays of 2¹⁸ elements or more block by block

@@ -17,6 +17,7 @@ from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
 from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, has_value, operands
 from tapegrad.trace.collector import collector
@@ -163,7 +164,7 @@ def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> boo
     """True for a constant, an array filled with one, and what was given one: what went wrong by
     itself has been found before.
     """
-    return (isinstance(visit.op, Constant) or getattr(visit.fn, "owns", False)
+    return (isinstance(visit.op, Constant) or (isinstance(visit.fn, Op) and visit.fn.memory.blank)
             or (handed_on and any(map(bad, visit.given))))
 
 

@@ -8,7 +8,6 @@ global setting of torch's.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -443,8 +442,3 @@ def dims(x: Array, axis: Axis) -> tuple[int, ...]:
         if not -ndim <= int(a) < ndim:
             raise np.exceptions.AxisError(int(a), ndim)
     return tuple(int(a) % ndim for a in axes)
-
-
-def scipy_function(module: str, name: str) -> Callable[..., Any]:
-    """Return a function of SciPy, found when it is called."""
-    return lambda *args, **kwargs: getattr(importlib.import_module(module), name)(*args, **kwargs)

@@ -53,7 +53,7 @@ def _matrices(jacobian: Any, dy: Cotangent, x: Array, shape: tuple[int, ...]) ->
     return reshape(jacobian, (math.prod(shape_of(x)), count)), reshape(dy, (count,))
 
 
-def _tangent(tangents: Any, y: Array, *parts: Any, each: tuple[bool, ...]) -> Any:
+def _tangent(tangents: Any, y: Array, _value: Array, *parts: Any, each: tuple[bool, ...]) -> Any:
     total: Any = None
     for t, x, jacobian, alone in zip(tangents[1::2], parts[::2], parts[1::2], each):
         if t is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import systems_of
+from tapegrad.optimise.checked import CHECKED, check_pass
 from tapegrad.optimise.cse import cse
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
@@ -65,6 +66,8 @@ def _rounds(tape: Tape, passes: Sequence[Pass], report: Report | None = None) ->
         before = tape
         for run in passes:
             after = run(tape)
+            if CHECKED:
+                check_pass(getattr(run, "__name__", "of the program's"), after)
             if report is not None:
                 report.add(run, tape, after)
             tape = after

@@ -8,6 +8,7 @@ the result is, `rules.batching` what a batch of calls is, and `Op.lower` what ru
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Location
@@ -55,11 +56,17 @@ class Joint(NamedTuple):
     make: Callable[..., Any]
 
 
-class Rrule(NamedTuple):
+@dataclass(frozen=True)
+class Rrule:
     """A rule that returns the value and the pullback, as a user writes it; `where` it was registered."""
 
     apply: Callable[..., Any]
     where: Location | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Return the value and the pullback of a call."""
+        y, pullback = self.apply(*args, **kwargs)
+        return y, pullback
 
 
 class LocallyConstant:
@@ -97,11 +104,17 @@ LINEAR = Linear()
 EACH = Linear(each=True)
 
 
-class Frule(NamedTuple):
+@dataclass(frozen=True)
+class Frule:
     """A user's rule: it returns the value, and a function from tangents to that of the value."""
 
     apply: Callable[..., Any]
     where: Location
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Return the value and the pushforward of a call."""
+        y, pushforward = self.apply(*args, **kwargs)
+        return y, pushforward
 
 
 def where_of(rule: Any) -> Location | None:

@@ -242,9 +242,9 @@ class Op:
             y = self.run(*args, **kwargs)
             return y, self.pullback(y, args, kwargs)
         if not holds_tensor(leaves_of((args, kwargs))):
-            y, fn = rule.apply(*args, **kwargs)
+            y, fn = rule(*args, **kwargs)
             return y, JointPullback(self, reading(fn, f"the pullback of {self.__name__}"), args)
-        y, fn = rule.apply(*wrap(args), **wrap(kwargs))
+        y, fn = rule(*wrap(args), **wrap(kwargs))
         return unwrap(y), JointPullback(self, fn, wrap(args), tensors=True)
 
     def cotangent(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

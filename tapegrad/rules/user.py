@@ -116,7 +116,7 @@ def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         op = op_of(fn)
         if type(op.tangent) is not Frule:
             raise MissingRule(f"{op.__name__} has no forward rule", None, f"@tg.frule({op.__name__})")
-        return op.tangent.apply(*args, **kwargs)
+        return op.tangent(*args, **kwargs)
 
     def decorate(rule: Callable[..., Any]) -> Callable[..., Any]:
         op, here = op_of(fn), user_location_of_definition()

@@ -78,7 +78,7 @@ def _by_rule(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: Ta
     if tensors:
         ts, y, args, kwargs = [None if t is None else wrap(t) for t in ts], wrap(y), wrap(tuple(args)), wrap(kwargs)
     rule: Any = op.tangent
-    found = rule.apply(*args, **kwargs)[1](*ts) if type(rule) is Frule else rule(ts, y, *args, **kwargs)
+    found = rule(*args, **kwargs)[1](*ts) if type(rule) is Frule else rule(ts, y, *args, **kwargs)
     return unwrap(found) if tensors and found is not NotImplemented else found
 
 
