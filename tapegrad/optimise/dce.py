@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapegrad.ops import default_rng, draw
 from tapegrad.ops.loop import Loop, steps_of
 from tapegrad.optimise.memory import root, writes, written
 from tapegrad.replay.raising import may_stop, varying_shapes
+from tapegrad.rules.op import draws
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
@@ -44,7 +44,7 @@ def dce(tape: Tape) -> Tape:
 def _may_go(op: Operation) -> bool:
     if isinstance(op, Constant):
         return True
-    return isinstance(op, Call) and _harmless(op) and op.fn is not draw and op.fn is not default_rng
+    return isinstance(op, Call) and _harmless(op)
 
 
 def _harmless(op: Call) -> bool:
@@ -52,7 +52,7 @@ def _harmless(op: Call) -> bool:
     that one of them returned.
     """
     fn: Any = op.fn
-    if getattr(fn, "draws", False) or (op.args and getattr(op.args[0], "draws", False)):
+    if draws(fn) or (op.args and draws(op.args[0])):
         return False
     if isinstance(fn, Operation):
         return True

@@ -38,6 +38,7 @@ from tapegrad.compile.native.values import (
 )
 from tapegrad.ops.fused import Fused
 from tapegrad.ops.loop import is_loop, put, put_results
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
@@ -435,7 +436,7 @@ class Function(Emitter):
 def calls_of(op: Operation) -> int:
     """Return of how many calls that compute native code of an operation spares the interpreter."""
     fn: Any = getattr(op, "fn", None)
-    return sum(map(calls_of, fn.calls)) if isinstance(fn, Fused) else int(not getattr(fn, "moves", True))
+    return sum(map(calls_of, fn.calls)) if isinstance(fn, Fused) else int(type(fn) is Op and not fn.memory.moved)
 
 
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}

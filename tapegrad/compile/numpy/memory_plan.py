@@ -162,7 +162,7 @@ def is_varying(op: Call, found: set[Operation], known: bool) -> bool:
     """
     if _is_number(op.spec):
         return False
-    if getattr(op.fn, "owns", False) and not any(isinstance(arg, Operation) for arg in op.args):
+    if type(op.fn) is Op and op.fn.memory.blank and not any(isinstance(arg, Operation) for arg in op.args):
         return False  # torch.zeros and its kin: their arguments say how large it is
     sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
     return (not known or getattr(op.fn, "dynamic", False)
