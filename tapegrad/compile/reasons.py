@@ -13,6 +13,8 @@ from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.errors import Location
 from tapegrad.numbers.formatting import brief
+from tapegrad.show.notebook import mimebundle
+from tapegrad.show.styles import STYLES
 
 LAST = 32  # calls whose reasons are kept
 IDLE = {"read": 10, "branch": 30, "arguments": 30}
@@ -43,6 +45,8 @@ class Reasons:
     order, `counts` how many calls each had. `paths` says of each path what its calls do.
     """
 
+    _repr_mimebundle_ = mimebundle
+
     def __init__(self, name: str, hits: int, traces: int, log: Log, paths: list[str]) -> None:
         self.name, self.hits, self.traces, self.calls = name, hits, traces, hits + traces
         self.last, self.counts, self.paths = list(log.last), Counter(log.counts), paths
@@ -63,6 +67,12 @@ class Reasons:
         return "\n".join(self.lines())
 
     __repr__ = __str__
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.text import Text
+        for number, line in enumerate(self.lines()):
+            indented = line.startswith(" ")
+            yield Text(line, "" if indented else STYLES["header" if number else "title"])
 
 
 class Log:

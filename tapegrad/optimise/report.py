@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tapegrad.numbers.formatting import brief
+from tapegrad.show.notebook import mimebundle
 from tapegrad.show.styles import STYLES
 from tapegrad.tape.tape import Call, Operation, Tape
 
@@ -38,6 +39,8 @@ class Report:
     >>> print(report)
     dce: 1 -> 1
     """
+
+    _repr_mimebundle_ = mimebundle
 
     def __init__(self) -> None:
         self.steps: list[Step] = []

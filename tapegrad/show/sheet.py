@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.show.line import shorten
+from tapegrad.show.notebook import mimebundle
 from tapegrad.show.styles import STYLES, empty
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ class Sheet(NamedTuple):
     header: tuple[str, ...]
     rows: list[tuple[str, tuple[str, ...]]]
     numbers: bool = False  # in all columns but the first
+    _repr_mimebundle_ = mimebundle
 
     def format(self, width: int | None = None) -> str:
         """Return aligned text, ASCII, of at most `width` characters to a line."""
