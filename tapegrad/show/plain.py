@@ -9,21 +9,30 @@ from tapegrad.show.line import Line, fields_of, heading, joins, lines, shorten, 
 from tapegrad.tape.tape import Tape
 
 _BETWEEN = "  "
+WHOLE, HEAD, TAIL = 1000, 300, 100  # operations
 
 
-def format_tape(tape: Tape, compact: bool = False, width: int | None = None) -> str:
+def format_tape(tape: Tape, compact: bool = False, width: int | None = None, whole: bool = True) -> str:
     """Return a line for each operation; if `compact`, one for each triple and for each pullback's call.
 
-    At most `width` characters to a line, by leaving out the least important columns.
+    At most `width` characters to a line, by leaving out the least important columns; of a long tape, if not the
+    `whole`, its head and its tail.
     """
     fields = fields_of(tape) if compact else None
     joined = joins(fields)
     shown = [op for op in tape if op not in joined]
-    rows = [_ascii(row) for op, line in zip(shown, lines(tape, shown, fields))
-            for row in (line, *(inner.row for inner in body(op, compact)))]
+    left = 0 if whole or len(shown) <= WHOLE else len(shown) - HEAD - TAIL
+    if left:
+        shown[HEAD:-TAIL] = []
+    rows, head = [], 0
+    for number, (op, line) in enumerate(zip(shown, lines(tape, shown, fields))):
+        head = len(rows) if number == HEAD else head
+        rows += [_ascii(row) for row in (line, *(inner.row for inner in body(op, compact)))]
     rows = [row._replace(note=f"# {row.note}" if row.note else "", source="") for row in rows]
     size = widths(rows, width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
     written = [_escape(heading(tape)), *(_write(row, size, width is not None) for row in rows)]
+    if left:
+        written.insert(1 + head, f"... {left:,} operations left out: print(tape.format()) has them all ...")
     return "\n".join(written if width is None else [shorten(line, width) for line in written])
 
 

@@ -131,6 +131,11 @@ class Methods:
         """Return the tape as text: "plain", "compact" (a triple on one line), or another format of `show`."""
         return _done_by["format"](self, format, width)  # type: ignore[no-any-return]
 
+    def text(self) -> str:
+        """Return what `print` shows: the tape as plain text, of more than a thousand operations the head and the tail.
+        """
+        return _done_by["text"](self)  # type: ignore[no-any-return]
+
     def to_networkx(self) -> networkx.DiGraph:
         """Return a networkx graph: a node for each operation, with its op, type, line and cost,
         and an edge to each use of it.

@@ -380,7 +380,7 @@ class Tape(Methods):
         return bound
 
     def __str__(self) -> str:
-        return self.format()
+        return self.text()
 
     def __repr__(self) -> str:
         return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"
