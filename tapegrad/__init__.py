@@ -37,6 +37,8 @@ from tapegrad.transforms.rewrite import rewrite
 
 if TYPE_CHECKING:
     from tapegrad import passes
+    from tapegrad.bridges.jax_functions import from_jax, to_jax
+    from tapegrad.bridges.torch_functions import to_torch
     from tapegrad.compile.cache import compile, value_and_grad
     from tapegrad.compile.exchange import from_fx
     from tapegrad.compile.hessian_product import hvp
@@ -73,18 +75,21 @@ __all__ = [
     "NoTangent", "NonFiniteError", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check_grads", "checkpoint",
     "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx",
-    "frontends", "frule",
+    "from_jax", "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp",
     "laplacian", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback",
     "raise_on_nan", "rewrite", "roll", "rrule",
-    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "trace", "transpose", "tree",
+    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "to_jax", "to_torch", "trace",
+    "transpose", "tree",
     "unroll", "value",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "wirtinger",
 ]
 
 LATER = {
+    "bridges.jax_functions": ("from_jax", "to_jax"),
+    "bridges.torch_functions": ("to_torch",),
     "compile.cache": ("compile", "value_and_grad"),
     "compile.exchange": ("from_fx",),
     "compile.jacobian": ("hessian", "jacfwd", "jacobian", "jacrev", "value_and_jacobian"),

@@ -24,7 +24,8 @@ def format_tape(tape: Tape, compact: bool = False, width: int | None = None, who
     left = 0 if whole or len(shown) <= WHOLE else len(shown) - HEAD - TAIL
     if left:
         shown[HEAD:-TAIL] = []
-    rows, head = [], 0
+    rows: list[Line] = []
+    head = 0
     for number, (op, line) in enumerate(zip(shown, lines(tape, shown, fields))):
         head = len(rows) if number == HEAD else head
         rows += [_ascii(row) for row in (line, *(inner.row for inner in body(op, compact)))]

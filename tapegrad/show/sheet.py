@@ -20,7 +20,9 @@ class Sheet(NamedTuple):
     header: tuple[str, ...]
     rows: list[tuple[str, tuple[str, ...]]]
     numbers: bool = False  # in all columns but the first
-    _repr_mimebundle_ = mimebundle
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return mimebundle(self, include, exclude)
 
     def format(self, width: int | None = None) -> str:
         """Return aligned text, ASCII, of at most `width` characters to a line."""
