@@ -137,7 +137,7 @@ class Entry:
         if part is None:
             return f.object(None)
         if not isinstance(part, Operation):
-            if number_kind(spec_of(part)) in ("f", "i", "b") and kind is not None:
+            if number_kind(spec_of(part)) is not None and kind is not None:
                 return f.object(kind(part))
             return self.passed(f.object(part), x)
         value = f.value(part)
