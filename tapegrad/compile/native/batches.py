@@ -15,6 +15,7 @@ from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
+from tapegrad.compile.native.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import fill, folded, identity
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
@@ -32,8 +33,6 @@ from tapegrad.compile.native.values import (
     number_kind,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed
-from tapegrad.compile.numpy.fusion import Members, fuse
-from tapegrad.ops.fused import Fused
 from tapegrad.ops.loop import is_loop
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import absent, spec_of
@@ -44,17 +43,9 @@ CHUNK = 1024  # numbers that are added before their sum is: what is added one af
 FOLDS = {"sum": ops.add, "max": ops.max, "min": ops.min}
 
 
-class Batch(Fused):
-    """A group of calls that native code computes row by row; anything else plays its tape."""
-
-    def __call__(self, *values: Any, out: Any = None) -> Any:
-        """Play the subtape."""
-        return self._play(values, out)
-
-
 def grouped(tape: Tape) -> Tape:
     """Return a tape on which calls on long arrays, in loops too, are grouped into calls of batches."""
-    new = fuse(tape, Batch, members)
+    new = grouped_by(tape, members(tape))
     if any(map(is_loop, new.ops)):
         new = copy_tape(new) if new is tape else new
         loops: list[Any] = list(filter(is_loop, new.ops))
@@ -73,7 +64,7 @@ def members(tape: Tape) -> Members:
         if found is not None and not (is_view(op) and not any(x in forms for x in found[1].along)):
             shapes[op], forms[op] = found
     return Members(shapes, lambda arg, op: op in forms and not forms[arg].sink and shapes[op] == shapes[arg]
-                   and arg in forms[op].along, 1)
+                   and arg in forms[op].along)
 
 
 # -- one loop

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.native.emit import Emitter, Mark, literal
+from tapegrad.compile.native.groups import Batch
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.plan import ALIGN, Block, Objects, Plan, Refused
 from tapegrad.compile.native.values import (
@@ -36,7 +37,6 @@ from tapegrad.compile.native.values import (
     natural,
     number_kind,
 )
-from tapegrad.ops.fused import Fused
 from tapegrad.ops.loop import is_loop, put, put_results
 from tapegrad.tape.spec import Spec, absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
@@ -422,7 +422,7 @@ class Function(Emitter):
 def calls_of(op: Operation) -> int:
     """Return of how many calls that compute native code of an operation spares the interpreter."""
     fn: Any = getattr(op, "fn", None)
-    return sum(map(calls_of, fn.calls)) if isinstance(fn, Fused) else int(not getattr(fn, "moves", True))
+    return sum(map(calls_of, fn.calls)) if isinstance(fn, Batch) else int(not getattr(fn, "moves", True))
 
 
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}
