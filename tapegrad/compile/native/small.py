@@ -14,7 +14,6 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, place_in
 from tapegrad.compile.native.elementwise import stretched
-from tapegrad.compile.native.emit import Emitter
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.table import ROWS
 from tapegrad.compile.native.values import (
@@ -202,11 +201,11 @@ def lower_reduction(f: Function, op: Call) -> Value:
     return result(op, found, kind)
 
 
-def over(f: Emitter, text: str, count: int, kind: str) -> str:
+def over(f: Function, text: str, count: int, kind: str) -> str:
     """Write a sum, of any numbers but integers, divided by how many there are."""
     if kind not in INEXACT:
         raise Unlowered("a mean of integers")
-    return f.by_parts(kind, lambda part, x: ROWS[ops.divide].write(f, [x, f.lanes.constant(count, part)], part), text)
+    return ROWS[ops.divide].write(f, [text, f.lanes.constant(count, kind)], kind)
 
 
 def total(f: Function, texts: Sequence[str], kind: str) -> str:

@@ -73,6 +73,7 @@ class _Body(Writer):
         for op in self.tape.ops[1:]:
             if op is not self.tape.result and not isinstance(op, Input):
                 self.operation(op)
+                self.forget(op)
         places = list(zip(self.loop.results, self.carried, self.now))
         handed = {x: self._handed_on(new, x, name)
                   for new, x, name in sorted(places, key=lambda place: not self._is_written(place[1]))}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any
 
+from tapegrad.compile.numpy.call_source import ufunc_of
 from tapegrad.ops import getitem, scatter, setitem
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.result_memory import parts_of
@@ -37,7 +38,7 @@ class Plan:
         # of values that are no arrays, what the arrays in them lie in, or may
         self.holds: dict[Operation, list[Storage]] = {}
         self.locked: set[Operation] = set()  # views that may only be read
-        self.in_place: set[Operation] = set()
+        self.in_place: dict[Operation, Operation] = {}  # into what each such call writes
 
 
 def is_known(fn: Callable[..., Any]) -> bool:
@@ -148,7 +149,7 @@ def _aliased(op: Call, plan: Plan) -> list[Storage]:
 
 
 def _write_in_place(tape: Tape, plan: Plan) -> None:
-    """Let `setitem` write into the array it is given where nothing uses that any more."""
+    """Let `setitem`, and ufuncs, write into an array that they are given where nothing uses that any more."""
     merged: dict[Storage, Storage] = {}
 
     def find(storage: Storage) -> Storage:
@@ -156,18 +157,23 @@ def _write_in_place(tape: Tape, plan: Plan) -> None:
             storage = merged[storage]
         return storage
     for op in tape.ops:
-        if not (isinstance(op, Call) and op.fn is setitem and isinstance(op.args[0], Operation)
-                and op.args[0].spec.is_memory):
+        if not (isinstance(op, Call) and op.spec.is_memory and (op.fn is setitem or ufunc_of(op) is not None)):
             continue
-        old, new = find(plan.storage[op.args[0]]), find(plan.storage[op])
-        x, y = op.args[0].spec, op.spec
-        alike = x.shape == y.shape and x.dtype == y.dtype and x.nbytes == old.nbytes and op.args[0] not in plan.locked \
-            and x.layout == y.layout  # else what is a view of the result, written to later, may be a copy
-        others = [arg for arg in op.args[1:] if isinstance(arg, Operation) and arg in plan.storage]
-        if (old.owned and new.owned and old.end <= op.id and alike and old is not new
-            and all(find(plan.storage[arg]) is not old for arg in others)):
-            plan.in_place.add(op)
-            merged[new] = old
-            old.end = max(old.end, new.end)
+        new, y = find(plan.storage[op]), op.spec
+        for given in op.args[:1] if op.fn is setitem else op.args:
+            if not (isinstance(given, Operation) and given.spec.is_memory):
+                continue
+            old, x = find(plan.storage[given]), given.spec
+            alike = x.shape == y.shape and x.dtype == y.dtype and x.nbytes == old.nbytes \
+                and given not in plan.locked and x.layout == y.layout  # else what is a view of the result may be a copy
+            others = [arg for arg in op.args if isinstance(arg, Operation) and arg in plan.storage
+                      and (arg is not given or op.fn is setitem)][op.fn is setitem:]
+            if old.owned and new.owned and old.end <= op.id and alike and old is not new \
+                    and (op.fn is setitem or (given not in plan.varies and x.has_axes and x.is_array and y.is_array)) \
+                    and all(find(plan.storage[arg]) is not old for arg in others):
+                plan.in_place[op] = given
+                merged[new] = old
+                old.end = max(old.end, new.end)
+                break
     for op, storage in plan.storage.items() if merged else ():
         plan.storage[op] = find(storage)

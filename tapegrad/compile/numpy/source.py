@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,12 +31,14 @@ from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
 from tapegrad.rules.op import Op
 from tapegrad.rules.types.layout import copied
+from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import count_uses
 from tapegrad.tree.signature import ValueAndGradients
 
+COMPARISONS = frozenset(["<", "<=", ">", ">=", "==", "!="])
 LONGEST = 90  # characters of an expression that is still written into another
 
 
@@ -104,6 +107,8 @@ class Writer:
         self.body: list[str] = []
         self.loops: dict[Operation, list[str]] = {}  # what names the results of a loop
         self.given: set[Storage] = set()  # what lies in the result already
+        self.dead = last_uses(tape)
+        self.holders: Counter[str] = Counter()  # how many values, not used up yet, a name of an array stands for
         self.line = ""
 
     def write(self) -> Source:
@@ -113,6 +118,7 @@ class Writer:
                 result = self.packed(op)
             else:
                 self.operation(op)
+                self.forget(op)
         assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
         leaves, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.shared
@@ -175,8 +181,25 @@ class Writer:
 
     def named(self, op: Call, text: str) -> None:
         """Give an expression a name."""
-        self.expr[op] = name = self.names.fresh(f"v{op.id}")
+        name = self.names.fresh(f"v{op.id}")
         self.statement(op, f"{name} = {text}")
+        self.lies_in(op, name)
+
+    def lies_in(self, op: Call, name: str) -> None:
+        """Note by which name a value is used."""
+        self.expr[op] = name
+        self.holders[name] += op.spec.has_axes
+
+    def forget(self, op: Operation) -> None:
+        """Delete the names of arrays that an operation used last: their memory is used again at once."""
+        gone = []
+        for number in self.dead[op.id]:
+            name = self.expr.get(self.tape.ops[number - 1], "")
+            if name in self.holders and self.tape.ops[number - 1].spec.has_axes:
+                self.holders[name] -= 1
+                gone += [name] * (not self.holders[name])
+        if gone:
+            self.body.append(f"del {', '.join(gone)}")
 
     # -- operations
 
@@ -230,11 +253,19 @@ class Writer:
             self.pending.add(op)
 
     def array(self, op: Call) -> None:
-        """Write a call as a statement that gives its value a name."""
+        """Write a call as a statement that gives its value a name, or makes it in memory that it takes over."""
+        over, ufunc = self.plan.in_place.get(op), ufunc_of(op)
+        if over is not None and ufunc is not None:
+            name, args = self.use(over), list(map(self.bare, op.args))
+            augmented = op.args[0] is over and op.fn in BINARY and BINARY[op.fn] not in COMPARISONS
+            self.statement(op, f"{name} {BINARY[op.fn]}= {args[1]}" if augmented else
+                           f"{self.names.bind(ufunc)}({', '.join([*args[:ufunc.nin], f'out={name}'])})")
+            self.lies_in(op, name)
+            return
         if len(op.args) == 2 and not op.kwargs and op.fn in BINARY:
             self.named(op, f"{self.operand(op.args[0])} {BINARY[op.fn]} {self.operand(op.args[1])}")
             return
-        args, row, ufunc = list(map(self.bare, op.args)), SPELLINGS.get(op.fn), ufunc_of(op)
+        args, row = list(map(self.bare, op.args)), SPELLINGS.get(op.fn)
         if row is None or not row[0](op) or ((op.fn in SHAPED or "through" in op.kwargs) and self.varies(op)):
             row = None  # which writes a shape down
         if row is not None:
@@ -284,7 +315,7 @@ class Writer:
         elif order != "K":
             self.statement(op, f"{name} = {self.names.bind(np.asarray)}({name}, None, {order!r})")
         self.statement(op, f"{target}[{index_text(site, index, texts)}] = {self.bare(value)}")
-        self.expr[op] = name
+        self.lies_in(op, name)
         return True
 
     def scatter(self, op: Call) -> bool:
@@ -304,7 +335,7 @@ class Writer:
             text, sign = index_text(site, index, list(map(self.bare, index))), "+=" if at else "="
             at += 1 + rank
             self.statement(op, f"{path_text(site, name, like, path)}[{text}] {sign} {self.bare(piece)}")
-        self.expr[op] = name
+        self.lies_in(op, name)
         return True
 
     # -- guards and the result
