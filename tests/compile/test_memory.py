@@ -22,13 +22,13 @@ def agrees(f: Callable[..., Any], *points: Any, gradient: bool = True) -> None:
     What is returned is overwritten at once: it must lie in memory of its own.
     """
     tape = tg.trace(f, *points[0])[1]
-    ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(f, way) for way in (tg.compile(f), tg.compile(tape), tg.optimise(tape).play)]
+    ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = [(f, way) for way in (tg.compile(f), tg.compile(tape), tg.compile(tape, mode="numpy"), tg.optimise(tape).play)]
     if gradient:
         flat = tg.flatgrad(tape)
 
         def grad(*args: Any) -> Any:
             return tg.grad(f, *args)
-        ways += [(grad, way) for way in (tg.value_and_grad(f, argnums=None), tg.compile(flat), tg.optimise(flat).play)]
+        ways += [(grad, way) for way in (tg.value_and_grad(f, argnums=None), tg.compile(flat), tg.compile(flat, mode="numpy"), tg.optimise(flat).play)]
         with suppress(tg.ArgumentError):  # a write on a way that has no source
             ways.append((grad, exported(flat)))
     for _ in range(2):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from tapegrad import ops
 from tapegrad.compile.numpy.call_source import loop_head
 from tapegrad.compile.numpy.source import SUBTAPES, Writer
 from tapegrad.ops.loop import Loop, written
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation
+from tapegrad.transforms.walk import count_uses
 
 
 def write_loop(writer: Writer, op: Call) -> None:
     """Write a loop's call, and note the names of its results.
 
-    What the body hands on, and what is collected, lies in memory of its own, but for arrays that the body writes to:
-    those are copied once, before the loop, and then written in place.
+    What the body hands on, and what is collected, lies in memory of its own, but for arrays that the body writes to
+    or adds to: those are copied once, before the loop, and then written in place.
     """
     body = _Body(writer, op)
     lines = body.write_runs()
@@ -36,7 +39,7 @@ class _Body(Writer):
         self.steps, self.fixed, self.parts, self.carried = loop.parts()
         source = dict(zip(loop.body.inputs[1 + len(self.steps):], op.args))
         varies = {x for x, arg in source.items() if isinstance(arg, Operation) and arg in outer.plan.varies}
-        super().__init__(loop.body, outer.shared, {x for x in written(loop) if x.spec.has_axes},
+        super().__init__(loop.body, outer.shared, {x for x in {*written(loop), *_sums(loop)} if x.spec.has_axes},
                          varies.union(self.carried) if varies else ())
         self.before: list[str] = []
         self.sources = source
@@ -109,3 +112,11 @@ class _Body(Writer):
         if written:
             self.given.add(storage)
         return text
+
+
+def _sums(loop: Loop) -> Iterator[Input]:
+    """Yield the carried arrays with which the body does nothing but add to them."""
+    uses = count_uses(loop.body)
+    for new, x in zip(loop.results, loop.parts()[3]):
+        if type(new) is Call and new.fn is ops.add and new.args.count(x) == 1 and uses[x.id] == 1:
+            yield x

@@ -186,9 +186,10 @@ class Writer:
         self.lies_in(op, name)
 
     def lies_in(self, op: Call, name: str) -> None:
-        """Note by which name a value is used."""
+        """Note by which name a value is used: a new one, or that of the memory it lies in."""
         self.expr[op] = name
-        self.holders[name] += op.spec.has_axes
+        if name in self.holders or op not in self.plan.in_place:  # else an input's, which stays
+            self.holders[name] += op.spec.has_axes
 
     def forget(self, op: Operation) -> None:
         """Delete the names of arrays that an operation used last: their memory is used again at once."""
