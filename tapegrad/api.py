@@ -41,9 +41,9 @@ def _play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], debug: bool
 
 
 @does("to_python")
-def _to_python(tape: Tape, name: str, buffers: bool) -> str:
+def _to_python(tape: Tape, name: str) -> str:
     from tapegrad.compile.numpy.export import to_python
-    return to_python(tape, name, buffers)
+    return to_python(tape, name)
 
 
 @does("to_fx")

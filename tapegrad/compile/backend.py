@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from time import thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.compile.numpy.blocked_executor import Blocks
 from tapegrad.compile.numpy.function import compile_tape
-from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.compile.skeleton import kind_of_leaf
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.cotangents import conform
@@ -22,7 +20,6 @@ from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, pack
-from tapegrad.ops.fused import Made
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
 from tapegrad.replay.interpreter import bind
@@ -50,15 +47,8 @@ Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 
 KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
 
-MODES: dict[str, Made | None] = {
-    "numpy": Blocks,
-    "threads": partial(Blocks, torch=False),
-    "blocks": partial(Blocks, torch=False, threads=False),
-    "plain": None,
-}
-"""The ways of NumPy's code: what executes groups of elementwise calls of long arrays, None where there are no groups.
-The mode "auto" is "native", machine code, where llvmlite is installed, and "numpy" elsewhere.
-"""
+MODES = ("auto", "native", "numpy")
+"""Machine code, and NumPy's code; "auto" is "native" where llvmlite is installed, and "numpy" elsewhere."""
 
 
 class Backend:
@@ -248,15 +238,9 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
         raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
     if mode == "native" or (mode == "auto" and _is_llvm_there()):
         return choose("native", device, mode, passes)
-    if mode not in (*MODES, "auto"):
-        raise ArgumentError(f"there is no mode {mode!r}", None,
-                            " or ".join(f'mode="{name}"' for name in ("auto", "native", *MODES)))
-    executor = MODES["numpy" if mode == "auto" else mode]
-
-    def finish(tape: Tape) -> Tape:
-        best = last_uses_told(unfolded(tape, passes))
-        return best if executor is None else fuse(best, executor)
-    return Backend(finish, mode)
+    if mode not in MODES:
+        raise ArgumentError(f"there is no mode {mode!r}", None, " or ".join(f'mode="{name}"' for name in MODES))
+    return Backend(lambda tape: last_uses_told(unfolded(tape, passes)), mode)
 
 
 @cache

@@ -407,9 +407,7 @@ def compile(f: Callable[..., Any] | Tape, *, backend: str | None = None, device:
     Results are fresh arrays. A tape's function raises GuardError where a guard does not hold.
 
     `mode` is "native" for machine code ("auto" too, where llvmlite is installed and most of a tape has machine code) or
-    "numpy" for straight-line NumPy, which computes elementwise calls of arrays of 2¹⁸ elements or more block by block
-    on several threads, by torch's kernels where they are faster; "threads" does without these, "blocks" in one thread,
-    "plain" one whole array after the other. Raises ArgumentError for another mode.
+    "numpy" for straight-line NumPy. Raises ArgumentError for another mode.
 
     `backend` is "numpy" or "torch"; without one calls that meet tensors run on torch, and others on NumPy.
     With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of

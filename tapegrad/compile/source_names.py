@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-RESERVED = {"np", "math", "miss", "again", "pool", "make", "kept", "fresh", "result", "compiled", "_", "args", "kwargs",
-            "strict",
-            "hold", "give_back"}  # what is around a body
+RESERVED = {"np", "math", "miss", "fresh", "compiled", "_", "args", "kwargs", "hold", "give_back"}
+"""What is around a body."""
 
 Spelled = Callable[[Any], "str | None"]
 

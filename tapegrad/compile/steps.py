@@ -74,7 +74,7 @@ class Fast:
         return tape
 
     def _compiled(self, tape: Tape) -> Callable[..., Any]:
-        return compile(tape, passes=EXACT, mode="plain")
+        return compile(tape, passes=EXACT, mode="numpy")
 
 
 class _Pull:

@@ -43,16 +43,15 @@ class Methods:
         """
         return _done_by["play"](self, args, kwargs, debug=debug, redraw=redraw)
 
-    def to_python(self, name: str = "", buffers: bool = False) -> str:
+    def to_python(self, name: str = "") -> str:
         """Return the source of a module with a function that computes what the tape does, and imports NumPy only.
 
         The tape is optimised first; the user's lines stand in comments. Its loops are Python's, and what a long tape
-        repeats becomes one, but for a gradient's, which `tg.flatgrad(tg.roll(tape))` makes loops. With `buffers`,
-        intermediate arrays keep their memory between calls, which is faster and reads less well. Arguments of other
-        types or shapes, and values that would take another path, raise ValueError. Raises ArgumentError for what has no
-        source: a user's primitive, an object among the arguments.
+        repeats becomes one, but for a gradient's, which `tg.flatgrad(tg.roll(tape))` makes loops. Arguments of
+        other types or shapes, and values that would take another path, raise ValueError. Raises ArgumentError for what
+        has no source: a user's primitive, an object among the arguments.
         """
-        return _done_by["to_python"](self, name, buffers)  # type: ignore[no-any-return]
+        return _done_by["to_python"](self, name)  # type: ignore[no-any-return]
 
     def to_fx(self, device: Any = None) -> Any:
         """Return a torch.fx GraphModule of the calls of torch that the tape comes down to, on a device.
@@ -65,7 +64,7 @@ class Methods:
 
     def lowered(self, backend: str = "numpy", device: Any = None) -> Any:
         """Return the tape of what a backend runs for this one: "torch", calls of torch's on a device,
-        or "numpy", fused calls.
+        or "numpy".
 
         It prints and plays as every tape does; torch's calls take tensors. These are found by running the tape on the
         arguments it was recorded with, and hold for such shapes and dtypes. Raises ArgumentError for another backend,

@@ -53,16 +53,15 @@ def test_the_text_of_a_function_that_is_gone_goes_with_the_next() -> None:
     assert file not in linecache.cache
 
 
-def test_many_reads_of_an_argument_are_reads_of_a_list() -> None:
+def test_many_reads_of_single_elements() -> None:
     def f(x: Any, n: int) -> Any:
         total = 0.0
         for i in range(n):
             total = total * x[-i - 1] + np.sin(x[i])
         return total
     x = np.linspace(0.1, 1.0, 90)
-    for n, listed in ((40, True), (10, False)):
+    for n in (40, 10):
         step = tg.compile(tg.flatgrad(tg.trace(f, x, n)[1]))
-        assert ("tolist()" in step.source) is listed
         for point in (x, x[::-1], np.asfortranarray(x) * 2):
             value, (_, dx, _) = tg.grad(f, point, n)
             found, (_, found_dx, _) = step(point, n)

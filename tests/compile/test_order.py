@@ -94,7 +94,7 @@ def test_of_numpys_functions(f: Callable[..., Any], x: Any) -> None:
     np.testing.assert_array_equal(made, written(np.array(x) if x.flags.forc else x))
 
 
-@pytest.mark.parametrize("mode", ["plain", "native"])
+@pytest.mark.parametrize("mode", ["numpy", "native"])
 @pytest.mark.parametrize("asked", [lambda x: x.flags.f_contiguous, lambda x: x.strides[0] == 8, lambda x: (x * 2.0).flags.f_contiguous])
 def test_a_branch_on_the_order_in_memory(asked: Callable[[Any], bool], mode: str) -> None:
     def f(x: Any) -> Any:

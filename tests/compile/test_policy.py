@@ -226,7 +226,7 @@ def test_the_third_call_of_a_path_is_compiled(xs: Any, expected: str) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("how", [{}, {"mode": "native"}, {"backend": "torch"}, {"mode": "plain"}])
+@pytest.mark.parametrize("how", [{}, {"mode": "native"}, {"backend": "torch"}, {"mode": "numpy"}])
 def test_on_every_backend(how: dict[str, str]) -> None:
     if "native" in how.values():
         pytest.importorskip("llvmlite")

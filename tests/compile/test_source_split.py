@@ -21,7 +21,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every body is long, and a part has three lines."""
     monkeypatch.setattr(split, "LONG", 0)
     monkeypatch.setattr(split, "PART", 3)
-    monkeypatch.setattr(split, "ROW", 2)
 
 
 def chain(x: Any, y: Any) -> Any:

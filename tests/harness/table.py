@@ -256,7 +256,7 @@ def in_parts(sample: Sample) -> None:
     """The same where each function is long, and each part has three lines."""
     if sample.is_differentiable:
         with pytest.MonkeyPatch.context() as patch:
-            for name, size in (("LONG", 0), ("PART", 3), ("ROW", 2)):
+            for name, size in (("LONG", 0), ("PART", 3)):
                 patch.setattr(source_split, name, size)
             fast = tg.compile(sample.best, passes=())
         for _ in range(2):

@@ -37,7 +37,7 @@ def test_the_source_is_the_same_as_of_a_tape_with_its_values(name: str, monkeypa
             assert not any(type(op.val) is np.ndarray and op.kind == "call" and not op.fn.memory.blank and op.fn.__name__ != "setitem"
                            and not getattr(op.args[0], "fn", op.fn).memory.blank for op in tape)
         written = write_source(backend.choose("numpy", None, "auto", cache.PASSES).finish(tape))
-        return [*written.setup, *written.body, written.result]
+        return [*written.body, written.result]
     assert source(True) == source(False)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.values import (
-    DTYPES,
+    ELEMENTS,
     Array,
     Elements,
     Number,
@@ -19,7 +19,7 @@ from tapegrad.compile.native.values import (
     dense,
     element_kind,
     is_small,
-    memory_kind,
+    itemsize,
     number_kind,
 )
 from tapegrad.tape.spec import spec_of
@@ -31,20 +31,20 @@ VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, 
 def lower_view(f: Function, op: Call) -> Value:
     """Write a view of a long array that lies as NumPy finds on one that lies so, or the elements of a short one."""
     computed = any(isinstance(arg, Operation) and not isinstance(arg, Constant) for arg in op.args[1:])
-    if op.fn not in VIEWS or "through" in op.kwargs or memory_kind(spec_of(op.args[0])) is None or computed \
+    if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or computed \
             or f.lanes.width > 1:
         raise Unlowered("no view")
     x = f.array(op.args[0])
     index = [arg.val if isinstance(arg, Constant) else arg for arg in op.args[1:]]
     found = part(f, x, lambda array: op.fn.impl(array, *index, **op.kwargs))
     if not op.spec.is_array:  # an element
-        if number_kind(op.spec) != "f" or x.kind != "f":
-            raise Unlowered("no float64")
-        return Number(f.op(f"load double, ptr {found.data}, align 8"), "f")
+        if number_kind(op.spec) != x.kind:
+            raise Unlowered("a number of another type")
+        return Number(f.load(x.kind, found.data), x.kind)
     if found.shape != op.spec.shape:
         raise Unlowered("a copy")
     f.views.add(op)
-    return f.loaded(found) if is_small(op.spec) and x.kind == "f" else found
+    return f.loaded(found) if is_small(op.spec) else found
 
 
 def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
@@ -67,12 +67,10 @@ def lower_row(f: Function, op: Call) -> Value:
     if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or spec_of(op.args[1]).type is not int:
         raise Unlowered("a place that is computed")
     x = stored(f, op.args[0])
-    if x.kind != "f":
-        raise Unlowered("of other numbers")
     row = place_in(f, x, op.args[1])
-    if number_kind(op.spec) == "f":
-        return Number(f.op(f"load double, ptr {row.data}, align 8"), "f")
-    if element_kind(op.spec) != "f" or op.spec.shape != row.shape:
+    if not op.spec.is_array and number_kind(op.spec) == x.kind and not row.shape:
+        return Number(f.load(x.kind, row.data), x.kind)
+    if element_kind(op.spec) != x.kind or op.spec.shape != row.shape:
         raise Unlowered("of another type")
     f.views.add(op)
     return f.loaded(row) if is_small(op.spec) else row
@@ -88,12 +86,13 @@ def stored(f: Function, x: Any) -> Array:
 
 def in_memory(f: Function, x: Elements) -> Array:
     """Put a small array on the stack."""
-    if f.lanes.width > 1 or x.kind != "f":
-        raise Unlowered("of other numbers")
-    place = f.stack(8 * len(x.parts))
+    if f.lanes.width > 1:
+        raise Unlowered("memory within a batch")
+    step = itemsize(x.kind)
+    place = f.stack(step * len(x.parts))
     for number, part in enumerate(x.parts):
-        f.put(f"store double {part}, ptr {f.at(place, 8 * number)}, align 8")
-    return Array(place, x.shape, dense(x.shape), None)
+        f.store(x.kind, part, f.at(place, step * number))
+    return Array(place, x.shape, dense(x.shape, step), None, x.kind)
 
 
 def place_in(f: Function, x: Array, index: Any) -> Array:
@@ -104,12 +103,12 @@ def place_in(f: Function, x: Array, index: Any) -> Array:
     last, below = f.op(f"add i64 {number}, {x.shape[0]}"), f.op(f"icmp slt i64 {number}, 0")
     place = f.op(f"select i1 {below}, i64 {last}, i64 {number}")
     f.require(f.op(f"icmp ult i64 {place}, {x.shape[0]}"))
-    return Array(f.at(x.data, f.times(place, x.strides[0])), x.shape[1:], x.strides[1:], x.owner)
+    return Array(f.at(x.data, f.times(place, x.strides[0])), x.shape[1:], x.strides[1:], x.owner, x.kind)
 
 
 def lying(x: Array) -> Any:
     """Return an array that nobody may read, of the strides of another."""
     below = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step < 0 and n)
     above = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step > 0 and n)
-    size = DTYPES[x.kind].itemsize
-    return np.ndarray(x.shape, DTYPES[x.kind], np.empty(above - below + size, np.uint8), -below, x.strides)
+    size = ELEMENTS[x.kind].dtype.itemsize
+    return np.ndarray(x.shape, ELEMENTS[x.kind].dtype, np.empty(above - below + size, np.uint8), -below, x.strides)

@@ -12,9 +12,7 @@ from tapegrad.compile.native.batches import grouped
 from tapegrad.compile.native.entry import LEFT, Compiled, Unpaid, compile_native
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.machine import machine, shared_function
-from tapegrad.compile.numpy.blocked_executor import Blocks
 from tapegrad.compile.numpy.function import compile_tape
-from tapegrad.compile.numpy.fusion import fuse
 from tapegrad.compile.numpy.memory_plan import is_known
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import ArgumentError
@@ -32,7 +30,7 @@ class Native(Backend):
     def function(self, tape: Tape, fresh: Any = None) -> Callable[..., Any]:
         """Return a finished tape as a function: NumPy's code of one that has no machine code, or hardly any."""
         if not there_is():
-            return compile_tape(fuse(tape, Blocks), fresh=fresh)
+            return compile_tape(tape, fresh=fresh)
         if suits(tape):
             try:
                 return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
@@ -40,7 +38,7 @@ class Native(Backend):
                 pass
             except Exception as err:  # an error of tapegrad's or LLVM's is no reason for the program to fail
                 failed(tape, err)
-        return compile_tape(fuse(tape, Blocks), fresh=None if fresh is None else native_fresh(fresh))
+        return compile_tape(tape, fresh=None if fresh is None else native_fresh(fresh))
 
     def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
         """Return the machine code of a function alone."""

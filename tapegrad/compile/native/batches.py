@@ -13,35 +13,39 @@ from typing import Any, NamedTuple
 
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory
-from tapegrad.compile.native.emit import Lanes
+from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
+from tapegrad.compile.native.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.machine import machine
+from tapegrad.compile.native.memory import fill, folded, identity
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
-from tapegrad.compile.native.table import ROWS
-from tapegrad.compile.native.values import Array, Elements, Number, Results, Unlowered, Value, number_kind
+from tapegrad.compile.native.small import kind_of, over
+from tapegrad.compile.native.table import ROWS, require_all
+from tapegrad.compile.native.values import (
+    INEXACT,
+    Array,
+    Elements,
+    Number,
+    Results,
+    Unlowered,
+    Value,
+    element_kind,
+    number_kind,
+)
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed
-from tapegrad.compile.numpy.fusion import Members, fuse
-from tapegrad.ops.fused import Fused
 from tapegrad.ops.loop import is_loop
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import absent, spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import copy_tape
 
 CHUNK = 1024  # numbers that are added before their sum is: what is added one after the other loses digits
-IDENTITY = {"sum": 0.0, "max": -math.inf, "min": math.inf}
-
-
-class Batch(Fused):
-    """A group of calls that native code computes row by row; anything else plays its tape."""
-
-    def __call__(self, *values: Any, out: Any = None) -> Any:
-        """Play the subtape."""
-        return self._play(values, out)
+FOLDS = {"sum": ops.add, "max": ops.max, "min": ops.min}
 
 
 def grouped(tape: Tape) -> Tape:
     """Return a tape on which calls on long arrays, in loops too, are grouped into calls of batches."""
-    new = fuse(tape, Batch, members)
+    new = grouped_by(tape, members(tape))
     if any(map(is_loop, new.ops)):
         new = copy_tape(new) if new is tape else new
         loops: list[Any] = list(filter(is_loop, new.ops))
@@ -60,7 +64,7 @@ def members(tape: Tape) -> Members:
         if found is not None and not (is_view(op) and not any(x in forms for x in found[1].along)):
             shapes[op], forms[op] = found
     return Members(shapes, lambda arg, op: op in forms and not forms[arg].sink and shapes[op] == shapes[arg]
-                   and arg in forms[op].along, 1)
+                   and arg in forms[op].along)
 
 
 # -- one loop
@@ -91,7 +95,10 @@ class BatchLoop:
             raise Unlowered("not by rows")
         self.batch: Shape = found[0][0]  # type: ignore[index]
         self.forms: dict[Operation, Form] = {call: each[1] for call, each in zip(self.calls, found) if each}
-        self.lanes = machine().lanes
+        given = [x.spec for x in (*self.group.inputs, *self.calls) if x.spec.is_array]
+        kinds = [kind for x in (*given, *(each.spec for each in self.forms.values())) if (
+            kind := element_kind(x) or number_kind(x)) is not None]
+        self.lanes = machine().lanes.wide(kinds)
         self.v = Vectors(f, self.lanes)
         self.rows: dict[Operation, Operation] = {}  # what stands for each operation in code for one row
         self.users = f.users.get(op, [])
@@ -159,9 +166,7 @@ class BatchLoop:
         row = Input(absent(x.spec if rank < 0 else row_spec(x.spec, lead_of(x, rank)[1])), "")
         self.rows[x] = row
         if number_kind(spec_of(arg)) is not None:
-            number = f.number(arg)
-            kind = "b" if number.kind == "b" else "f"
-            self.uniform.append((row, Number(f.real(number) if kind == "f" else number.ir, kind)))
+            self.uniform.append((row, f.number(arg)))
             return
         if rank == -1:
             self.tables[row] = f.array(arg)
@@ -174,8 +179,6 @@ class BatchLoop:
                 self.uniform.append((row, Elements(found.parts, inner, found.kind) if inner
                                      else Number(found.parts[0], found.kind)))
                 return
-            if found.kind != "f":
-                raise Unlowered("of other numbers")
             array = in_memory(f, found)
         else:
             array = f.array(arg)
@@ -187,7 +190,7 @@ class BatchLoop:
         for number, result in enumerate(self.group.results):
             if self.forms[result].sink == "scatter":
                 made = f.place(self.target(number))
-                f.put(f"call void @llvm.memset.p0.i64(ptr {made.data}, i8 0, i64 {made.size * 8}, i1 false)")
+                fill(f, made)
                 cut = len(result.args) - 1
                 found[result] = made, Operand.of(made, made.shape[:cut], len(made.shape) - cut)
         return found
@@ -199,20 +202,24 @@ class BatchLoop:
         operands_ = [load for _, load, _ in self.loads] + [out for _, out in self.outs]
         shape, strides = collapsed(self.batch, [x.strides for x in operands_])
         self.steps = [steps[-1] for steps in strides]
-        first = [(self.lanes.type("f"), text) for sink in self.sinks for text in self.begin(sink)]
+        first = [(self.lanes.type(kind_of(sink.form.spec)), text) for sink in self.sinks for text in self.begin(sink)]
         pointers = [x.data for x in operands_]
         for row, value in self.uniform:
             self.f.env[row] = self.spread(value)
         return self.axis(0, shape, strides, pointers, first)
 
     def begin(self, sink: Sink) -> list[str]:
-        """Return the registers in which a sink's rows come together at first: of a sum two for each, the sum and what
-        it has lost.
+        """Return the registers in which a sink's rows come together at first: of a sum of no integers two for each, the
+        sum and what it has lost.
         """
         if sink.form.sink == "scatter":
             return []
-        start = self.lanes.constant(IDENTITY[sink.form.sink])
-        return [start] * (size_of(sink.form) * (2 if sink.form.sink == "sum" else 1))
+        return [self.start(sink)] * (size_of(sink.form) * (2 if loses(sink) else 1))
+
+    def start(self, sink: Sink) -> str:
+        """Return what a sink begins with."""
+        kind = kind_of(sink.form.spec)
+        return self.lanes.constant(identity(FOLDS[sink.form.sink], kind), kind)
 
     def axis(self, level: int, shape: Sequence[int], strides: Sequence[Sequence[int]], pointers: list[str],
              carried: list[tuple[str, str]]) -> list[str]:
@@ -236,8 +243,8 @@ class BatchLoop:
     def chunk(self, pointers: list[str], n: int, carried: list[tuple[str, str]]) -> list[str]:
         """Write the innermost loop, and add what it has summed to what there was."""
         f, width = self.f, self.lanes.width
-        start = [(self.lanes.type("f"), self.lanes.constant(IDENTITY[sink.form.sink])) for sink in self.sinks
-                 for _ in range(size_of(sink.form)) if sink.form.sink != "scatter"]
+        start = [(self.lanes.type(kind_of(sink.form.spec)), self.start(sink)) for sink in self.sinks
+                 if sink.form.sink != "scatter" for _ in range(size_of(sink.form))]
         still = {at: [self.v.load_one(x.kind, f.at(p, place)) for place in x.places]
                  for at, ((_, x, _), p) in enumerate(zip(self.loads, pointers)) if not self.steps[at]}
         whole = n // width * width
@@ -246,34 +253,36 @@ class BatchLoop:
             now = f.loop(whole, start, lambda k, now: self.row(pointers, still, k, now, width), width)
         if n % width:
             now = self.row(pointers, still, str(whole), now, n % width)
-        return self.merged(now, [text for _, text in carried])
+        with f.computing(self.lanes):
+            return self.merged(now, [text for _, text in carried])
 
     def merged(self, made: Sequence[str], before: Sequence[str]) -> list[str]:
         """Bring together what sinks have of a chunk, and of those before."""
-        f, t, found, at, place = self.f, self.lanes.type("f"), list[str](), 0, 0
+        found, at, place = list[str](), 0, 0
         for sink in self.sinks:
             if sink.form.sink == "scatter":
                 continue
             for _ in range(size_of(sink.form)):
-                if sink.form.sink == "sum":  # Knuth's sum of two, and what it loses
-                    a, b, lost = before[at], made[place], before[at + 1]
-                    whole = f.op(f"fadd {t} {a}, {b}")
-                    of_b = f.op(f"fsub {t} {whole}, {a}")
-                    of_a = f.op(f"fsub {t} {whole}, {of_b}")
-                    left = f.op(f"fadd {t} {f.op(f'fsub {t} {a}, {of_a}')}, {f.op(f'fsub {t} {b}, {of_b}')}")
-                    found += [whole, f.op(f"fadd {t} {lost}, {left}")]
-                    at += 2
+                if loses(sink):
+                    found += self.two_sum(kind_of(sink.form.spec), before[at], made[place], before[at + 1])
                 else:
                     found.append(self.joined(sink, before[at], made[place]))
-                    at += 1
+                at += 2 if loses(sink) else 1
                 place += 1
         return found
 
+    def two_sum(self, kind: str, a: str, b: str, lost: str) -> list[str]:
+        """Return Knuth's sum of two, and what such sums have lost."""
+        def write(fn: Op, x: str, y: str) -> str:
+            return ROWS[fn].write(self.f, [x, y], kind)
+        whole = write(ops.add, a, b)
+        of_b = write(ops.subtract, whole, a)
+        of_a = write(ops.subtract, whole, of_b)
+        left = write(ops.add, write(ops.subtract, a, of_a), write(ops.subtract, b, of_b))
+        return [whole, write(ops.add, lost, left)]
+
     def joined(self, sink: Sink, a: str, b: str) -> str:
-        if sink.form.sink == "sum":
-            return self.f.op(f"fadd {self.lanes.type('f')} {a}, {b}")
-        fn = ops.maximum if sink.form.sink == "max" else ops.minimum
-        return ROWS[fn].write(self.f, self.lanes, [a, b])
+        return folded(self.f, FOLDS[sink.form.sink], kind_of(sink.form.spec))(a, b)
 
     # -- one vector of rows
 
@@ -281,8 +290,7 @@ class BatchLoop:
             count: int) -> list[str]:
         """Write the calls for some rows, from number k on; return what the sinks have then."""
         f = self.f
-        f.lanes = self.lanes
-        try:
+        with f.computing(self.lanes):
             for at, (row, x, shape) in enumerate(self.loads):
                 texts = still.get(at) or [self.v.load(x.kind, self.element(pointers[at], place, k, self.steps[at]),
                                                       self.steps[at], count) for place in x.places]
@@ -294,8 +302,6 @@ class BatchLoop:
                 for place, text in zip(out.places, self.texts(result)):
                     self.v.store(out.kind, self.element(pointer, place, k, step), step, text, count)
             return self.summed(now, count)
-        finally:
-            f.lanes = Lanes()
 
     def element(self, pointer: str, place: int, k: str, step: int) -> str:
         """Return the address of an element of row number k."""
@@ -315,17 +321,17 @@ class BatchLoop:
         return value.parts if isinstance(value, Elements) else [value.ir]  # type: ignore[union-attr]
 
     def summed(self, now: Sequence[str], count: int) -> list[str]:
-        f, t, found, at = self.f, self.lanes.type("f"), list[str](), 0
+        f, found, at = self.f, list[str](), 0
         for sink in self.sinks:
             if sink.form.sink == "scatter":
                 self.scatter(sink, count)
                 continue
             value = f.env[self.rows[sink.op]]
+            kind = kind_of(sink.form.spec)
             for text in self.texts(sink.op):
-                text = f.to_float(text, value.kind)  # type: ignore[union-attr]
+                text = f.convert(text, value.kind, kind)  # type: ignore[union-attr]
                 if count < self.lanes.width:
-                    text = f.op(f"select {self.lanes.type('b')} {self.v.mask(count)}, {t} {text}, "
-                                f"{t} {self.lanes.constant(IDENTITY[sink.form.sink])}")
+                    text = f.select(self.v.mask(count), kind, text, self.start(sink))
                 found.append(self.joined(sink, now[at], text))
                 at += 1
         return found
@@ -346,8 +352,7 @@ class BatchLoop:
         below = f.op(f"icmp slt {t} {number}, zeroinitializer")
         place = f.op(f"select {self.lanes.type('b')} {below}, {t} {from_end}, {t} {number}")
         fits = f.op(f"icmp ult {t} {place}, {self.lanes.constant(n, 'i')}")
-        f.declare(f"declare i1 @llvm.vector.reduce.and.v{self.lanes.width}i1({self.lanes.type('b')})")
-        f.require(f.op(f"call i1 @llvm.vector.reduce.and.v{self.lanes.width}i1({self.lanes.type('b')} {fits})"))
+        require_all(f, fits)
         return place
 
     def offset(self, index: Sequence[Operation], x: Array) -> str:
@@ -376,40 +381,40 @@ class BatchLoop:
         f, width = self.f, self.lanes.width
         made, out = self.scattered[sink.op]
         offset = self.offset([self.rows[x] for x in sink.op.args[1:]], made)
-        t = self.lanes.type("f")
         for lane in range(count):
             at = f.at(made.data, f.op(f"extractelement <{width} x i64> {offset}, i32 {lane}"))
             for place, text in zip(out.places, self.texts(sink.op)):
                 pointer = f.at(at, place)
-                piece = f.op(f"extractelement {t} {text}, i32 {lane}")
-                now = f.op(f"fadd double {f.op(f'load double, ptr {pointer}, align 8')}, {piece}")
-                f.put(f"store double {now}, ptr {pointer}, align 8")
+                with f.computing(ONE):
+                    piece = self.v.lane(text, made.kind, lane)
+                    now = ROWS[ops.add].write(f, [f.load(made.kind, pointer), piece], made.kind)
+                    f.store(made.kind, now, pointer)
 
     def total(self, sink: Sink, totals: Sequence[str]) -> Value:
         """Bring together the lanes of a sink."""
-        f, at, t = self.f, 0, self.lanes.type("f")
+        f, at, kind = self.f, 0, kind_of(sink.form.spec)
         for other in self.sinks:
             if other is sink:
                 break
             at += len(self.begin(other))
         found = []
-        for number in range(size_of(sink.form)):
-            if sink.form.sink == "sum":
-                text = f.op(f"fadd {t} {totals[at + 2 * number]}, {totals[at + 2 * number + 1]}")
-            else:
-                text = totals[at + number]
-            text = self.v.total(text, lambda a, b: self.pair(sink, a, b))
+        for _ in range(size_of(sink.form)):
+            text = totals[at]
+            if loses(sink):
+                with f.computing(self.lanes):
+                    text = self.joined(sink, text, totals[at + 1])
+            at += 2 if loses(sink) else 1
+            text = self.v.total(text, kind, lambda a, b: self.joined(sink, a, b))
             if sink.op.fn is ops.mean:
-                count = math.prod(spec_of(sink.op.args[0]).shape) // max(size_of(sink.form), 1)
-                text = f.op(f"fdiv double {text}, {Lanes().constant(count)}")
+                text = over(f, text, math.prod(spec_of(sink.op.args[0]).shape) // max(size_of(sink.form), 1), kind)
             found.append(text)
         y = sink.op.spec
-        return Elements(tuple(found), y.shape, "f") if y.is_array else Number(found[0], "f")
+        return Elements(tuple(found), y.shape, kind) if y.is_array else Number(found[0], kind)
 
-    def pair(self, sink: Sink, a: str, b: str) -> str:
-        if sink.form.sink == "sum":
-            return self.f.op(f"fadd double {a}, {b}")
-        return ROWS[ops.maximum if sink.form.sink == "max" else ops.minimum].write(self.f, Lanes(), [a, b])
+
+def loses(sink: Sink) -> bool:
+    """True for a sum whose rounding errors are summed too."""
+    return sink.form.sink == "sum" and kind_of(sink.form.spec) in INEXACT
 
 
 def size_of(each: Form) -> int:

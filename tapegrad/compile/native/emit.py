@@ -5,47 +5,83 @@ It is written as LLVM's textual form: explicit, and the same for all versions of
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from tapegrad.compile.native.values import LLVM
+import numpy as np
+
+from tapegrad.compile.native.values import COMPLEX, ELEMENTS, FLOATS, Unlowered, itemsize
 
 Mark = tuple[int, str, int]
 
 
 class Lanes(NamedTuple):
-    """How many numbers are computed at once: 1, or a vector of them; and how the functions of vectors are named."""
+    """How many numbers are computed at once: 1, or a vector of them; and whether there is a library of functions of
+    vectors.
+    """
 
     width: int = 1
-    prefix: str = ""
+    library: bool = False
 
     def type(self, kind: str) -> str:
         """LLVM's type of so many numbers of a kind."""
-        return LLVM[kind] if self.width == 1 else f"<{self.width} x {LLVM[kind]}>"
+        element = ELEMENTS[kind]
+        if self.width == 1:
+            return element.register
+        return f"{{ {self.type(element.part)}, {self.type(element.part)} }}" if element.part \
+            else f"<{self.width} x {element.register}>"
 
-    @property
-    def suffix(self) -> str:
+    def suffix(self, kind: str) -> str:
         """What names of LLVM's intrinsics end in."""
-        return "f64" if self.width == 1 else f"v{self.width}f64"
+        return ("" if self.width == 1 else f"v{self.width}") + ELEMENTS[kind].suffix
 
-    def constant(self, x: Any, kind: str = "f") -> str:
+    def constant(self, x: Any, kind: str) -> str:
         """Write a constant."""
-        return literal(x, kind) if self.width == 1 else f"splat ({LLVM[kind]} {literal(x, kind)})"
+        if kind in COMPLEX:
+            part = ELEMENTS[kind].part
+            return f"{{ {', '.join(f'{self.type(part)} {self.constant(y, part)}' for y in (x.real, x.imag))} }}"
+        return literal(x, kind) if self.width == 1 else f"splat ({ELEMENTS[kind].register} {literal(x, kind)})"
+
+    def wide(self, kinds: Iterable[str]) -> Lanes:
+        """Return the lanes of a loop over numbers of these kinds, given those of float64."""
+        return self._replace(width=self.width * 2) if all(itemsize(kind) < 8 for kind in kinds) else self
 
 
 ONE = Lanes()
 
 
 def literal(x: Any, kind: str) -> str:
-    """Write a constant.
+    """Write a constant that is no complex number.
 
     >>> literal(1.0, "f"), literal(True, "b")
     ('0x3FF0000000000000', 'true')
     """
-    if kind == "f":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', float(x)))[0]:016X}"
+    if kind in FLOATS:
+        exact = float(x) if kind == "f" else float(np.float32(x))
+        return f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
     return str(bool(x)).lower() if kind == "b" else str(int(x))
+
+
+def written(text: str) -> Any:
+    """Return the number that a constant was written of, None for a register or a complex number.
+
+    >>> written(Lanes(8).constant(1.5, "s")), written(ONE.constant(True, "b")), written("%v1")
+    (1.5, True, None)
+    """
+    found = re.fullmatch(r"(?:splat \(\w+ )?(0x[0-9A-F]{16}|-?\d+|true|false)\)?", text)
+    if found is None:
+        return None
+    if found[1].startswith("0x"):
+        return struct.unpack("<d", struct.pack("<Q", int(found[1], 16)))[0]
+    return found[1] == "true" if found[1].isalpha() else int(found[1])
+
+
+def aligned(kind: str) -> int:
+    """Return to how many bytes numbers of a kind are aligned."""
+    return min(itemsize(ELEMENTS[kind].part or kind), 8)
 
 
 class Emitter:
@@ -100,8 +136,9 @@ class Emitter:
 
     def constants(self, kind: str, values: Sequence[Any]) -> str:
         """Return the name of a table of constants."""
-        items = ", ".join(f"{LLVM[kind]} {literal(x, kind)}" for x in values)
-        body = f"internal constant [{len(values)} x {LLVM[kind]}] [{items}], align 8"
+        register = ELEMENTS[kind].register
+        items = ", ".join(f"{register} {literal(x, kind)}" for x in values)
+        body = f"internal constant [{len(values)} x {register}] [{items}], align 8"
         for text in self.declared:
             name, _, rest = text.partition(" = ")
             if rest == body:
@@ -123,6 +160,83 @@ class Emitter:
         """Return the sum of two indices."""
         return b if a == "0" else a if b == "0" else str(int(a) + int(b)) if a.isdigit() and b.isdigit() \
             else self.op(f"add i64 {a}, {b}")
+
+    # -- numbers of several kinds
+
+    @contextmanager
+    def computing(self, lanes: Lanes) -> Iterator[None]:
+        """Write what computes so many numbers at once."""
+        before, self.lanes = self.lanes, lanes
+        try:
+            yield
+        finally:
+            self.lanes = before
+
+    def load(self, kind: str, at: str) -> str:
+        """Read one number."""
+        text = self.op(f"load {ELEMENTS[kind].stored}, ptr {at}, align {aligned(kind)}")
+        return self.op(f"trunc i8 {text} to i1") if kind == "b" else text
+
+    def store(self, kind: str, text: str, at: str) -> None:
+        """Write one number."""
+        text = self.op(f"zext i1 {text} to i8") if kind == "b" else text
+        self.put(f"store {ELEMENTS[kind].stored} {text}, ptr {at}, align {aligned(kind)}")
+
+    def parts(self, z: str, kind: str) -> tuple[str, str]:
+        """Return the real and the imaginary part of a complex number."""
+        t = self.lanes.type(kind)
+        return self.op(f"extractvalue {t} {z}, 0"), self.op(f"extractvalue {t} {z}, 1")
+
+    def complex(self, parts: Sequence[str], kind: str) -> str:
+        """Return a complex number of its parts."""
+        t, part = self.lanes.type(kind), self.lanes.type(ELEMENTS[kind].part)
+        first = self.op(f"insertvalue {t} poison, {part} {parts[0]}, 0")
+        return self.op(f"insertvalue {t} {first}, {part} {parts[1]}, 1")
+
+    def by_parts(self, kind: str, write: Callable[..., str], *xs: str) -> str:
+        """Write what is done to both parts of complex numbers alike, and to other numbers as they are: `write` is given
+        the kind of the parts.
+        """
+        if kind not in COMPLEX:
+            return write(kind, *xs)
+        pairs = zip(*[self.parts(x, kind) for x in xs])
+        return self.complex([write(ELEMENTS[kind].part, *each) for each in pairs], kind)
+
+    def select(self, condition: str, kind: str, x: str, y: str) -> str:
+        """Return one of two numbers."""
+        def write(kind: str, x: str, y: str) -> str:
+            t = self.lanes.type(kind)
+            return self.op(f"select {self.lanes.type('b')} {condition}, {t} {x}, {t} {y}")
+        return self.by_parts(kind, write, x, y)
+
+    def convert(self, ir: str, kind: str, to: str) -> str:
+        """Return a number as one of another kind; as a bool whether it is not 0."""
+        value = written(ir)
+        if kind == to:
+            return ir
+        if to in COMPLEX:
+            part = ELEMENTS[to].part
+            if kind in COMPLEX:
+                return self.complex([self.convert(x, ELEMENTS[kind].part, part) for x in self.parts(ir, kind)], to)
+            return self.complex([self.convert(ir, kind, part), self.lanes.constant(0.0, part)], to)
+        if value is not None and to in FLOATS:
+            return self.lanes.constant(value, to)
+        types = self.lanes.type(kind), self.lanes.type(to)
+        if to == "b":
+            if kind in COMPLEX:
+                some = [self.convert(x, ELEMENTS[kind].part, "b") for x in self.parts(ir, kind)]
+                return self.op(f"or {types[1]} {some[0]}, {some[1]}")
+            compare = "fcmp une" if kind in FLOATS else "icmp ne"
+            return self.op(f"{compare} {types[0]} {ir}, {self.lanes.constant(0, kind)}")
+        if kind in COMPLEX:
+            raise Unlowered("a complex number as a real one")
+        if kind in FLOATS:
+            name = "fptosi" if to not in FLOATS else "fpext" if to == "f" else "fptrunc"
+        elif to in FLOATS:
+            name = "uitofp" if kind == "b" else "sitofp"
+        else:
+            name = "zext" if kind == "b" else "sext" if to == "i" else "trunc"
+        return self.op(f"{name} {types[0]} {ir} to {types[1]}")
 
     # -- control
 

@@ -21,6 +21,7 @@ from tapegrad import ops
 from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
 from tapegrad.compile.native.arguments import Arguments, shows_its_dict
 from tapegrad.compile.native.function import Function
+from tapegrad.compile.native.groups import ungrouped
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import Code, python_function
@@ -28,7 +29,6 @@ from tapegrad.compile.native.plan import ALIGN, Plan, Refused
 from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
 from tapegrad.compile.numpy.function import compile_tape
-from tapegrad.compile.numpy.fusion import unfuse
 from tapegrad.numbers.cotangents import conform
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape
@@ -137,7 +137,7 @@ class Entry:
         if part is None:
             return f.object(None)
         if not isinstance(part, Operation):
-            if number_kind(spec_of(part)) in ("f", "i", "b") and kind is not None:
+            if number_kind(spec_of(part)) is not None and kind is not None:
                 return f.object(kind(part))
             return self.passed(f.object(part), x)
         value = f.value(part)
@@ -315,5 +315,5 @@ def compile_native(tape: Tape, fresh: Any) -> Compiled:
     if entry.f.gained <= entry.f.left:
         raise Unpaid
     text = entry.text()  # which adds to the objects
-    items = [compile_tape(unfuse(x), checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
+    items = [compile_tape(ungrouped(x), checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
     return Compiled(tape.name, Code(text), guards, tuple(items))

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.native.emit import Emitter, Mark, literal
+from tapegrad.compile.native.groups import Batch
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.plan import ALIGN, Block, Objects, Plan, Refused
 from tapegrad.compile.native.values import (
-    DTYPES,
-    LLVM,
-    STORED,
+    COMPLEX,
+    ELEMENTS,
+    INEXACT,
     Array,
     Elements,
     Number,
@@ -32,18 +33,16 @@ from tapegrad.compile.native.values import (
     element_kind,
     is_few,
     is_small,
-    memory_kind,
+    itemsize,
     natural,
     number_kind,
 )
-from tapegrad.ops.fused import Fused
 from tapegrad.ops.loop import is_loop, put, put_results
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
 
-TYPES = {"f": 12, "s": 11, "i": 7, "b": 0}  # NumPy's numbers of dtypes
 LONGEST = 30_000  # lines of a function, which LLVM compiles in a second; what comes then stays in Python
 
 
@@ -135,7 +134,6 @@ class Function(Emitter):
         if not isinstance(x, Operation):
             kind = constant_kind(x)
             if kind is not None:
-                kind = "f" if kind == "i" and self.lanes.width > 1 else kind
                 return Number(self.lanes.constant(x, kind), kind)
             if isinstance(x, np.ndarray) and (kind := element_kind(spec_of(x))) and is_few(x.size):
                 return Elements(tuple([self.lanes.constant(y, kind) for y in x.ravel().tolist()]), x.shape, kind)
@@ -184,7 +182,7 @@ class Function(Emitter):
 
     def array(self, x: Any) -> Array:
         """Return an array in memory, of a kind that native code reads."""
-        kind = memory_kind(spec_of(x))
+        kind = element_kind(spec_of(x))
         if kind is None:
             raise Unlowered("no array of such numbers")
         found = self.value(x)
@@ -202,26 +200,12 @@ class Function(Emitter):
             self._undo.append(lambda: self.cache.pop(key))
         return self.cache[key]
 
-    def real(self, x: Number) -> str:
-        """Return a number as a float64."""
-        return x.ir if x.kind == "f" else self.to_float(x.ir, x.kind)
-
-    def to_float(self, ir: str, kind: str) -> str:
-        """Return an integer or a bool as a float64."""
-        if kind == "f":
-            return ir
-        if not ir.startswith("%"):
-            return self.lanes.constant("true" in ir if kind == "b" else int(ir))
-        types = self.lanes.type(kind), self.lanes.type("f")
-        return self.op(f"{ {'b': 'uitofp', 's': 'fpext'}.get(kind, 'sitofp')} {types[0]} {ir} to {types[1]}")
-
     def loaded(self, x: Array) -> Elements:
         """Read the elements of an array."""
-        if x.kind != "f" or self.lanes.width > 1:
-            raise Unlowered("of other numbers")
+        if self.lanes.width > 1:
+            raise Unlowered("memory within a batch")
         places = [sum(i * step for i, step in zip(index, x.strides)) for index in np.ndindex(*x.shape)]
-        return Elements(tuple([self.op(f"load double, ptr {self.at(x.data, place)}, align 8") for place in places]),
-                        x.shape, "f")
+        return Elements(tuple([self.load(x.kind, self.at(x.data, place)) for place in places]), x.shape, x.kind)
 
     # -- objects of Python's
 
@@ -258,18 +242,19 @@ class Function(Emitter):
             return Number(truth, "b")
         self.require_type(pointer, kind)
         if kind is not int:
-            return Number(self.op(f"load double, ptr {self.at(pointer, LAYOUT.float)}, align 8"), "f")
+            found: Any = number_kind(Spec(kind))
+            return Number(self.load(found, self.at(pointer, LAYOUT.float)), found)
         number = self.op(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {pointer}, ptr %scratch)")
         self.require(self.op(f"icmp eq i32 0, {self.op('load i32, ptr %scratch')}"))
         return Number(number, "i")
 
-    def opened(self, x: Object, shape: tuple[int, ...], kind: str = "f") -> Array:
+    def opened(self, x: Object, shape: tuple[int, ...], kind: str) -> Array:
         """Return the elements of an object that is an array of a shape."""
-        self.check_array(x.ir, DTYPES[kind], shape)
+        self.check_array(x.ir, ELEMENTS[kind].dtype, shape)
         number, address = self.slot()
         data = self.op(f"call ptr @tapegrad_elements(ptr {x.ir}, ptr {address})")
         self.require(self.op(f"icmp ne ptr {data}, null"))
-        return Array(data, shape, dense(shape, DTYPES[kind].itemsize), number, kind)
+        return Array(data, shape, dense(shape, itemsize(kind)), number, kind)
 
     def check_array(self, pointer: str, dtype: Any, shape: tuple[int, ...]) -> None:
         """Leave unless an object is an array of a dtype and a shape."""
@@ -277,14 +262,14 @@ class Function(Emitter):
         self.require(self.op(f"call i1 @tapegrad_is_array(ptr {pointer}, ptr {self.object(np.ndarray)}, "
                              f"ptr {self.object(dtype)}, i32 {len(shape)}, ptr {table})"))
 
-    def new_array(self, shape: tuple[int, ...], kind: str = "f",
+    def new_array(self, shape: tuple[int, ...], kind: str,
                   strides: tuple[int, ...] | None = None) -> tuple[Object, str]:
         """Return a new array, row by row unless strides are given, and the address of its elements."""
         table = self.constants("i", shape or (0,))
         steps = "null" if strides is None or not shape else self.constants("i", strides)
         made = self.held(self.op(
             f"call ptr @PyArray_New(ptr {self.object(np.ndarray)}, i32 {len(shape)}, ptr {table}, "
-            f"i32 {TYPES[kind]}, ptr {steps}, ptr null, i32 0, i32 0, ptr null)"))
+            f"i32 {ELEMENTS[kind].dtype.num}, ptr {steps}, ptr null, i32 0, i32 0, ptr null)"))
         return made, self.op(f"load ptr, ptr {self.at(made.ir, LAYOUT.data)}")
 
     # -- memory of the function's own
@@ -299,7 +284,7 @@ class Function(Emitter):
 
     def place(self, op: Operation) -> Array:
         """Return memory for the array that an operation gives."""
-        spec, kind = op.spec, memory_kind(op.spec)
+        spec, kind = op.spec, element_kind(op.spec)
         if kind is None:
             raise Unlowered("an array of other numbers")
         strides = natural(spec)
@@ -358,50 +343,52 @@ class Function(Emitter):
         if isinstance(x, Number):
             return self.held(self._number_object(x, kind))
         if isinstance(x, Elements):
-            steps = dense(x.shape, DTYPES[x.kind].itemsize)
-            if like is not None and like.shape == x.shape and like.dtype == DTYPES[x.kind]:
+            steps = dense(x.shape, itemsize(x.kind))
+            if like is not None and like.shape == x.shape and like.dtype == ELEMENTS[x.kind].dtype:
                 steps = natural(like)
-            made, data = self.new_array(x.shape, x.kind, None if steps == dense(x.shape, DTYPES[x.kind].itemsize)
+            made, data = self.new_array(x.shape, x.kind, None if steps == dense(x.shape, itemsize(x.kind))
                                         else steps)
             for index, part in zip(np.ndindex(*x.shape), x.parts):
-                text = self.op(f"zext i1 {part} to i8") if x.kind == "b" else part
-                place = self.at(data, sum(i * step for i, step in zip(index, steps)))
-                self.put(f"store {STORED[x.kind]} {text}, ptr {place}")
+                self.store(x.kind, part, self.at(data, sum(i * step for i, step in zip(index, steps))))
             return made
-        if isinstance(x, Array) and x.strides == dense(x.shape, DTYPES[x.kind].itemsize):
+        if isinstance(x, Array) and x.strides == dense(x.shape, itemsize(x.kind)):
             made, data = self.new_array(x.shape, x.kind)
-            nbytes = x.size * DTYPES[x.kind].itemsize
+            nbytes = x.size * itemsize(x.kind)
             self.put(f"call void @llvm.memcpy.p0.p0.i64(ptr {data}, ptr {x.data}, i64 {nbytes}, i1 false)")
             return made
         raise Unlowered("no object")
 
     def _number_object(self, x: Number, kind: Any) -> str:
-        if kind is float:
-            return self.op(f"call ptr @PyFloat_FromDouble(double {self.real(x)})")
-        if kind is np.float64:
-            self.put(f"store double {self.real(x)}, ptr %scratch, align 8")
-            return self.op(f"call ptr @PyArray_Scalar(ptr %scratch, ptr {self.object(np.dtype(np.float64))}, ptr null)")
-        if x.kind == "b" and kind in (bool, np.bool_):
-            found = self.op(f"select i1 {x.ir}, ptr {self.object(kind(True))}, ptr {self.object(kind(False))}")
+        of = number_kind(Spec(kind)) if kind is not None else None
+        if of is None or (x.kind in COMPLEX and of not in COMPLEX) or (of != x.kind and of not in INEXACT):
+            raise Unlowered("no such number")
+        text = self.convert(x.ir, x.kind, of)
+        if of == "b":
+            found = self.op(f"select i1 {text}, ptr {self.object(kind(True))}, ptr {self.object(kind(False))}")
             self.put(f"call void @Py_IncRef(ptr {found})")
             return found
-        if x.kind == "i" and kind is int:
-            return self.op(f"call ptr @PyLong_FromLongLong(i64 {x.ir})")
-        raise Unlowered("no such number")
+        if kind is float:
+            return self.op(f"call ptr @PyFloat_FromDouble(double {text})")
+        if kind is int:
+            return self.op(f"call ptr @PyLong_FromLongLong(i64 {text})")
+        if kind is complex:
+            real, imag = self.parts(text, of)
+            return self.op(f"call ptr @PyComplex_FromDoubles(double {real}, double {imag})")
+        self.most = max(self.most, 2)
+        self.store(of, text, "%scratch")
+        return self.op(f"call ptr @PyArray_Scalar(ptr %scratch, ptr {self.object(ELEMENTS[of].dtype)}, ptr null)")
 
     # -- guards
 
     def guard(self, op: Guard) -> None:
         """Write a guard on a number; one on a value's type holds where native code has it."""
         subject = op.args[0]
-        if op.fact in FIXED and (number_kind(subject.spec) or memory_kind(subject.spec)) and (
+        if op.fact in FIXED and (number_kind(subject.spec) or element_kind(subject.spec)) and (
                 isinstance(subject, Input) or isinstance(self.value(subject), (Number, Elements, Array))):
             return
         if op.fact == "bool" and number_kind(subject.spec):
             x = self.number(subject)
-            zero = {"f": literal(0.0, "f"), "i": "0", "b": "false"}[x.kind]
-            compare = "fcmp une" if x.kind == "f" else "icmp ne"
-            holds = self.op(f"{compare} {LLVM[x.kind]} {x.ir}, {zero}")
+            holds = self.convert(x.ir, x.kind, "b")
             self.require(holds if op.expected else self.op(f"xor i1 {holds}, true"))
         elif op.fact in ("index", "int") and subject.spec.type is int and type(op.expected) is int:
             self.require(self.op(f"icmp eq i64 {self.number(subject).ir}, {op.expected}"))
@@ -436,7 +423,7 @@ class Function(Emitter):
 def calls_of(op: Operation) -> int:
     """Return of how many calls that compute native code of an operation spares the interpreter."""
     fn: Any = getattr(op, "fn", None)
-    return sum(map(calls_of, fn.calls)) if isinstance(fn, Fused) else int(type(fn) is Op and not fn.memory.moved)
+    return sum(map(calls_of, fn.calls)) if isinstance(fn, Batch) else int(type(fn) is Op and not fn.memory.moved)
 
 
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}

@@ -17,7 +17,7 @@ class Layout(NamedTuple):
     """Offsets in bytes."""
 
     type: int = 8
-    float: int = 16
+    float: int = 16  # and every number of NumPy's, a complex number
     item: int = 24  # of a tuple, the first
     data: int = 16  # of an array
     ndim: int = 24
@@ -55,7 +55,8 @@ def fault(layout: Layout = LAYOUT) -> str:
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         return "this Python is not of 64 bits"
     number, pair, array = 1.5, (object(), object()), np.arange(6.0).reshape(2, 3)
-    scalar, turned = np.float64(number), array.T
+    turned, complex_, scalars = array.T, 1.5 + 2.5j, [kind(number) for kind in (
+        np.float64, np.float32, np.int64, np.int32, np.complex128, np.complex64)]
     several, table = [*pair, number], {"a": pair, "b": number, "c": array}
 
     def function(x: object = number, *, y: object = pair) -> object:
@@ -69,7 +70,8 @@ def fault(layout: Layout = LAYOUT) -> str:
     found = {
         "the type of an object": word(number, layout.type) == id(float) and word(array, layout.type) == id(np.ndarray),
         "a float": ctypes.c_double.from_address(id(number) + layout.float).value == number,
-        "a float64": ctypes.c_double.from_address(id(scalar) + layout.float).value == number,
+        "a number of NumPy's": all(ctypes.string_at(id(x) + layout.float, x.nbytes) == x.tobytes() for x in scalars),
+        "a complex number": ctypes.string_at(id(complex_) + layout.float, 16) == np.complex128(complex_).tobytes(),
         "the items of a tuple": [word(pair, layout.item + 8 * k) for k in (0, 1)] == [id(x) for x in pair],
         "the size of a list": word(several, layout.size) == 3,
         "the items of a list": is_address(items := word(several, layout.items))

@@ -12,13 +12,14 @@ from typing import Any
 from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.elementwise import stretched
-from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import apart, copy
+from tapegrad.compile.native.small import kind_of
 from tapegrad.compile.native.table import ROWS, VECTORS
 from tapegrad.compile.native.values import (
-    LLVM,
+    ELEMENTS,
+    FLOATS,
     Array,
     Elements,
     Number,
@@ -30,7 +31,7 @@ from tapegrad.compile.native.values import (
     element_kind,
     is_few,
     is_small,
-    memory_kind,
+    itemsize,
     number_kind,
 )
 from tapegrad.compile.native.vectors import Vectors
@@ -67,7 +68,8 @@ def lower_loop(f: Function, op: Call) -> Results:
         for x, row in zip(listed, rows):
             f.env[x] = read_row(f, row, run)
         for made, table in early.items():
-            f.env[made] = Number(f.op(f"load double, ptr {f.at(table, f.times(run, 8))}, align 8"), "f")
+            kind = kind_of(made.spec)
+            f.env[made] = Number(f.load(kind, f.at(table, f.times(run, itemsize(kind)))), kind)
         texts = iter(now)
         for x, array in long.items():
             f.env[x] = array
@@ -85,7 +87,7 @@ def lower_loop(f: Function, op: Call) -> Results:
                  for text in texts_of(registers(f, new, x.spec))]
         hand_on(f, [(long[x], f.array(new)) for x, new in zip(carried, loop.results) if x in long])
         return found
-    first = [(LLVM[kind_of(x.spec)], text) for x, value in zip(short, start) for text in texts_of(value)]
+    first = [(ELEMENTS[kind_of(x.spec)].register, text) for x, value in zip(short, start) for text in texts_of(value)]
     depth, runs = f.depth, f.runs
     f.depth, f.runs = depth + 1, runs * loop.count
     try:
@@ -98,8 +100,7 @@ def lower_loop(f: Function, op: Call) -> Results:
     kept_rows = []
     for part, offset in zip(loop.results[len(carried):], offsets):
         spec = spec_of(part)
-        kind = "f" if is_long(spec) else kind_of(spec)
-        kept_rows.append(Rows(memory.name, size, offset, spec.shape if spec.is_array else None, kind, memory))
+        kept_rows.append(Rows(memory.name, size, offset, spec.shape if spec.is_array else None, kind_of(spec), memory))
     return Results((*ends, *kept_rows))
 
 
@@ -107,40 +108,39 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
     """Compute functions of numbers that no run hands on to the next before the loop, for several runs at once; return
     the addresses of their tables.
     """
-    free: set[Operation] = {x for x, row in rows.items() if row.shape is None and row.kind == "f"}
-    free |= {x for x in given if number_kind(x.spec) == "f"}
+    free: set[Operation] = {x for x, row in rows.items() if row.shape is None and row.kind in FLOATS}
+    free |= {x for x in given if number_kind(x.spec) in FLOATS}
     heavy, needed = list[Call](), list[Call]()
     for op in loop.body.ops:
-        if type(op) is Call and op.fn in ROWS and number_kind(op.spec) == "f" and op.fn not in (ops.divide, ops.pow) \
-                and all(x in free for x in operands(op)) and not free.isdisjoint(operands(op)):
+        if type(op) is Call and op.fn in ROWS and number_kind(op.spec) in FLOATS \
+                and op.fn not in (ops.divide, ops.pow) and free.issuperset(operands(op)) \
+                and not free.isdisjoint(operands(op)):
             free.add(op)
             needed.append(op)
             if op.fn.__name__ in VECTORS:
                 heavy.append(op)
     lanes = machine().lanes
-    if not heavy or not lanes.prefix or loop.count < 2 * lanes.width or f.lanes.width > 1:
+    if not heavy or not lanes.library or loop.count < 2 * lanes.width or f.lanes.width > 1:
         return {}
     v = Vectors(f, lanes)
-    tables: dict[Operation, str] = {op: f.memory(8 * loop.count).name for op in heavy}
-    spread: dict[Operation, str] = {x: v.splat(f.number(x).ir, "f") for x in given if x in free}
+    tables: dict[Operation, str] = {op: f.memory(itemsize(kind_of(op.spec)) * loop.count).name for op in heavy}
+    spread: dict[Operation, str] = {x: v.splat(f.number(x).ir, kind_of(x.spec)) for x in given if x in free}
     outside: dict[Operation, Value] = {x: f.env[x] for x in spread}
 
     def some(k: str, count: int) -> None:
-        f.lanes = lanes
-        try:
+        with f.computing(lanes):
             for x, row in rows.items():
                 if x in free:
                     at = f.at(f.at(row.base, f.times(k, row.step)), row.offset)
-                    f.env[x] = Number(v.load("f", at, row.step, count), "f")
+                    f.env[x] = Number(v.load(row.kind, at, row.step, count), row.kind)
             for call in needed:
                 f.lower(call)
             for op, table in tables.items():
-                found: Any = f.env[op]
-                v.store("f", f.at(table, f.times(k, 8)), 8, found.ir, count)
-        finally:
-            f.lanes = ONE
+                found, step = f.env[op], itemsize(kind_of(op.spec))
+                assert isinstance(found, Number)
+                v.store(found.kind, f.at(table, f.times(k, step)), step, found.ir, count)
     for x, text in spread.items():
-        f.env[x] = Number(text, "f")
+        f.env[x] = Number(text, kind_of(x.spec))
     v.each(loop.count, some)
     for each in (*needed, *rows):
         f.env.pop(each, None)
@@ -167,14 +167,14 @@ def listen(f: Function, counter: str, loop: Loop) -> None:
 def step_values(f: Function, values: Sequence[Any]) -> Any:
     """Return what gives a run's step: a constant, a counter, or an entry of a table."""
     kind = number_kind(spec_of(values[0]))
-    if kind is None or kind == "b" or any(type(x) is not type(values[0]) for x in values) or (
+    if kind not in ("f", "i") or any(type(x) is not type(values[0]) for x in values) or (
             kind == "i" and max(map(abs, values)) > 1 << 53):
         raise Unlowered("a loop's steps")
     steps = range_of(values)
     if steps is not None:
         return lambda run: Number(f.plus(f.times(run, steps.step), str(steps.start)), "i")
     table = f.constants(kind, values)
-    return lambda run: Number(f.op(f"load {LLVM[kind]}, ptr {f.at(table, f.times(run, 8))}, align 8"), kind)
+    return lambda run: Number(f.load(kind, f.at(table, f.times(run, 8))), kind)
 
 
 def bound(f: Function, x: Input, arg: Any) -> Value:
@@ -192,23 +192,13 @@ def kept(f: Function, arg: Any) -> Rows:
     return found
 
 
-def kind_of(x: Spec) -> str:
-    """Return the kind of a number, or of a small array's elements. Raises Unlowered for anything else."""
-    kind = number_kind(x) or (element_kind(x) if is_small(x) else None)
-    if kind is None:
-        raise Unlowered("carried in memory")
-    return kind
-
-
 def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:
     """Return a value as one of a type."""
-    kind = kind_of(x)
-    found = f.elements(arg)
+    kind, found = kind_of(x), f.elements(arg)
     texts = stretched(found, x.shape if x.is_array else found.shape)
-    if kind == "f":
-        texts = [f.to_float(text, found.kind) for text in texts]
-    elif found.kind != kind:
+    if found.kind != kind and kind not in FLOATS:
         raise Unlowered("of another kind in each run")
+    texts = [f.convert(text, found.kind, kind) for text in texts]
     return rebuilt(x, texts)
 
 
@@ -227,20 +217,20 @@ def offsets_of(parts: Sequence[Any]) -> tuple[list[int], int]:
     offsets, size = [], 0
     for part in parts:
         offsets.append(size)
-        if not is_long(spec_of(part)):
-            kind_of(spec_of(part))
-        size += 8 * (spec_of(part).size if spec_of(part).is_array else 1)
+        nbytes = itemsize(kind_of(spec_of(part))) * (spec_of(part).size if spec_of(part).is_array else 1)
+        size += -(-nbytes // 8) * 8
     return offsets, size
 
 
 def is_long(x: Spec) -> bool:
     """True for an array that is carried, or kept, in memory."""
-    return memory_kind(x) == "f" and not is_small(x)
+    return element_kind(x) is not None and not is_small(x)
 
 
 def buffer(f: Function, x: Input, arg: Any) -> Array:
     """Return memory for an array that is carried, with its first value."""
-    found = Array((block := f.memory(x.spec.nbytes)).name, x.spec.shape, dense(x.spec.shape), block)
+    block = f.memory(x.spec.nbytes)
+    found = Array(block.name, x.spec.shape, dense(x.spec.shape, x.spec.itemsize), block, kind_of(x.spec))
     copy(f, found, stored(f, arg))
     return found
 
@@ -260,26 +250,19 @@ def keep(f: Function, part: Any, place: str) -> None:
     """Write a value into a row."""
     spec = spec_of(part)
     if is_long(spec):
-        copy(f, Array(place, spec.shape, dense(spec.shape), None), f.array(part))
+        copy(f, Array(place, spec.shape, dense(spec.shape, spec.itemsize), None, kind_of(spec)), f.array(part))
         return
     x = registers(f, part, spec)
     for number, text in enumerate(texts_of(x)):
-        ir, kind = (f.op(f"zext i1 {text} to i8"), "i8") if x.kind == "b" else (text, LLVM[x.kind])
-        f.put(f"store {kind} {ir}, ptr {f.at(place, 8 * number)}, align 8")
+        f.store(x.kind, text, f.at(place, itemsize(x.kind) * number))
 
 
 def read_row(f: Function, row: Rows, run: str) -> Value:
     """Read a run's value."""
     place = f.at(f.at(row.base, f.times(run, row.step)), row.offset)
     if row.shape is not None and not is_few(math.prod(row.shape)):
-        return Array(place, row.shape, dense(row.shape), row.owner)
-    count, texts = 1, []
-    for length in row.shape or ():
-        count *= length
-    for number in range(count):
-        at = f.at(place, 8 * number)
-        texts.append(f.op(f"trunc i8 {f.op(f'load i8, ptr {at}')} to i1") if row.kind == "b"
-                     else f.op(f"load {LLVM[row.kind]}, ptr {at}, align 8"))
+        return Array(place, row.shape, dense(row.shape, itemsize(row.kind)), row.owner, row.kind)
+    texts = [f.load(row.kind, f.at(place, itemsize(row.kind) * number)) for number in range(math.prod(row.shape or ()))]
     return Number(texts[0], row.kind) if row.shape is None else Elements(tuple(texts), row.shape, row.kind)
 
 

@@ -73,10 +73,10 @@ def machine() -> Machine:
     for name, number in NUMPY.items():
         llvm.add_symbol(name, ctypes.c_void_p.from_address(table + 8 * number).value)
     ctypes.CDLL(ctypes.util.find_library("m"), ctypes.RTLD_GLOBAL)
-    product = _product()
-    if product is not None:
-        llvm.add_symbol("tapegrad_gemm", _address(product))
-    found = Machine(llvm, features.flatten(), _lanes(features), product is not None)
+    products = _products()
+    for name, product in products.items():
+        llvm.add_symbol(f"tapegrad_{name}", _address(product))
+    found = Machine(llvm, features.flatten(), _lanes(features), bool(products))
     if lacking():  # PyObject_Vectorcall alone
         _prelude.append(Code(VECTORCALL, found))
         llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))
@@ -90,23 +90,23 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _product() -> Any:
-    """Return CBLAS's dgemm of 64-bit sizes that NumPy calls, None where its BLAS is another."""
+def _products() -> dict[str, Any]:
+    """Return CBLAS's dgemm and sgemm of 64-bit sizes that NumPy calls, nothing where its BLAS is another."""
     try:
         library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
-        return library.scipy_cblas_dgemm64_
+        return {name: library[f"scipy_cblas_{name}64_"] for name in ("dgemm", "sgemm")}
     except (OSError, AttributeError):
-        return None
+        return {}
 
 
 def _lanes(features: Any) -> Lanes:
-    """Return the widest vectors; their functions are glibc's, where it is there."""
-    width, prefix = (8, "_ZGVeN8") if features.get("avx512f") else (4, "_ZGVdN4") if features.get("avx2") else (2, "")
+    """Return the widest vectors of float64; their functions are glibc's, where it is there."""
+    width = 8 if features.get("avx512f") else 4 if features.get("avx2") else 2
     try:
         ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
     except OSError:
-        prefix = ""
-    return Lanes(width, prefix)
+        return Lanes(width)
+    return Lanes(width, width > 2)
 
 
 class Code:

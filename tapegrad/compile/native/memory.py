@@ -10,25 +10,29 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, part, place_in, stored
-from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import machine
-from tapegrad.compile.native.small import known  # whose lowerings come first
+from tapegrad.compile.native.small import known, over  # whose lowerings come first
 from tapegrad.compile.native.table import ROWS
 from tapegrad.compile.native.values import (
-    STORED,
+    COMPLEX,
+    ELEMENTS,
+    FLOATS,
+    INEXACT,
     Array,
     Elements,
     Number,
     Unlowered,
     Value,
     dense,
+    element_kind,
     is_small,
-    memory_kind,
+    itemsize,
     number_kind,
 )
-from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, size
+from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
@@ -36,11 +40,11 @@ LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's
 AT_ONCE = 4  # vectors of columns that are summed at once
 
 
-def vectors(f: Function) -> Vectors:
-    """Return what writes vectors of this processor. Raises Unlowered within a batch."""
+def vectors(f: Function, *kinds: str) -> Vectors:
+    """Return what writes vectors of numbers of some kinds. Raises Unlowered within a batch."""
     if f.lanes.width > 1:
         raise Unlowered("memory within a batch")
-    return Vectors(f, machine().lanes)
+    return Vectors(f, machine().lanes.wide(kinds or "f"))
 
 
 # -- copies
@@ -48,33 +52,32 @@ def vectors(f: Function) -> Vectors:
 
 def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False) -> None:
     """Write a value into an array, or add it; numbers and shorter arrays are broadcast."""
-    v = vectors(f)
+    v = vectors(f, to.kind, x.kind)
+    if x.kind != to.kind and not (to.kind in FLOATS and x.kind not in COMPLEX):
+        raise Unlowered("of another kind")
     if isinstance(x, Elements) and to.shape == x.shape and len(x.parts) <= 2 * v.width and not add:
         for index, part in zip(np.ndindex(*x.shape), x.parts):
-            put_number(f, f.at(to.data, sum(i * step for i, step in zip(index, to.strides))), part, x.kind, to.kind)
+            at = f.at(to.data, sum(i * step for i, step in zip(index, to.strides)))
+            f.store(to.kind, f.convert(part, x.kind, to.kind), at)
         return
     if isinstance(x, Elements) and len(x.parts) == 1:
         x = Number(x.parts[0], x.kind)
     elif isinstance(x, Elements):
         x = in_memory(f, x)
     if math.prod(to.shape) == 1:
-        number = x if isinstance(x, Number) else Number(read(f, x), x.kind)
-        text = f.to_float(number.ir, number.kind) if to.kind == "f" else number.ir
+        text = f.convert(x.ir if isinstance(x, Number) else f.load(x.kind, x.data), x.kind, to.kind)
         if add:
-            text = f.op(f"fadd double {f.op(f'load double, ptr {to.data}, align 8')}, {text}")
-        put_number(f, to.data, text, to.kind, to.kind)
+            text = ROWS[ops.add].write(f, [f.load(to.kind, to.data), text], to.kind)
+        f.store(to.kind, text, to.data)
         return
     if isinstance(x, Array) and x.kind == to.kind and not add and x.shape == to.shape and x.strides == to.strides \
-            and to.strides == dense(to.shape, size(to.kind)):
-        f.put(f"call void @llvm.memcpy.p0.p0.i64(ptr {to.data}, ptr {x.data}, i64 {to.size * size(to.kind)}, i1 false)")
+            and to.strides == dense(to.shape, itemsize(to.kind)):
+        nbytes = to.size * itemsize(to.kind)
+        f.put(f"call void @llvm.memcpy.p0.p0.i64(ptr {to.data}, ptr {x.data}, i64 {nbytes}, i1 false)")
         return
-    if not (isinstance(x, Number) or x.kind == to.kind or to.kind == "f"):
-        raise Unlowered("of another kind")
     sources = [] if isinstance(x, Number) else [Operand.of(x, to.shape, 0)]
     shape, strides = collapsed(to.shape, [to.strides, *(each.strides for each in sources)])
-    same = None
-    if isinstance(x, Number):
-        same = v.splat(f.to_float(x.ir, x.kind) if to.kind == "f" else x.ir, to.kind)
+    same = v.splat(f.convert(x.ir, x.kind, to.kind), to.kind) if isinstance(x, Number) else None
 
     def line(pointers: list[str]) -> None:
         def some(k: str, count: int) -> None:
@@ -83,32 +86,13 @@ def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False
             if text is None:
                 kind, step = sources[0].kind, strides[1][-1]
                 text = v.load(kind, f.at(pointers[1], f.times(k, step)), step, count)
-                f.lanes = v.lanes
-                text = f.to_float(text, kind) if to.kind == "f" else text
-                f.lanes = Lanes()
-            if add:
-                text = f.op(f"fadd {v.lanes.type('f')} {v.load('f', at, strides[0][-1], count)}, {text}")
+            before = v.load(to.kind, at, strides[0][-1], count) if add else ""
+            with f.computing(v.lanes):
+                text = f.convert(text, sources[0].kind, to.kind) if sources else text
+                text = ROWS[ops.add].write(f, [before, text], to.kind) if add else text
             v.store(to.kind, at, strides[0][-1], text, count)
         v.each(shape[-1], some)
     nest(f, shape[:-1], [steps[:-1] for steps in strides], [to.data, *(each.data for each in sources)], line)
-
-
-def put_number(f: Function, at: str, text: str, kind: str, to: str) -> None:
-    """Write one number."""
-    if to == "f":
-        f.put(f"store double {f.to_float(text, kind)}, ptr {at}, align 8")
-    elif to == kind == "b":
-        f.put(f"store i8 {f.op(f'zext i1 {text} to i8')}, ptr {at}")
-    elif to == kind == "i":
-        f.put(f"store i64 {text}, ptr {at}, align 8")
-    else:
-        raise Unlowered("of another kind")
-
-
-def read(f: Function, x: Array) -> str:
-    """Read one number."""
-    text = f.op(f"load {STORED[x.kind]}, ptr {x.data}")
-    return f.op(f"trunc i8 {text} to i1") if x.kind == "b" else text
 
 
 def operand(f: Function, x: Any) -> Number | Elements | Array:
@@ -119,12 +103,10 @@ def operand(f: Function, x: Any) -> Number | Elements | Array:
     return found if isinstance(found, Elements) else f.array(x)
 
 
-def fill(f: Function, to: Array, text: str) -> None:
-    """Write one float64 everywhere into new memory."""
-    if text == Lanes().constant(0.0) and to.size:
-        f.put(f"call void @llvm.memset.p0.i64(ptr {to.data}, i8 0, i64 {to.size * size(to.kind)}, i1 false)")
-    elif to.size:
-        copy(f, to, Number(text, "f"))
+def fill(f: Function, to: Array) -> None:
+    """Write zeros into new memory."""
+    if to.size:
+        f.put(f"call void @llvm.memset.p0.i64(ptr {to.data}, i8 0, i64 {to.size * itemsize(to.kind)}, i1 false)")
 
 
 def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
@@ -134,8 +116,8 @@ def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
 
 def apart(f: Function, x: Array) -> Array:
     """Return a copy of an array in memory of its own, row by row."""
-    block = f.memory(x.size * size(x.kind))
-    found = Array(block.name, x.shape, dense(x.shape, size(x.kind)), block, x.kind)
+    block = f.memory(x.size * itemsize(x.kind))
+    found = Array(block.name, x.shape, dense(x.shape, itemsize(x.kind)), block, x.kind)
     copy(f, found, x)
     return found
 
@@ -145,14 +127,12 @@ def apart(f: Function, x: Array) -> Array:
 
 def lower_new(f: Function, op: Call) -> Value:
     """Write zeros, ones, or one number everywhere."""
-    value = {ops.zeros: 0.0, ops.ones: 1.0}.get(op.fn)
     made = f.place(op)
-    if made.kind != "f":
-        raise Unlowered("of other numbers")
-    if value is None:
-        copy(f, made, operand(f, op.args[1]))
-    else:
-        fill(f, made, Lanes().constant(value))
+    if op.fn is ops.zeros:
+        fill(f, made)
+    elif made.size:
+        one = Number(f.lanes.constant(1, made.kind), made.kind)
+        copy(f, made, one if op.fn is ops.ones else operand(f, op.args[1]))
     return made
 
 
@@ -182,14 +162,12 @@ def lower_pieces(f: Function, op: Call) -> Value:
         pieces.append((op.args[at], [known(part) for part in op.args[at + 1:at + 1 + rank]]))
         at += 1 + rank
     made = f.place(op)
-    if made.kind != "f":
-        raise Unlowered("of other numbers")
     parts = [(x, None if any(isinstance(i, (np.ndarray, list)) for i in index) else part_of(f, made, index), index)
              for x, index in pieces]
     first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
     rest = beside(made, *parts[first][1:])
     if rest is None:
-        fill(f, made, Lanes().constant(0.0))
+        fill(f, made)
     else:  # the largest piece is written, not added to zeros
         parts.insert(0, parts.pop(first))
         for start, end in rest:
@@ -206,13 +184,14 @@ def lower_pieces(f: Function, op: Call) -> Value:
 
 def beside(to: Array, part: Array | None, index: Sequence[Any]) -> list[tuple[int, int]] | None:
     """Return where in memory that lies together a part of it is not, in bytes; None where the part has gaps."""
-    if part is None or to.strides != dense(to.shape) or not part.size:
+    step = itemsize(to.kind)
+    if part is None or to.strides != dense(to.shape, step) or not part.size:
         return None
     places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(index)]
     low, high = int(places.min()), int(places.max()) + 1
-    if high - low != places.size or part.strides != dense(part.shape):
+    if high - low != places.size or part.strides != dense(part.shape, step):
         return None
-    return [(a, b) for a, b in ((0, 8 * low), (8 * high, 8 * to.size)) if b > a]
+    return [(a, b) for a, b in ((0, step * low), (step * high, step * to.size)) if b > a]
 
 
 def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence[Any]) -> None:
@@ -221,15 +200,15 @@ def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence
     table = offsets(to)[places.ravel()]
     if isinstance(x, Elements):
         x = in_memory(f, x)
-    if not isinstance(x, Array) or x.shape != places.shape or x.strides != dense(x.shape):
+    step = itemsize(to.kind)
+    if not isinstance(x, Array) or x.shape != places.shape or x.strides != dense(x.shape, step) or x.kind != to.kind:
         raise Unlowered("no array of these numbers")
     data, of = constant(f, table), x.data
 
     def one(k: str, _: list[str]) -> list[str]:
         at = f.at(to.data, f.op(f"load i64, ptr {f.at(data, f.times(k, 8))}, align 8"))
-        piece = f.op(f"load double, ptr {f.at(of, f.times(k, 8))}, align 8")
-        f.put(f"store double {f.op(f'fadd double {piece}, ' + f.op(f'load double, ptr {at}, align 8'))}, "
-              f"ptr {at}, align 8")
+        piece = f.load(to.kind, f.at(of, f.times(k, step)))
+        f.store(to.kind, ROWS[ops.add].write(f, [piece, f.load(to.kind, at)], to.kind), at)
         return []
     if table.size:
         f.loop(table.size, [], one)
@@ -251,17 +230,16 @@ def constant(f: Function, table: Any) -> str:
 
 def lower_gather(f: Function, op: Call) -> Value:
     """Write a read of a long array in known places, which are no view."""
-    v = vectors(f)
     x = f.array(op.args[0])
+    v, step = vectors(f), itemsize(x.kind)
     index = tuple(map(known, op.args[1:]))
     places = np.asarray(op.fn.impl(np.arange(x.size).reshape(x.shape), *index, **op.kwargs))
-    if x.kind != "f" or memory_kind(op.spec) != "f" or places.shape != op.spec.shape:
-        raise Unlowered("no float64 array")
+    if element_kind(op.spec) != x.kind or places.shape != op.spec.shape:
+        raise Unlowered("another array")
     table = offsets(x)[places.ravel()]
     small = is_small(op.spec)
     if small:
-        return Elements(tuple([f.op(f"load double, ptr {f.at(x.data, int(at))}, align 8") for at in table]),
-                        op.spec.shape, "f")
+        return Elements(tuple([f.load(x.kind, f.at(x.data, int(at))) for at in table]), op.spec.shape, x.kind)
     made = f.place(op)
     axes = sorted(range(len(made.shape)), key=lambda axis: (-made.strides[axis], axis))  # as they lie in memory
     data = constant(f, table.reshape(made.shape).transpose(axes).ravel())
@@ -269,7 +247,7 @@ def lower_gather(f: Function, op: Call) -> Value:
     def some(k: str, count: int) -> None:
         at = v.load("i", f.at(data, f.times(k, 8)), 8, count)
         rows = f.op(f"getelementptr i8, ptr {x.data}, <{v.width} x i64> {at}")
-        v.store("f", f.at(made.data, f.times(k, 8)), 8, v.gather(rows, "f"), count)
+        v.store(x.kind, f.at(made.data, f.times(k, step)), step, v.gather(rows, x.kind), count)
     v.each(table.size, some)
     return made
 
@@ -278,11 +256,11 @@ def lower_assignment(f: Function, op: Call) -> Value:
     """Write an array with a part replaced: in its memory where nothing else needs that, or in a copy."""
     vectors(f)
     x, value, *index = op.args
-    if op.kwargs or memory_kind(op.spec) != "f" or not isinstance(x, Operation):
+    if op.kwargs or not isinstance(x, Operation):
         raise Unlowered("a write through views")
     new, old = operand(f, value), stored(f, x)
     computed = [part for part in index if isinstance(part, Operation) and not isinstance(part, Constant)]
-    if old.kind != "f" or old.shape != op.spec.shape:
+    if old.kind != element_kind(op.spec) or old.shape != op.spec.shape:
         raise Unlowered("of other numbers")
     row = len(index) == 1 and len(computed) == 1 and spec_of(index[0]).type is int
     if computed and not row:
@@ -305,56 +283,62 @@ def lower_assignment(f: Function, op: Call) -> Value:
 
 def lower_along(f: Function, op: Call) -> Value:
     """Write a reduction of a long array along some of its axes."""
-    v, x = vectors(f), f.array(op.args[0])
+    x, kind = f.array(op.args[0]), number_kind(op.spec) or element_kind(op.spec)
     n = len(x.shape)
-    if op.kwargs.keys() - {"axis", "keepdims"} or x.kind not in ("f", "b") or not x.size or (
-            x.kind == "b" and op.fn is not ops.sum):
+    if op.kwargs.keys() - {"axis", "keepdims"} or kind in (None, "b") or not x.size or (x.kind in COMPLEX) != (
+            kind in COMPLEX) or (op.fn in (ops.max, ops.min) and (x.kind != kind or kind in COMPLEX)):
         raise Unlowered("a reduction of its own kind")
+    assert kind is not None
+    v, step = vectors(f, x.kind, kind), itemsize(kind)
     axis = op.kwargs.get("axis")
     axes = {a % n for a in (range(n) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
     kept, gone = [a for a in range(n) if a not in axes], [a for a in range(n) if a in axes]
     small = is_small(op.spec) or not op.spec.is_array
-    wanted = "i" if x.kind == "b" else "f"
-    if (memory_kind(op.spec) if op.spec.is_array else number_kind(op.spec)) != wanted or not gone or (
-            small and x.kind == "b"):
-        raise Unlowered("of other numbers")
+    if not gone:
+        raise Unlowered("a reduction along no axis")
     shape = tuple([x.shape[a] for a in kept])
     if small:
-        made = Array(f.stack(8 * max(math.prod(shape), 1)), shape, dense(shape), None)
+        made = Array(f.stack(step * max(math.prod(shape), 1)), shape, dense(shape, step), None, kind)
         to = made.strides
     else:
         made = f.place(op)
         to = made.strides if len(made.shape) == len(kept) else tuple([made.strides[a] for a in kept])
     count = math.prod(x.shape[a] for a in gone)
     inner = min(range(n), key=lambda a: (abs(x.strides[a]) if x.shape[a] > 1 else 1 << 60))
-    fold = folded(f, op)
+    fold = folded(f, op.fn, kind)
     if inner in axes:
         along_rows(f, v, x, [inner, *(a for a in gone if a != inner)], kept, made, to, fold, count)
     else:
         along_columns(f, v, x, gone, [*(a for a in kept if a != inner), inner], kept, made, to, fold, count)
     if not small:
         return made
-    found = f.loaded(made._replace(shape=op.spec.shape, strides=dense(op.spec.shape)))
-    return found if op.spec.is_array else Number(found.parts[0], "f")
+    found = f.loaded(made._replace(shape=op.spec.shape, strides=dense(op.spec.shape, step)))
+    return found if op.spec.is_array else Number(found.parts[0], kind)
 
 
-Fold = Callable[[Lanes, str, str], str]
+Fold = Callable[[str, str], str]
 
 
-def folded(f: Function, op: Call) -> Fold:
-    """Return what joins two numbers, or two vectors."""
-    fn = {ops.max: ops.maximum, ops.min: ops.minimum}.get(op.fn, ops.add)
-    return lambda lanes, a, b: ROWS[fn].write(f, lanes, [a, b])
+def folded(f: Function, fn: Op, kind: str) -> Fold:
+    """Return what joins two numbers, or two vectors, of a reduction."""
+    row = ROWS[{ops.max: ops.maximum, ops.min: ops.minimum}.get(fn, ops.add)]
+    return lambda a, b: row.write(f, [a, b], kind)
 
 
-def real(v: Vectors, kind: str, at: str, step: int, count: int) -> str:
-    """Read numbers as float64."""
-    text = v.load(kind, at, step, count)
-    return text if kind == "f" else v.f.op(f"uitofp {v.lanes.type(kind)} {text} to {v.lanes.type('f')}")
+def read(v: Vectors, kind: str, at: str, step: int, count: int, to: str) -> str:
+    """Read numbers as those of another kind."""
+    with v.f.computing(v.lanes):
+        return v.f.convert(v.load(kind, at, step, count), kind, to)
 
 
-def identity(op: Call) -> float:
-    return {ops.max: -math.inf, ops.min: math.inf}.get(op.fn, 0.0)
+def identity(fn: Op, kind: str) -> Any:
+    """Return the number that a sum, a maximum or a minimum of numbers of a kind begins with."""
+    if fn not in (ops.max, ops.min):
+        return 0
+    if kind in FLOATS:
+        return -math.inf if fn is ops.max else math.inf
+    limits = np.iinfo(ELEMENTS[kind].dtype)
+    return limits.min if fn is ops.max else limits.max
 
 
 def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[int], made: Array, to: Sequence[int],
@@ -362,19 +346,22 @@ def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[in
     """Reduce what lies together: a vector of sums for each number of the result."""
     op = f.now
     n, step = x.shape[gone[0]], x.strides[gone[0]]
-    if n > LONG and op.fn in (ops.sum, ops.mean):
+    kind = made.kind
+    if n > LONG and op.fn in (ops.sum, ops.mean) and kind in INEXACT:
         raise Unlowered("a long sum")
-    t, start = v.lanes.type("f"), v.lanes.constant(identity(op))
+    t, start = v.lanes.type(kind), v.lanes.constant(identity(op.fn, kind), kind)
+
+    def folds(a: str, b: str, count: int) -> str:
+        with f.computing(v.lanes):
+            return fold(a, b if count == v.width else f.select(v.mask(count), kind, b, start))
 
     def line(pointer: str, now: list[str]) -> list[str]:
         whole = n // v.width * v.width
         if whole:
-            now = f.loop(whole, [(t, text) for text in now], lambda k, now: [
-                fold(v.lanes, now[0], real(v, x.kind, f.at(pointer, f.times(k, step)), step, v.width))], v.width)
+            now = f.loop(whole, [(t, text) for text in now], lambda k, now: [folds(
+                now[0], read(v, x.kind, f.at(pointer, f.times(k, step)), step, v.width, kind), v.width)], v.width)
         if n % v.width:
-            text = real(v, x.kind, f.at(pointer, whole * step), step, n % v.width)
-            text = f.op(f"select {v.lanes.type('b')} {v.mask(n % v.width)}, {t} {text}, {t} {start}")
-            now = [fold(v.lanes, now[0], text)]
+            now = [folds(now[0], read(v, x.kind, f.at(pointer, whole * step), step, n % v.width, kind), n % v.width)]
         return now
 
     def outer(axes: list[int], pointer: str, now: list[str]) -> list[str]:
@@ -384,39 +371,35 @@ def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[in
             axes[1:], f.at(pointer, f.times(k, x.strides[axes[0]])), now))
 
     def one(pointers: list[str]) -> None:
-        text = v.total(outer(gone[1:], pointers[0], [start])[0], lambda a, b: fold(Lanes(), a, b))
-        if op.fn is ops.mean:
-            text = f.op(f"fdiv double {text}, {Lanes().constant(count)}")
-        if made.kind == "i":
-            f.put(f"store i64 {f.op(f'fptosi double {text} to i64')}, ptr {pointers[1]}, align 8")
-        else:
-            f.put(f"store double {text}, ptr {pointers[1]}, align 8")
+        text = v.total(outer(gone[1:], pointers[0], [start])[0], kind, fold)
+        f.store(kind, over(f, text, count, kind) if op.fn is ops.mean else text, pointers[1])
     nest(f, [x.shape[a] for a in kept], [[x.strides[a] for a in kept], list(to)], [x.data, made.data], one)
 
 
 def along_columns(f: Function, v: Vectors, x: Array, gone: list[int], order: list[int], kept: list[int], made: Array,
                   to: Sequence[int], fold: Fold, count: int) -> None:
     """Reduce along axes beside which numbers lie together: a vector of the result at once, or several."""
-    op, t = f.now, v.lanes.type("f")
+    op, kind, t = f.now, made.kind, v.lanes.type(made.kind)
     steps = dict(zip(kept, to))
     n, step, out = x.shape[order[-1]], x.strides[order[-1]], steps[order[-1]]
-    start = v.lanes.constant(identity(op))
+    start = v.lanes.constant(identity(op.fn, kind), kind)
 
     def columns(pointers: list[str]) -> None:
         def some(k: str, count_here: int, many: int) -> None:
             def inner(axes: list[int], pointer: str, now: list[str]) -> list[str]:
                 if not axes:
-                    return [fold(v.lanes, text, real(v, x.kind, f.at(pointer, v.width * step * each), step, count_here))
-                            for each, text in enumerate(now)]
+                    with f.computing(v.lanes):
+                        given = [read(v, x.kind, f.at(pointer, v.width * step * each), step, count_here, kind)
+                                 for each in range(many)]
+                        return [fold(text, other) for text, other in zip(now, given)]
                 return f.loop(x.shape[axes[0]], [(t, text) for text in now], lambda j, now: inner(
                     axes[1:], f.at(pointer, f.times(j, x.strides[axes[0]])), now))
             found = inner(gone, f.at(pointers[0], f.times(k, step)), [start] * many)
             for each, text in enumerate(found):
                 if op.fn is ops.mean:
-                    text = f.op(f"fdiv {t} {text}, {v.lanes.constant(count)}")
+                    with f.computing(v.lanes):
+                        text = over(f, text, count, kind)
                 at = f.at(f.at(pointers[1], f.times(k, out)), v.width * out * each)
-                if made.kind == "i":
-                    text = f.op(f"fptosi {t} {text} to {v.lanes.type('i')}")
                 v.store(made.kind, at, out, text, count_here)
         block = v.width * AT_ONCE
         whole, one = n // block * block, n // v.width * v.width

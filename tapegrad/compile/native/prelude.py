@@ -14,6 +14,7 @@ PYTHON = """
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare ptr @PyFloat_FromDouble(double)
+declare ptr @PyComplex_FromDoubles(double, double)
 declare ptr @PyLong_FromLongLong(i64)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare ptr @PyTuple_New(i64)

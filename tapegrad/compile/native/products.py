@@ -7,16 +7,26 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
-from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import apart, short_first
-from tapegrad.compile.native.values import Array, Number, Unlowered, Value, dense, is_small
+from tapegrad.compile.native.values import (
+    Array,
+    Number,
+    Unlowered,
+    Value,
+    dense,
+    element_kind,
+    is_small,
+    itemsize,
+    number_kind,
+)
 from tapegrad.compile.native.vectors import nest
 from tapegrad.tape.tape import Call
 
 ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them
-GEMM = "declare void @tapegrad_gemm(i32, i32, i32, i64, i64, i64, double, ptr, i64, ptr, i64, double, ptr, i64)"
+SYMBOLS = {"f": "dgemm", "s": "sgemm"}
+"""CBLAS's products of matrices, by the kind of their numbers."""
 
 
 def lower_product(f: Function, op: Call) -> Value:
@@ -24,7 +34,8 @@ def lower_product(f: Function, op: Call) -> Value:
     if not machine().blas or f.lanes.width > 1 or op.kwargs or len(op.args) != 2:
         raise Unlowered("a product of its own kind")
     a, b = (stored(f, x) for x in op.args)
-    if a.kind != "f" or b.kind != "f" or not a.shape or not b.shape:
+    kind, step = a.kind, itemsize(a.kind)
+    if kind not in SYMBOLS or b.kind != kind or not a.shape or not b.shape:
         raise Unlowered("of other numbers")
     if op.fn is ops.dot and max(len(a.shape), len(b.shape)) > 2:
         raise Unlowered("dot of more axes")
@@ -35,28 +46,30 @@ def lower_product(f: Function, op: Call) -> Value:
         if op.fn not in (ops.vecmat, ops.matvec):
             raise Unlowered("a product of rows")
     if row:
-        a = a._replace(shape=(*a.shape[:-1], 1, a.shape[-1]), strides=(*a.strides[:-1], 8 * a.shape[-1], a.strides[-1]))
+        a = a._replace(shape=(*a.shape[:-1], 1, a.shape[-1]),
+                       strides=(*a.strides[:-1], step * a.shape[-1], a.strides[-1]))
     if column:
-        b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, 8))
+        b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, step))
     a, b = matrix(f, a), matrix(f, b)
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     made = target(f, op)
     batch = made.shape[:len(made.shape) - 2 + row + column]
     whole = made.strides[len(batch):]
-    c = (whole[0] if not row else 8 * n, whole[-1] if not column else 8) if whole else (8, 8)
+    c = (whole[0] if not row else step * n, whole[-1] if not column else step) if whole else (step, step)
     if not (m and n and math.prod(batch)):
         return made
-    if not k or c[1] != 8 or (m > 1 and c[0] < 8 * n):
+    if not k or c[1] != step or (m > 1 and c[0] < step * n):
         raise Unlowered("a product that lies in its own way")
-    f.declare(GEMM)
+    t, symbol = f.lanes.type(kind), f"tapegrad_{SYMBOLS[kind]}"
+    f.declare(f"declare void @{symbol}(i32, i32, i32, i64, i64, i64, {t}, ptr, i64, ptr, i64, {t}, ptr, i64)")
     steps = [lead(a, batch), lead(b, batch), list(made.strides[:len(batch)])]
     (ta, la), (tb, lb) = turned(a), turned(b)
-    one, none = Lanes().constant(1.0), Lanes().constant(0.0)
+    one, none = f.lanes.constant(1.0, kind), f.lanes.constant(0.0, kind)
     nest(f, batch, steps, [a.data, b.data, made.data], lambda at: f.put(
-        f"call void @tapegrad_gemm(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, double {one}, "
-        f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, double {none}, ptr {at[2]}, i64 {max(c[0] // 8, n)})"))
+        f"call void @{symbol}(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, {t} {one}, "
+        f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, {t} {none}, ptr {at[2]}, i64 {max(c[0] // step, n)})"))
     if not op.spec.is_array:
-        return Number(f.op(f"load double, ptr {made.data}, align 8"), "f")
+        return Number(f.load(kind, made.data), kind)
     return f.loaded(made) if is_small(op.spec) else made
 
 
@@ -64,7 +77,10 @@ def target(f: Function, op: Call) -> Array:
     """Return memory for a product; a short one's is on the stack."""
     y = op.spec
     if not y.is_array or is_small(y):
-        return Array(f.stack(8 * max(y.size, 1)), y.shape, dense(y.shape), None)
+        kind = number_kind(y) or element_kind(y)
+        if kind is None:
+            raise Unlowered("of other numbers")
+        return Array(f.stack(itemsize(kind) * max(y.size, 1)), y.shape, dense(y.shape, itemsize(kind)), None, kind)
     return f.place(op)
 
 
@@ -78,18 +94,18 @@ def lead(x: Array, batch: tuple[int, ...]) -> list[int]:
 def turned(x: Array) -> tuple[int, int]:
     """Return how CBLAS is to take matrices, and how far apart their rows, or columns, are."""
     m, n = x.shape[-2:]
-    down, right = x.strides[-2:]
-    if right == 8 or n == 1:
-        return AS_IT_IS, max(down // 8 if m > 1 else n, n)
-    return TURNED, max(right // 8, m)
+    (down, right), step = x.strides[-2:], itemsize(x.kind)
+    if right == step or n == 1:
+        return AS_IT_IS, max(down // step if m > 1 else n, n)
+    return TURNED, max(right // step, m)
 
 
 def matrix(f: Function, x: Array) -> Array:
     """Return matrices that lie as CBLAS takes them: rows or columns whose numbers lie together."""
     m, n = x.shape[-2:]
-    down, right = x.strides[-2:]
-    by_rows = (right == 8 or n == 1) and (m == 1 or (down % 8 == 0 and down >= 8 * n))
-    by_columns = (down == 8 or m == 1) and (n == 1 or (right % 8 == 0 and right >= 8 * m))
+    (down, right), step = x.strides[-2:], itemsize(x.kind)
+    by_rows = (right == step or n == 1) and (m == 1 or (down % step == 0 and down >= step * n))
+    by_columns = (down == step or m == 1) and (n == 1 or (right % step == 0 and right >= step * m))
     if by_rows or by_columns:
         return x
     return apart(f, x)

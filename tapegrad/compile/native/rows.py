@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.native.elementwise import arity, row_of
+from tapegrad.compile.native.elementwise import computing_kind
 from tapegrad.compile.native.table import ROWS
-from tapegrad.compile.native.values import dense, element_kind, is_few, is_small, memory_kind, number_kind
+from tapegrad.compile.native.values import COMPLEX, FLOATS, dense, element_kind, is_few, is_small, number_kind
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
@@ -45,7 +45,7 @@ class Form(NamedTuple):
 
 def batch_of(x: Spec) -> Shape | None:
     """Return the axes that a loop over an array runs over, None for a short one."""
-    if memory_kind(x) is None or is_few(x.size):
+    if element_kind(x) is None or is_few(x.size):
         return None
     if x.ndim > 1 and x.shape[0] >= FEW and math.prod(x.shape[1:]) <= ROW:
         return x.shape[:1]
@@ -82,21 +82,14 @@ def form(op: Operation) -> tuple[Shape, Form] | None:
 
 
 def _elementwise(op: Call, batch: Shape, y: Spec) -> Form | None:
-    kind, row = element_kind(y), row_of(op.fn)
-    if op.kwargs.keys() - {"dtype", "order", "copy"} or kind != (row.gives or row.takes):
+    if computing_kind(op) is None:
         return None
-    args = op.args[:arity(op.fn)]
-    if not all(_is_operand(x) for x in args):
-        return None
-    kinds = {spec_of(x).kind for x in args if spec_of(x).is_array}
-    if kinds <= {"i"} or (op.fn is ops.where and spec_of(args[0]).kind != "b"):
-        return None  # integers, which are computed as such
     return _aligned(op, op.fn, op.args, batch, y.ndim - len(batch), row_spec(y, y.shape[len(batch):]), op.kwargs)
 
 
 def _is_operand(x: Any) -> bool:
     x = spec_of(x)
-    return number_kind(x) is not None or memory_kind(x) in ("f", "b", "i")
+    return (number_kind(x) or element_kind(x)) is not None
 
 
 def _aligned(op: Call, fn: Op, args: Sequence[Any], batch: Shape, rank: int, spec: Spec, kwargs: dict[str, Any],
@@ -121,8 +114,9 @@ def _aligned(op: Call, fn: Op, args: Sequence[Any], batch: Shape, rank: int, spe
 def _reduction(op: Call, batch: Shape, x: Spec) -> Form | None:
     if op.kwargs.keys() - {"axis", "keepdims"} or len(op.args) != 1 or not isinstance(op.args[0], Operation):
         return None
-    counts = element_kind(x) == "b" and op.fn is ops.sum and op.spec.dtype == np.int64
-    if not counts and (element_kind(x) != "f" or op.spec.kind != "f"):
+    kind, y = element_kind(x), number_kind(op.spec) or element_kind(op.spec)
+    if y is None or (kind != y and (op.fn in (ops.max, ops.min) or kind in COMPLEX)) or y == "b" or (
+            y in COMPLEX and op.fn in (ops.max, ops.min)):
         return None
     axis, keep, n = op.kwargs.get("axis"), bool(op.kwargs.get("keepdims")), len(batch)
     axes = {a % x.ndim for a in (range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
@@ -134,11 +128,11 @@ def _reduction(op: Call, batch: Shape, x: Spec) -> Form | None:
     row = shape[n:] if keep or not whole else shape
     fn = ops.sum if whole and op.fn is ops.mean else op.fn
     if not inside:  # rows come together as they are
-        fn, kwargs = ops.positive, {}
+        fn, kwargs = ops.astype, {}
         row = x.shape[n:]
     else:
         kwargs = {"axis": inside, "keepdims": keep}
-    if (not whole and not inside) or (counts and whole):
+    if not whole and not inside:
         return None
     spec = Spec(np.ndarray, op.spec.dtype, shape)  # also where the result is a number
     return Form(fn, op.args, kwargs, row_spec(spec, row), frozenset(op.args), SINKS[op.fn] if whole else "")
@@ -146,7 +140,7 @@ def _reduction(op: Call, batch: Shape, x: Spec) -> Form | None:
 
 def _product(op: Call, batch: Shape, x: Spec) -> Form | None:
     a, b = map(spec_of, op.args[:2])
-    if op.kwargs or len(op.args) != 2 or element_kind(a) != "f" or element_kind(b) != "f" or op.spec.kind != "f":
+    if op.kwargs or len(op.args) != 2 or element_kind(a) not in FLOATS or a.dtype != b.dtype:
         return None
     n = len(batch)
     both = frozenset(x for x in op.args if isinstance(x, Operation))
@@ -154,7 +148,7 @@ def _product(op: Call, batch: Shape, x: Spec) -> Form | None:
         if a.shape != b.shape or len(both) != len({id(x) for x in op.args}):
             return None
         inner = row_spec(a, a.shape[n:])
-        number = Spec(np.float64, np.dtype(float), (), ())
+        number = row_spec(a, ())
         return Form(ops.vdot if inner.is_array else ops.multiply, op.args, {}, number, both, "sum")
     if n != 1 or a.ndim < 2 or a.shape[:1] != batch or not isinstance(op.args[0], Operation):
         return None
@@ -175,7 +169,7 @@ def _reads(op: Call, batch: Shape, y: Spec) -> Form | None:
     if len(batch) != 1 or op.kwargs or not isinstance(x, Operation) or element_kind(x.spec) is None:
         return None
     if _are_places(index, batch):
-        fits = element_kind(x.spec) == "f" and math.prod(x.spec.shape[len(index):]) <= ROW and x not in index
+        fits = math.prod(x.spec.shape[len(index):]) <= ROW and x not in index
         return Form(op.fn, op.args, {}, row_spec(y, y.shape[1:]), frozenset(index)) if fits else None
     rest = _within(index, x.spec.ndim)
     if rest is None or x.spec.shape[:1] != batch or math.prod(x.spec.shape[1:]) > ROW:
@@ -205,12 +199,12 @@ def _writes(op: Call, batch: Shape, y: Spec) -> Form | None:
     if op.fn is ops.setitem:
         x, value, *index = op.args
         rest = _within(index, y.ndim)
-        if op.kwargs or rest is None or not rest or not isinstance(x, Operation) or element_kind(y) != "f":
+        if op.kwargs or rest is None or not rest or not isinstance(x, Operation):
             return None
         pieces = [(x, y.ndim), (value, 1 + _rank(y, rest))]
         args, kwargs = [x, value, *rest], {}
     else:
-        if op.kwargs.keys() - {"shape", "ranks", "order"} or element_kind(y) != "f":
+        if op.kwargs.keys() - {"shape", "ranks", "order"}:
             return None
         pieces, ranks = [], []
         for count in op.kwargs["ranks"]:
@@ -238,7 +232,7 @@ def _writes(op: Call, batch: Shape, y: Spec) -> Form | None:
 
 def _are_places(index: Sequence[Any], batch: Shape) -> bool:
     """True for lists of integers, one for each row of a batch."""
-    return len(index) > 0 and all(isinstance(part, Operation) and memory_kind(part.spec) == "i"
+    return len(index) > 0 and all(isinstance(part, Operation) and element_kind(part.spec) == "i"
                                   and part.spec.shape == batch for part in index)
 
 
@@ -248,7 +242,7 @@ def _adds_rows(op: Call) -> bool:
     if op.kwargs.keys() - {"shape", "ranks", "order"} or op.kwargs["ranks"] != (len(index),):
         return False
     return (isinstance(piece, Operation) and _are_places(index, piece.spec.shape[:1]) and piece not in index
-            and element_kind(piece.spec) == "f" and element_kind(op.spec) == "f"
+            and element_kind(piece.spec) is not None and piece.spec.dtype == op.spec.dtype and piece.spec.kind != "b"
             and piece.spec.shape[1:] == op.spec.shape[len(index):])
 
 
@@ -265,7 +259,7 @@ def _rank(y: Spec, index: tuple[Any, ...]) -> int:
 
 def _moves(op: Call, batch: Shape, y: Spec) -> Form | None:
     """Moves within rows."""
-    if len(batch) != 1 or not all(isinstance(x, Operation) and element_kind(x.spec) == "f" for x in _moved(op)):
+    if len(batch) != 1 or not all(isinstance(x, Operation) and x.spec.dtype == y.dtype for x in _moved(op)):
         return None
     args, kwargs, row = op.args, dict(op.kwargs), row_spec(y, y.shape[1:])
     given = _moved(op)

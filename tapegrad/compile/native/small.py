@@ -17,6 +17,9 @@ from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.table import ROWS
 from tapegrad.compile.native.values import (
+    COMPLEX,
+    INEXACT,
+    Array,
     Elements,
     Number,
     Unlowered,
@@ -39,7 +42,7 @@ def is_value(x: Spec) -> bool:
     return number_kind(x) is not None or is_small(x)
 
 
-def result(op: Call, parts: Sequence[str], kind: str = "f") -> Value:
+def result(op: Call, parts: Sequence[str], kind: str) -> Value:
     """Return the value of a call from its elements."""
     y = op.spec
     if (number_kind(y) or (element_kind(y) if is_small(y) else None)) != kind or len(parts) != max(y.size, 1) * (
@@ -68,17 +71,23 @@ def lower_move(f: Function, op: Call) -> Value:
     if not all(map(is_static, index)):
         return lower_write(f, op) if op.fn is ops.setitem else lower_row(f, op)
     moved = op.args[:len(op.args) - len(index)]
-    given = [f.elements(x) for x in moved]
-    kinds = {x.kind for x in given}
-    texts, numbered = [f.lanes.constant(0.0)], []
+    given, kind = [f.elements(x) for x in moved], kind_of(op.spec)
+    texts, numbered = [f.lanes.constant(0, kind)], []
     for x in given:
-        parts = [f.to_float(part, x.kind) for part in x.parts] if kinds != {"b"} else list(x.parts)
-        numbered.append(np.arange(len(texts), len(texts) + len(parts), dtype=np.int64).reshape(x.shape))
-        texts += parts
+        if x.kind != kind and not (kind in INEXACT and x.kind not in COMPLEX):
+            raise Unlowered("of several kinds")
+        numbered.append(np.arange(len(texts), len(texts) + len(x.parts), dtype=np.int64).reshape(x.shape))
+        texts += [f.convert(part, x.kind, kind) for part in x.parts]
     places = moved_by(op, numbered, list(map(known, index)))
-    if op.fn in (ops.tril, ops.triu, ops.pad) and kinds == {"b"}:
-        raise Unlowered("zeros among bools")
-    return result(op, [texts[int(place)] for place in places.ravel()], "b" if kinds == {"b"} else "f")
+    return result(op, [texts[int(place)] for place in places.ravel()], kind)
+
+
+def kind_of(x: Spec) -> str:
+    """Return the kind of a number, or of an array's elements. Raises Unlowered for other values."""
+    kind = number_kind(x) or element_kind(x)
+    if kind is None:
+        raise Unlowered("of another type")
+    return kind
 
 
 def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any]) -> Any:
@@ -98,12 +107,18 @@ def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any]) -> Any:
 
 def lower_write(f: Function, op: Call) -> Value:
     """Write one number into a small array, at an integer that is computed."""
-    if len(op.args) != 3 or op.kwargs or not is_small(op.spec) or op.spec.ndim != 1 or element_kind(op.spec) != "f":
+    if len(op.args) != 3 or op.kwargs or not is_small(op.spec) or op.spec.ndim != 1:
         raise Unlowered("a place that is computed")
     given, value = f.elements(op.args[0]), f.number(op.args[1])
-    memory = in_memory(f, given)
-    f.put(f"store double {f.real(value)}, ptr {place_in(f, memory, op.args[2]).data}, align 8")
+    put_in(f, memory := in_memory(f, given), op.args[2], value)
     return f.loaded(memory)
+
+
+def put_in(f: Function, memory: Array, index: Any, x: Number) -> None:
+    """Write one number into an array, at an integer that is computed."""
+    if x.kind in COMPLEX and memory.kind not in COMPLEX:
+        raise Unlowered("a complex number among real ones")
+    f.store(memory.kind, f.convert(x.ir, x.kind, memory.kind), place_in(f, memory, index).data)
 
 
 def lower_scatter(f: Function, op: Call) -> Value:
@@ -112,7 +127,7 @@ def lower_scatter(f: Function, op: Call) -> Value:
     if op.kwargs.keys() - {"shape", "ranks", "order", "through"} or not is_small(op.spec):
         raise Unlowered("a scatter into memory")
     paths = op.kwargs.get("through", ((),) * len(ranks))
-    places = np.arange(math.prod(shape)).reshape(shape)
+    places, kind = np.arange(math.prod(shape)).reshape(shape), kind_of(op.spec)
     total: list[str | None] = [None] * places.size
     for rank, path in zip(ranks, paths):
         piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
@@ -122,18 +137,18 @@ def lower_scatter(f: Function, op: Call) -> Value:
         if not all(map(is_static, index)):
             if len(ranks) > 1 or rank != 1 or path or len(shape) != 1 or not number_kind(spec_of(piece)):
                 raise Unlowered("a place that is computed")
-            memory = in_memory(f, Elements((f.lanes.constant(0.0),) * places.size, shape, "f"))
-            f.put(f"store double {f.real(f.number(piece))}, ptr {place_in(f, memory, index[0]).data}, align 8")
-            return result(op, f.loaded(memory).parts)
+            memory = in_memory(f, Elements((f.lanes.constant(0, kind),) * places.size, shape, kind))
+            put_in(f, memory, index[0], f.number(piece))
+            return result(op, f.loaded(memory).parts, kind)
         chosen = places
         for step in path:
             chosen = step.op.impl(chosen, *step.args, **step.kwargs)
         chosen = np.asarray(chosen[tuple(map(known, index))])
         x = f.elements(piece)
         for place, text in zip(chosen.ravel().tolist(), stretched(x, chosen.shape)):
-            part, now = f.to_float(text, x.kind), total[place]
-            total[place] = part if now is None else f.op(f"fadd {f.lanes.type('f')} {now}, {part}")
-    return result(op, [f.lanes.constant(0.0) if text is None else text for text in total])
+            part, now = f.convert(text, x.kind, kind), total[place]
+            total[place] = part if now is None else ROWS[ops.add].write(f, [now, part], kind)
+    return result(op, [f.lanes.constant(0, kind) if text is None else text for text in total], kind)
 
 
 def lower_constant(f: Function, op: Call) -> Value:
@@ -158,54 +173,47 @@ def lower_reduction(f: Function, op: Call) -> Value:
     """Write a sum, a mean, a maximum or a minimum of a small array."""
     if len(op.args) != 1 or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
         raise Unlowered("a reduction in memory")
-    given = f.elements(op.args[0])
-    if given.kind == "b" and op.fn is ops.sum and given.parts:
-        return counted(f, op, given)
-    if given.kind != "f" or not (given.parts or op.fn is ops.sum):
+    given, kind = f.elements(op.args[0]), kind_of(op.spec)
+    orders = op.fn in (ops.max, ops.min)
+    if (given.kind in COMPLEX) != (kind in COMPLEX) or (orders and (given.kind != kind or kind in ("b", *COMPLEX))):
         raise Unlowered("of other numbers")
     if not given.parts:
-        return result(op, [f.lanes.constant(0.0)] * (op.spec.size if op.spec.is_array else 1))
+        if op.fn is not ops.sum:
+            raise Unlowered("a reduction of nothing")
+        return result(op, [f.lanes.constant(0, kind)] * (op.spec.size if op.spec.is_array else 1), kind)
     axes, _ = reduced(op, Spec(np.ndarray, np.dtype(float), given.shape))
     places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
     rows = places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist()
     found = []
     for row in rows:
-        texts = [given.parts[place] for place in row]
+        texts = [f.convert(given.parts[place], given.kind, kind) for place in row]
         if op.fn in (ops.sum, ops.mean):
-            text = total(f, texts)
+            text = total(f, texts, kind)
             if op.fn is ops.mean:
-                text = f.op(f"fdiv {f.lanes.type('f')} {text}, {f.lanes.constant(len(texts))}")
+                text = over(f, text, len(texts), kind)
             found.append(text)
         else:
             row_of = ROWS[ops.maximum if op.fn is ops.max else ops.minimum]
             text = texts[0]
             for each in texts[1:]:
-                text = row_of.write(f, f.lanes, [text, each])
+                text = row_of.write(f, [text, each], kind)
             found.append(text)
-    return result(op, found)
+    return result(op, found, kind)
 
 
-def counted(f: Function, op: Call, given: Elements) -> Value:
-    """Write how many of some bools are true."""
-    axes, _ = reduced(op, Spec(np.ndarray, np.dtype(bool), given.shape))
-    places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
-    if op.spec.dtype != np.int64 or (f.lanes.width == 1 and not op.spec.is_array):
-        raise Unlowered("a number of NumPy's integers")
-    found, t, b = [], f.lanes.type("i"), f.lanes.type("b")
-    for row in places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist():
-        text = f.lanes.constant(0, "i")
-        for place in row:
-            text = f.op(f"add {t} {text}, {f.op(f'zext {b} {given.parts[place]} to {t}')}")
-        found.append(text)
-    return Elements(tuple(found), op.spec.shape, "i") if op.spec.is_array else Number(found[0], "i")
+def over(f: Function, text: str, count: int, kind: str) -> str:
+    """Write a sum, of any numbers but integers, divided by how many there are."""
+    if kind not in INEXACT:
+        raise Unlowered("a mean of integers")
+    return ROWS[ops.divide].write(f, [text, f.lanes.constant(count, kind)], kind)
 
 
-def total(f: Function, texts: Sequence[str]) -> str:
+def total(f: Function, texts: Sequence[str], kind: str) -> str:
     """Add numbers as NumPy does: one after the other up to seven of them, of more eight sums."""
     def add(a: str, b: str) -> str:
-        return f.op(f"fadd {f.lanes.type('f')} {a}, {b}")
+        return ROWS[ops.add].write(f, [a, b], kind)
     if not texts:
-        return f.lanes.constant(0.0)
+        return f.lanes.constant(0, kind)
     if len(texts) < 8:
         sums = texts[0]
         for text in texts[1:]:
@@ -228,8 +236,11 @@ def lower_product(f: Function, op: Call) -> Value:
             or not b.shape:
         raise Unlowered("a product in memory")
     x, y = (f.elements(arg) for arg in op.args)
-    if x.kind != "f" or y.kind != "f":
-        raise Unlowered("a product of bools")
+    kind = kind_of(op.spec)
+    if kind == "b" or (op.fn in (ops.vdot, ops.vecdot) and x.kind in COMPLEX):
+        raise Unlowered("a product of bools, or of a conjugate")
+    x, y = (Elements(tuple([f.convert(part, each.kind, kind) for part in each.parts]), each.shape, kind)
+            for each in (x, y))
     p, q = (np.arange(len(each.parts)).reshape(each.shape) for each in (x, y))
     left: Any
     right: Any
@@ -251,8 +262,9 @@ def lower_product(f: Function, op: Call) -> Value:
         raise Unlowered("a long product")
     table = math.prod(left.shape[:-1]), left.shape[-1]
     rows = zip(left.reshape(table).tolist(), right.reshape(table).tolist())
-    return result(op, [total(f, [f.op(f"fmul {f.lanes.type('f')} {x.parts[i]}, {y.parts[j]}") for i, j in zip(*row)])
-                       for row in rows])
+    multiply = ROWS[ops.multiply]
+    return result(op, [total(f, [multiply.write(f, [x.parts[i], y.parts[j]], kind) for i, j in zip(*row)], kind)
+                       for row in rows], kind)
 
 
 for _op in MOVES:

@@ -6,121 +6,252 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tapegrad import ops
-from tapegrad.compile.native.emit import Emitter, Lanes
-from tapegrad.compile.native.values import Unlowered
+from tapegrad.compile.native.emit import Emitter
+from tapegrad.compile.native.values import COMPLEX, ELEMENTS, FLOATS, INTEGERS, Unlowered, itemsize
 from tapegrad.rules.op import Op
 
-Row = Callable[[Emitter, Lanes, "list[str]"], str]
+Row = Callable[[Emitter, "list[str]", str], str]
 
 
 class Lowering(NamedTuple):
-    """A row: how values come of the texts of arguments, the kind of the arguments ("*": any, one for all), and of the
-    result ("" for the arguments').
+    """A row: how values come of the texts of arguments, which are of one kind, for floats, integers, bools and complex
+    numbers, None where it has none for these; and what the result is: "b" for a bool, "part" for a real number of
+    complex ones, "" for what the arguments are.
     """
 
-    write: Row
-    takes: str = "f"
+    floats: Row | None = None
+    integers: Row | None = None
+    bools: Row | None = None
+    complex: Row | None = None
     gives: str = ""
 
+    def of(self, kind: str) -> Row | None:
+        """Return the row for numbers of a kind."""
+        return (self.floats if kind in FLOATS else self.integers if kind in INTEGERS
+                else self.complex if kind in COMPLEX else self.bools)
 
-def _instruction(name: str, takes: str = "f", gives: str = "") -> Lowering:
-    def write(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-        return emit.op(f"{name} {lanes.type(takes)} {', '.join(xs)}")
-    return Lowering(write, takes, gives)
+    def result(self, kind: str) -> str:
+        """Return the kind of the result of numbers of a kind."""
+        return "b" if self.gives == "b" else ELEMENTS[kind].part or kind if self.gives else kind
+
+    def write(self, emit: Emitter, xs: list[str], kind: str) -> str:
+        """Write a call of numbers of a kind. Raises Unlowered where there is no row."""
+        row = self.of(kind)
+        if row is None:
+            raise Unlowered("of such numbers")
+        return row(emit, xs, kind)
 
 
-def _intrinsic(name: str) -> Lowering:
-    def write(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-        t = lanes.type("f")
-        emit.declare(f"declare {t} @llvm.{name}.{lanes.suffix}({', '.join([t] * len(xs))})")
-        return emit.op(f"call {t} @llvm.{name}.{lanes.suffix}({', '.join(f'{t} {x}' for x in xs)})")
-    return Lowering(write)
+def _instruction(name: str) -> Row:
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        return emit.op(f"{name} {emit.lanes.type(kind)} {', '.join(xs)}")
+    return write
+
+
+def _by_parts(row: Row) -> Row:
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        return emit.by_parts(kind, lambda part, *each: row(emit, list(each), part), *xs)
+    return write
+
+
+def _intrinsic(name: str, end: str = "") -> Row:
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        t, symbol = emit.lanes.type(kind), f"@llvm.{name}.{emit.lanes.suffix(kind)}"
+        emit.declare(f"declare {t} {symbol}({', '.join([t] * len(xs))}{', i1' if end else ''})")
+        return emit.op(f"call {t} {symbol}({', '.join(f'{t} {x}' for x in xs)}{end})")
+    return write
 
 
 VECTORS = frozenset(["sin", "cos", "tan", "exp", "log", "tanh", "log1p", "expm1", "sinh", "cosh", "atan", "asin",
                      "acos", "erf", "erfc", "exp2", "log2", "log10", "cbrt", "asinh", "acosh", "atanh", "pow", "atan2",
                      "hypot"])
-"""What glibc's libmvec has of eight or four numbers at once."""
+"""What glibc's libmvec has of several numbers at once."""
 
 
-def _library(name: str) -> Lowering:
-    """A function of libm, of vectors libmvec's."""
-    def write(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-        if lanes.width > 1 and (not lanes.prefix or name not in VECTORS):
+def _library(name: str) -> Row:
+    """A function of libm, of vectors libmvec's: its symbols tell the registers and how many numbers are in them."""
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        end, bits = "f" if kind == "s" else "", 8 * emit.lanes.width * itemsize(kind)
+        if emit.lanes.width > 1 and (not emit.lanes.library or name not in VECTORS or bits not in _REGISTERS):
             raise Unlowered(name)
-        t = lanes.type("f")
-        symbol = name if lanes.width == 1 else f"{lanes.prefix}{'v' * len(xs)}_{name}"
+        t = emit.lanes.type(kind)
+        symbol = f"{name}{end}" if emit.lanes.width == 1 \
+            else f"_ZGV{_REGISTERS[bits]}N{emit.lanes.width}{'v' * len(xs)}_{name}{end}"
         emit.declare(f"declare {t} @{symbol}({', '.join([t] * len(xs))}) nounwind")
         return emit.op(f"call {t} @{symbol}({', '.join(f'{t} {x}' for x in xs)})")
-    return Lowering(write)
+    return write
 
 
-def _extremum(condition: str) -> Lowering:
+_REGISTERS = {512: "e", 256: "d", 128: "b"}
+
+
+def _extremum(condition: str) -> Row:
     """NumPy's maximum and minimum: a nan wins, the first of two, and of equal numbers the second."""
-    def write(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-        t, b = lanes.type("f"), lanes.type("b")
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        t, b = emit.lanes.type(kind), emit.lanes.type("b")
         wins = emit.op(f"fcmp {condition} {t} {xs[0]}, {xs[1]}")
         nan = emit.op(f"fcmp uno {t} {xs[0]}, {xs[0]}")
-        first = emit.op(f"or {b} {wins}, {nan}")
-        return emit.op(f"select {b} {first}, {t} {xs[0]}, {t} {xs[1]}")
-    return Lowering(write)
+        return emit.select(emit.op(f"or {b} {wins}, {nan}"), kind, xs[0], xs[1])
+    return write
 
 
-def _apart(emit: Emitter, lanes: Lanes, x: str) -> str:
+def _apart(emit: Emitter, x: str, kind: str) -> str:
     """Return a vector that LLVM knows nothing of: it would compute only the numbers that a mask chooses, and a number
     that is not chosen has its warning too.
     """
-    if lanes.width == 1 or not x.startswith("%"):
+    if emit.lanes.width == 1 or not x.startswith("%"):
         return x
-    t = lanes.type("f")
-    return emit.op(f'call {t} asm "", "={"v" if lanes.width == 8 else "x"},0"({t} {x})')
+    t = emit.lanes.type(kind)
+    return emit.op(f'call {t} asm "", "={"v" if emit.lanes.width * itemsize(kind) == 64 else "x"},0"({t} {x})')
 
 
-def _where(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-    xs = [xs[0], *(_apart(emit, lanes, x) for x in xs[1:])]
-    return emit.op(f"select {lanes.type('b')} {xs[0]}, {lanes.type('f')} {xs[1]}, {lanes.type('f')} {xs[2]}")
+def _where(emit: Emitter, xs: list[str], kind: str) -> str:
+    return emit.select(xs[0], kind, xs[1], xs[2])
 
 
-def _square(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-    return emit.op(f"fmul {lanes.type('f')} {xs[0]}, {xs[0]}")
+def _where_floats(emit: Emitter, xs: list[str], kind: str) -> str:
+    both = [emit.by_parts(kind, lambda part, x: _apart(emit, x, part), x) for x in xs[1:]]
+    return emit.select(xs[0], kind, *both)
 
 
-def _reciprocal(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-    return emit.op(f"fdiv {lanes.type('f')} {lanes.constant(1.0)}, {xs[0]}")
-
-
-def _same(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
+def _same(emit: Emitter, xs: list[str], kind: str) -> str:
     return xs[0]
 
 
-def _not(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-    return emit.op(f"xor {lanes.type('b')} {xs[0]}, {lanes.constant(True, 'b')}")
+def _twice(row: Row) -> Row:
+    return lambda emit, xs, kind: row(emit, [xs[0], xs[0]], kind)
 
 
-def _finite(condition: str) -> Lowering:
+def _reciprocal(emit: Emitter, xs: list[str], kind: str) -> str:
+    return emit.op(f"fdiv {emit.lanes.type(kind)} {emit.lanes.constant(1.0, kind)}, {xs[0]}")
+
+
+def _negative(emit: Emitter, xs: list[str], kind: str) -> str:
+    return emit.op(f"sub {emit.lanes.type(kind)} {emit.lanes.constant(0, kind)}, {xs[0]}")
+
+
+def _not(emit: Emitter, xs: list[str], kind: str) -> str:
+    return emit.op(f"xor {emit.lanes.type(kind)} {xs[0]}, {emit.lanes.constant(True if kind == 'b' else -1, kind)}")
+
+
+def _finite(condition: str) -> Row:
     """A question about |x| and infinity."""
-    def write(emit: Emitter, lanes: Lanes, xs: list[str]) -> str:
-        size = ROWS[ops.abs].write(emit, lanes, xs)
-        return emit.op(f"fcmp {condition} {lanes.type('f')} {size}, {lanes.constant(float('inf'))}")
-    return Lowering(write, "f", "b")
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        size = ROWS[ops.abs].write(emit, xs, kind)
+        return emit.op(f"fcmp {condition} {emit.lanes.type(kind)} {size}, {emit.lanes.constant(float('inf'), kind)}")
+    return write
+
+
+def _quotient(name: str) -> Row:
+    """The integer that a quotient is at least, or what it leaves; leaves where there is none, as NumPy warns there."""
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        t, b, zero, (x, by) = emit.lanes.type(kind), emit.lanes.type("b"), emit.lanes.constant(0, kind), xs
+        low = emit.op(f"icmp ne {t} {x}, {emit.lanes.constant(-1 << 8 * itemsize(kind) - 1, kind)}")
+        some, not_minus = (emit.op(f"icmp ne {t} {by}, {emit.lanes.constant(n, kind)}") for n in (0, -1))
+        require_all(emit, emit.op(f"and {b} {some}, {emit.op(f'or {b} {low}, {not_minus}')}"))
+        whole, rest = emit.op(f"sdiv {t} {x}, {by}"), emit.op(f"srem {t} {x}, {by}")
+        apart = emit.op(f"icmp slt {t} {emit.op(f'xor {t} {rest}, {by}')}, {zero}")
+        below = emit.op(f"and {b} {apart}, {emit.op(f'icmp ne {t} {rest}, {zero}')}")
+        if name == "floor_divide":
+            return emit.select(below, kind, emit.op(f"sub {t} {whole}, {emit.lanes.constant(1, kind)}"), whole)
+        return emit.select(below, kind, emit.op(f"add {t} {rest}, {by}"), rest)
+    return write
+
+
+def require_all(emit: Emitter, condition: str) -> None:
+    """Leave unless a condition holds of all numbers."""
+    if emit.lanes.width > 1:
+        name = f"@llvm.vector.reduce.and.v{emit.lanes.width}i1"
+        emit.declare(f"declare i1 {name}({emit.lanes.type('b')})")
+        condition = emit.op(f"call i1 {name}({emit.lanes.type('b')} {condition})")
+    emit.require(condition)
+
+
+# -- complex numbers: by NumPy's formulas
+
+def _product(emit: Emitter, xs: list[str], kind: str) -> str:
+    (a, b), (c, d) = (emit.parts(x, kind) for x in xs)
+    t = emit.lanes.type(ELEMENTS[kind].part)
+    ac, bd, ad, bc = (emit.op(f"fmul {t} {x}, {y}") for x, y in ((a, c), (b, d), (a, d), (b, c)))
+    return emit.complex([emit.op(f"fsub {t} {ac}, {bd}"), emit.op(f"fadd {t} {ad}, {bc}")], kind)
+
+
+def _ratio(emit: Emitter, xs: list[str], kind: str) -> str:
+    """A quotient by Smith's algorithm; by 0 it is a nan with a flag, and leaves."""
+    part = ELEMENTS[kind].part
+    (a, b), (c, d), t = *(emit.parts(x, kind) for x in xs), emit.lanes.type(part)
+    sizes = [ROWS[ops.abs].write(emit, [x], part) for x in (c, d)]
+    real = emit.op(f"fcmp oge {t} {sizes[0]}, {sizes[1]}")
+    large, small = emit.select(real, part, c, d), emit.select(real, part, d, c)
+    same, other = emit.select(real, part, a, b), emit.select(real, part, b, a)
+    ratio = emit.op(f"fdiv {t} {small}, {large}")
+    scale = _reciprocal(emit, [emit.op(f"fadd {t} {large}, {emit.op(f'fmul {t} {small}, {ratio}')}")], part)
+    first = emit.op(f"fadd {t} {same}, {emit.op(f'fmul {t} {other}, {ratio}')}")
+    along = emit.op(f"fmul {t} {same}, {ratio}")
+    second = emit.op(f"fsub {t} {emit.select(real, part, other, along)}, {emit.select(real, part, along, other)}")
+    return emit.complex([emit.op(f"fmul {t} {x}, {scale}") for x in (first, second)], kind)
+
+
+def _conjugate(emit: Emitter, xs: list[str], kind: str) -> str:
+    a, b = emit.parts(xs[0], kind)
+    return emit.complex([a, emit.op(f"fneg {emit.lanes.type(ELEMENTS[kind].part)} {b}")], kind)
+
+
+def _modulus(emit: Emitter, xs: list[str], kind: str) -> str:
+    return _library("hypot")(emit, list(emit.parts(xs[0], kind)), ELEMENTS[kind].part)
+
+
+def _alike(compare: str, join: str) -> Row:
+    def write(emit: Emitter, xs: list[str], kind: str) -> str:
+        t, (x, y) = emit.lanes.type(ELEMENTS[kind].part), (emit.parts(x, kind) for x in xs)
+        found = [emit.op(f"fcmp {compare} {t} {a}, {b}") for a, b in zip(x, y)]
+        return emit.op(f"{join} {emit.lanes.type('b')} {', '.join(found)}")
+    return write
 
 
 SAME = frozenset([ops.positive, ops.copy, ops.conjugate, ops.real, ops.scalar, ops.stop_gradient])
 """Ops that return a real number as it is."""
+_ADD, _SUBTRACT, _COPY = (_by_parts(_instruction("fadd")), _by_parts(_instruction("fsub")),
+                          Lowering(_same, _same, _same, _same))
+
+
+def _compared(name: str, letters: str, complex_: Row | None = None) -> Lowering:
+    return Lowering(_instruction(f"fcmp {name}"), _instruction(f"icmp {letters}"), None, complex_, "b")
+
+
 ROWS: dict[Op, Lowering] = {
-    ops.add: _instruction("fadd"), ops.subtract: _instruction("fsub"), ops.multiply: _instruction("fmul"),
-    ops.divide: _instruction("fdiv"), ops.negative: _instruction("fneg"),
-    ops.less: _instruction("fcmp olt", gives="b"), ops.less_equal: _instruction("fcmp ole", gives="b"),
-    ops.greater: _instruction("fcmp ogt", gives="b"), ops.greater_equal: _instruction("fcmp oge", gives="b"),
-    ops.equal: _instruction("fcmp oeq", gives="b"), ops.not_equal: _instruction("fcmp une", gives="b"),
-    ops.isnan: Lowering(lambda emit, lanes, xs: emit.op(f"fcmp uno {lanes.type('f')} {xs[0]}, {xs[0]}"), "f", "b"),
-    ops.abs: _intrinsic("fabs"), ops.sqrt: _intrinsic("sqrt"), ops.copysign: _intrinsic("copysign"),
-    ops.square: Lowering(_square), ops.reciprocal: Lowering(_reciprocal),
-    ops.maximum: _extremum("ogt"), ops.minimum: _extremum("olt"),
-    ops.logical_and: _instruction("and", "b"), ops.logical_or: _instruction("or", "b"),
-    ops.logical_xor: _instruction("xor", "b"), ops.logical_not: Lowering(_not, "b"),
-    **{op: Lowering(_same) for op in SAME},
-    **{op: _library(op.__name__) for op in (
+    ops.add: Lowering(_ADD, _instruction("add"), _instruction("or"), _ADD),
+    ops.subtract: Lowering(_SUBTRACT, _instruction("sub"), None, _SUBTRACT),
+    ops.multiply: Lowering(_instruction("fmul"), _instruction("mul"), _instruction("and"), _product),
+    ops.divide: Lowering(_instruction("fdiv"), complex=_ratio),
+    ops.negative: Lowering(_instruction("fneg"), _negative, None, _by_parts(_instruction("fneg"))),
+    ops.less: _compared("olt", "slt"), ops.less_equal: _compared("ole", "sle"),
+    ops.greater: _compared("ogt", "sgt"), ops.greater_equal: _compared("oge", "sge"),
+    ops.equal: _compared("oeq", "eq", _alike("oeq", "and")),
+    ops.not_equal: _compared("une", "ne", _alike("une", "or")),
+    ops.isnan: Lowering(_twice(_instruction("fcmp uno")), gives="b"),
+    ops.isinf: Lowering(_finite("oeq"), gives="b"), ops.isfinite: Lowering(_finite("olt"), gives="b"),
+    ops.abs: Lowering(_intrinsic("fabs"), _intrinsic("abs", ", i1 false"), None, _modulus, "part"),
+    ops.sqrt: Lowering(_intrinsic("sqrt")), ops.copysign: Lowering(_intrinsic("copysign")),
+    ops.floor: Lowering(_intrinsic("floor"), _same), ops.ceil: Lowering(_intrinsic("ceil"), _same),
+    ops.trunc: Lowering(_intrinsic("trunc"), _same),
+    ops.square: Lowering(_twice(_instruction("fmul")), _twice(_instruction("mul")), None, _twice(_product)),
+    ops.reciprocal: Lowering(_reciprocal),
+    ops.maximum: Lowering(_extremum("ogt"), _intrinsic("smax")),
+    ops.minimum: Lowering(_extremum("olt"), _intrinsic("smin")),
+    ops.floor_divide: Lowering(integers=_quotient("floor_divide")), ops.remainder: Lowering(integers=_quotient("rest")),
+    **{op: Lowering(integers=_instruction(name), bools=_instruction(name)) for op, name in (
+        (ops.bitwise_and, "and"), (ops.bitwise_or, "or"), (ops.bitwise_xor, "xor"))},
+    ops.bitwise_invert: Lowering(integers=_not, bools=_not),
+    **{op: Lowering(bools=_instruction(name), gives="b") for op, name in (
+        (ops.logical_and, "and"), (ops.logical_or, "or"), (ops.logical_xor, "xor"))},
+    ops.logical_not: Lowering(bools=_not, gives="b"),
+    **dict.fromkeys(SAME, _COPY),
+    ops.conjugate: Lowering(_same, _same, None, _conjugate),
+    ops.real: Lowering(_same, _same, _same, lambda emit, xs, kind: emit.parts(xs[0], kind)[0], "part"),
+    ops.imag: Lowering(complex=lambda emit, xs, kind: emit.parts(xs[0], kind)[1], gives="part"),
+    ops.where: Lowering(_where_floats, _where, _where, _where_floats),  # but for the condition
+    **{op: Lowering(_library(op.__name__)) for op in (
         ops.sin, ops.cos, ops.tan, ops.asin, ops.acos, ops.atan, ops.sinh, ops.cosh, ops.tanh, ops.asinh, ops.acosh,
         ops.atanh, ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt, ops.erf, ops.erfc,
         ops.atan2, ops.hypot, ops.pow)},
@@ -128,9 +259,5 @@ ROWS: dict[Op, Lowering] = {
 """What is computed element by element. Additions and multiplications are not contracted: arithmetic is NumPy's and
 Python's, bit for bit.
 """
-ROWS[ops.isinf], ROWS[ops.isfinite] = _finite("oeq"), _finite("olt")
-ROWS[ops.where] = Lowering(_where, "f")  # but for the condition
 BARE = {ops.add: "add", ops.subtract: "sub", ops.multiply: "mul"}
 """LLVM's names of what is computed of Python's integers, which leaves where they do not fit 64 bits."""
-ORDERS = {ops.less: "slt", ops.less_equal: "sle", ops.greater: "sgt", ops.greater_equal: "sge", ops.equal: "eq",
-          ops.not_equal: "ne"}

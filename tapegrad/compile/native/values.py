@@ -10,14 +10,40 @@ import numpy as np
 from tapegrad.tape.spec import Spec, spec_of
 
 SMALL = 64  # elements of an array that lie in registers, at most
-LLVM = {"f": "double", "s": "float", "i": "i64", "b": "i1"}
-"""LLVM's types of the kinds of numbers: float64, float32, int64 or Python's int while it fits 64 bits, bool."""
-STORED = {**LLVM, "b": "i8"}
-"""LLVM's types of these numbers in memory."""
-DTYPES: dict[str, Any] = {"f": np.dtype(np.float64), "s": np.dtype(np.float32), "i": np.dtype(np.int64),
-                          "b": np.dtype(np.bool_)}
-KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
-_KINDS: dict[Any, str] = {float: "f", np.float64: "f", int: "i", bool: "b", np.bool_: "b"}
+
+
+class Element(NamedTuple):
+    """A kind of numbers: LLVM's type in a register and in memory, NumPy's dtype, how LLVM's names of functions of it
+    end, and the kind of the two parts of a complex number.
+    """
+
+    register: str
+    stored: str
+    dtype: Any
+    suffix: str
+    part: str = ""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes in memory."""
+        return int(self.dtype.itemsize)
+
+
+def _element(name: str, register: str, suffix: str, part: str = "") -> Element:
+    return Element(register, "i8" if register == "i1" else register, np.dtype(name), suffix, part)
+
+
+ELEMENTS = {"f": _element("float64", "double", "f64"), "s": _element("float32", "float", "f32"),
+            "i": _element("int64", "i64", "i64"), "j": _element("int32", "i32", "i32"),
+            "b": _element("bool", "i1", "i8"),
+            "c": _element("complex128", "{ double, double }", "f64", "f"),
+            "z": _element("complex64", "{ float, float }", "f32", "s")}
+"""The numbers that native code computes with, by the letters of their kinds; Python's int while it fits 64 bits."""
+FLOATS, INTEGERS, COMPLEX = frozenset("fs"), frozenset("ij"), frozenset("cz")
+INEXACT = FLOATS | COMPLEX
+KINDS = {element.dtype: kind for kind, element in ELEMENTS.items()}
+_KINDS: dict[Any, str] = {float: "f", int: "i", bool: "b", complex: "c",
+                          **{dtype.type: kind for dtype, kind in KINDS.items()}}
 
 
 class Unlowered(Exception):
@@ -48,7 +74,7 @@ class Array(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     owner: Any
-    kind: str = "f"
+    kind: str
 
     @property
     def size(self) -> int:
@@ -89,14 +115,7 @@ def number_kind(x: Spec) -> str | None:
 
 
 def element_kind(x: Spec) -> str | None:
-    """Return the kind of the elements of an array that native code computes with, None for another."""
-    if not x.is_array or x.dtype not in (np.float64, np.bool_):
-        return None
-    return "f" if x.dtype == np.float64 else "b"
-
-
-def memory_kind(x: Spec) -> str | None:
-    """Return the kind of the elements of an array that native code reads and writes in memory, None for another."""
+    """Return the kind of the elements of an array, None for one that native code does not compute with."""
     return KINDS.get(x.dtype) if x.is_array and x.dtype is not None and x.dtype.isnative else None
 
 
@@ -126,9 +145,14 @@ def is_few(n: int) -> bool:
 def constant_kind(x: Any) -> str | None:
     """Return the kind of a plain number; None for an integer that float64 cannot tell from its neighbours, too."""
     kind = number_kind(spec_of(x))
-    return None if kind == "i" and abs(x) > 1 << 53 else kind
+    return None if kind in ("i", "j") and abs(int(x)) > 1 << 53 else kind
 
 
-def dense(shape: tuple[int, ...], itemsize: int = 8) -> tuple[int, ...]:
+def dense(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Return the strides of an array that lies row by row."""
     return tuple([itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape))])
+
+
+def itemsize(kind: str) -> int:
+    """Return how many bytes a number takes in memory."""
+    return ELEMENTS[kind].itemsize

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tapegrad.compile.native.emit import Emitter, Lanes
-from tapegrad.compile.native.values import DTYPES, LLVM, STORED, Array
+from tapegrad.compile.native.emit import Emitter, Lanes, aligned, written
+from tapegrad.compile.native.values import COMPLEX, ELEMENTS, Array, itemsize
 
 Shape = tuple[int, ...]
 
@@ -59,41 +59,63 @@ class Vectors:
     def __init__(self, f: Emitter, lanes: Lanes) -> None:
         self.f, self.lanes, self.width = f, lanes, lanes.width
 
-    def mask(self, count: int) -> str:
+    def mask(self, count: int, width: int = 0) -> str:
         """Return which of a vector's numbers there are."""
-        return "<" + ", ".join(f"i1 {str(k < count).lower()}" for k in range(self.width)) + ">"
+        return "<" + ", ".join(f"i1 {str(k < count).lower()}" for k in range(width or self.width)) + ">"
 
     def splat(self, text: str, kind: str) -> str:
         """Return a vector of one number."""
-        if not text.startswith("%"):
-            return f"splat ({LLVM[kind]} {text})"
-        t, f = self.lanes.type(kind), self.f
-        one = f.op(f"insertelement {t} poison, {LLVM[kind]} {text}, i32 0")
-        return f.op(f"shufflevector {t} {one}, {t} poison, <{self.width} x i32> zeroinitializer")
+        value, f = written(text), self.f
+        if value is not None:
+            return self.lanes.constant(value, kind)
+        if kind in COMPLEX:
+            parts = [self.splat(x, ELEMENTS[kind].part) for x in f.parts(text, kind)]
+            with f.computing(self.lanes):
+                return f.complex(parts, kind)
+        t = self.lanes.type(kind)
+        one = f.op(f"insertelement {t} poison, {ELEMENTS[kind].register} {text}, i32 0")
+        return self.shuffle(t, one, [0] * self.width)
+
+    def shuffle(self, t: str, text: str, places: Sequence[int]) -> str:
+        """Return the numbers of a vector that stand in these places."""
+        return self.f.op(f"shufflevector {t} {text}, {t} poison, <{len(places)} x i32> <"
+                         + ", ".join(f"i32 {place}" for place in places) + ">")
 
     def load_one(self, kind: str, at: str) -> str:
         """Read one number, as a vector."""
-        text = self.f.op(f"load {STORED[kind]}, ptr {at}, align {size(kind)}")
-        return self.splat(self.f.op(f"trunc i8 {text} to i1") if kind == "b" else text, kind)
+        return self.splat(self.f.load(kind, at), kind)
 
     def load(self, kind: str, at: str, step: int, count: int) -> str:
         """Read numbers that are so many bytes apart; after the last one it is repeated, so that computing with it
         tells nothing new.
         """
-        f, width, nbytes = self.f, self.width, size(kind)
-        t = f"<{width} x {STORED[kind]}>"
-        if step == nbytes and count == width:
-            text = f.op(f"load {t}, ptr {at}, align {nbytes}")
-        elif step == nbytes:
-            name = f"llvm.masked.load.v{width}{short(kind)}.p0"
-            f.declare(f"declare {t} @{name}(ptr, i32, <{width} x i1>, {t})")
-            part = f.op(f"call {t} @{name}(ptr {at}, i32 {nbytes}, <{width} x i1> {self.mask(count)}, "
-                        f"{t} zeroinitializer)")
-            text = f.op(f"shufflevector {t} {part}, {t} poison, <{width} x i32> <"
-                        + ", ".join(f"i32 {min(lane, count - 1)}" for lane in range(width)) + ">")
+        f, width, nbytes = self.f, self.width, itemsize(kind)
+        if kind in COMPLEX:
+            part = ELEMENTS[kind].part
+            if step == nbytes:
+                both, t = self.together(part, at, 2 * width, 2 * count), f"<{2 * width} x {ELEMENTS[part].stored}>"
+                parts = [self.shuffle(t, both, [2 * min(lane, count - 1) + k for lane in range(width)]) for k in (0, 1)]
+            else:
+                parts = [self.load(part, f.at(at, k * itemsize(part)), step, count) for k in (0, 1)]
+            with f.computing(self.lanes):
+                return f.complex(parts, kind)
+        t = f"<{width} x {ELEMENTS[kind].stored}>"
+        if step == nbytes:
+            text = self.together(kind, at, width, count)
+            if count < width:
+                text = self.shuffle(t, text, [min(lane, count - 1) for lane in range(width)])
         else:
-            text = self.gather(self.pointers(at, [min(lane, count - 1) * step for lane in range(width)]), kind)
+            return self.gather(self.pointers(at, [min(lane, count - 1) * step for lane in range(width)]), kind)
         return f.op(f"trunc {t} {text} to <{width} x i1>") if kind == "b" else text
+
+    def together(self, kind: str, at: str, width: int, count: int) -> str:
+        """Read numbers that lie together, as they are stored."""
+        f, t, name = self.f, f"<{width} x {ELEMENTS[kind].stored}>", f"llvm.masked.load.v{width}{short(kind)}.p0"
+        if count == width:
+            return f.op(f"load {t}, ptr {at}, align {aligned(kind)}")
+        f.declare(f"declare {t} @{name}(ptr, i32, <{width} x i1>, {t})")
+        return f.op(f"call {t} @{name}(ptr {at}, i32 {aligned(kind)}, <{width} x i1> {self.mask(count, width)}, "
+                    f"{t} zeroinitializer)")
 
     def pointers(self, at: str, offsets: Sequence[int]) -> str:
         """Return a vector of addresses."""
@@ -103,29 +125,53 @@ class Vectors:
     def gather(self, pointers: str, kind: str) -> str:
         """Read numbers at a vector of addresses."""
         f, width = self.f, self.width
-        t, name = f"<{width} x {STORED[kind]}>", f"llvm.masked.gather.v{width}{short(kind)}.v{width}p0"
+        if kind in COMPLEX:
+            part = ELEMENTS[kind].part
+            others = f.op(f"getelementptr i8, <{width} x ptr> {pointers}, i64 {itemsize(part)}")
+            with f.computing(self.lanes):
+                return f.complex([self.gather(each, part) for each in (pointers, others)], kind)
+        t, name = f"<{width} x {ELEMENTS[kind].stored}>", f"llvm.masked.gather.v{width}{short(kind)}.v{width}p0"
         f.declare(f"declare {t} @{name}(<{width} x ptr>, i32, <{width} x i1>, {t})")
-        return f.op(f"call {t} @{name}(<{width} x ptr> {pointers}, i32 {size(kind)}, <{width} x i1> "
+        text = f.op(f"call {t} @{name}(<{width} x ptr> {pointers}, i32 {aligned(kind)}, <{width} x i1> "
                     f"{self.mask(width)}, {t} poison)")
+        return f.op(f"trunc {t} {text} to <{width} x i1>") if kind == "b" else text
 
     def store(self, kind: str, at: str, step: int, text: str, count: int) -> None:
         """Write numbers that are so many bytes apart."""
-        f, width, nbytes = self.f, self.width, size(kind)
-        t = f"<{width} x {STORED[kind]}>"
+        f, width, nbytes = self.f, self.width, itemsize(kind)
+        if kind in COMPLEX:
+            part = ELEMENTS[kind].part
+            with f.computing(self.lanes):
+                parts = f.parts(text, kind)
+            if step == nbytes:
+                places = ", ".join(f"i32 {lane // 2 + width * (lane % 2)}" for lane in range(2 * width))
+                t = self.lanes.type(part)
+                both = f.op(f"shufflevector {t} {parts[0]}, {t} {parts[1]}, <{2 * width} x i32> <{places}>")
+                self.put_together(part, at, both, 2 * width, 2 * count)
+                return
+            for k, each in enumerate(parts):
+                self.store(part, f.at(at, k * itemsize(part)), step, each, count)
+            return
+        t = f"<{width} x {ELEMENTS[kind].stored}>"
         if kind == "b":
             text = f.op(f"zext <{width} x i1> {text} to {t}")
-        if step == nbytes and count == width:
-            f.put(f"store {t} {text}, ptr {at}, align {nbytes}")
-        elif step == nbytes:
-            name = f"llvm.masked.store.v{width}{short(kind)}.p0"
-            f.declare(f"declare void @{name}({t}, ptr, i32, <{width} x i1>)")
-            f.put(f"call void @{name}({t} {text}, ptr {at}, i32 {nbytes}, <{width} x i1> {self.mask(count)})")
+        if step == nbytes:
+            self.put_together(kind, at, text, width, count)
         else:
-            places = self.pointers(at, [lane * step for lane in range(width)])
+            pointers = self.pointers(at, [lane * step for lane in range(width)])
             name = f"llvm.masked.scatter.v{width}{short(kind)}.v{width}p0"
             f.declare(f"declare void @{name}({t}, <{width} x ptr>, i32, <{width} x i1>)")
-            f.put(f"call void @{name}({t} {text}, <{width} x ptr> {places}, i32 {nbytes}, "
+            f.put(f"call void @{name}({t} {text}, <{width} x ptr> {pointers}, i32 {aligned(kind)}, "
                   f"<{width} x i1> {self.mask(count)})")
+
+    def put_together(self, kind: str, at: str, text: str, width: int, count: int) -> None:
+        """Write numbers that are to lie together, as they are stored."""
+        f, t, name = self.f, f"<{width} x {ELEMENTS[kind].stored}>", f"llvm.masked.store.v{width}{short(kind)}.p0"
+        if count == width:
+            f.put(f"store {t} {text}, ptr {at}, align {aligned(kind)}")
+            return
+        f.declare(f"declare void @{name}({t}, ptr, i32, <{width} x i1>)")
+        f.put(f"call void @{name}({t} {text}, ptr {at}, i32 {aligned(kind)}, <{width} x i1> {self.mask(count, width)})")
 
     def each(self, n: int, body: Callable[[str, int], None]) -> None:
         """Write a loop over n numbers: `body` is given the first of some of them, and how many there are."""
@@ -139,9 +185,17 @@ class Vectors:
         if n % self.width:
             body(str(whole), n % self.width)
 
-    def total(self, text: str, join: Callable[[str, str], str]) -> str:
+    def lane(self, text: str, kind: str, number: int) -> str:
+        """Return one number of a vector."""
+        if kind in COMPLEX:
+            with self.f.computing(self.lanes):
+                pair = self.f.parts(text, kind)
+            return self.f.complex([self.lane(x, ELEMENTS[kind].part, number) for x in pair], kind)
+        return self.f.op(f"extractelement {self.lanes.type(kind)} {text}, i32 {number}")
+
+    def total(self, text: str, kind: str, join: Callable[[str, str], str]) -> str:
         """Join the numbers of a vector."""
-        parts = [self.f.op(f"extractelement {self.lanes.type('f')} {text}, i32 {lane}") for lane in range(self.width)]
+        parts = [self.lane(text, kind, number) for number in range(self.width)]
         while len(parts) > 1:
             parts = [join(a, b) for a, b in zip(parts[::2], parts[1::2])]
         return parts[0]
@@ -161,11 +215,6 @@ def nest(f: Emitter, shape: Sequence[int], strides: Sequence[Sequence[int]], poi
     f.loop(shape[0], [], step)
 
 
-def size(kind: str) -> int:
-    """Return how many bytes a number takes in memory."""
-    return int(DTYPES[kind].itemsize)
-
-
 def short(kind: str) -> str:
     """Return how LLVM's names of functions end for a kind in memory."""
-    return {"f": "f64", "s": "f32", "i": "i64", "b": "i8"}[kind]
+    return ELEMENTS[kind].suffix

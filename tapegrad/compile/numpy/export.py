@@ -6,7 +6,6 @@ import re
 
 import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
-from tapegrad.compile.numpy.fusion import unfuse
 from tapegrad.compile.numpy.inline_source import Vendor
 from tapegrad.compile.numpy.source import Source, write_source
 from tapegrad.errors import ArgumentError
@@ -18,18 +17,18 @@ from tapegrad.transforms.primitivize import flattened, singly
 from tapegrad.transforms.unroll import inline
 
 
-def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
+def to_python(tape: Tape, name: str = "") -> str:
     """Return the source of a module with one function that computes what `tape.play` does; see `Tape.to_python`."""
-    best = optimise(inline(optimise(roll(unfuse(singly(flattened(tape)))))), EXACT)
+    best = optimise(inline(optimise(roll(singly(flattened(tape))))), EXACT)
     _leave_level(best)
     vendor = Vendor()
-    source = write_source(best, buffers, floats=False, miss="_differs", spelled=vendor.imported)
+    source = write_source(best, miss="_differs", spelled=vendor.imported)
     function = name or (tape.name if tape.name.isidentifier() else "function")
     if not function.isidentifier():
         raise ArgumentError(f"{function!r} is no name of a Python function", None, 'tape.to_python(name="gradient")')
 
     unpacked = Unpacked(best, source.leaves, source.bind, "raise _differs()", standalone=True)
-    body = [*unpacked.lines, *source.taking("_make", "_pool"), *source.body]
+    body = [*unpacked.lines, *source.body, f"return {source.result}"]
     for key, value in source.names.items():
         vendor.define(key, value)
     lines = [f'"""{function}: {_summary(tape)}"""', ""]
@@ -38,14 +37,8 @@ def to_python(tape: Tape, name: str = "", buffers: bool = False) -> str:
     lines += [*sorted(vendor.imports, key=_standard_first), *([""] if vendor.imports else [])]
     lines += _spaced(list(vendor.definitions.values()))
     lines += ["", "", *_misses(source)]
-    if source.setup:
-        lines += ["", "", *source.making("_make"), "", "", "_pool = []"]
     lines += ["", "", f"def {function}({unpacked.parameters}):", f'    """{_summary(tape)}"""',
               *(f"    {line}" for line in body)]
-    if source.kept:
-        lines += [f"    result = {source.result}", "    _pool.append(kept)", "    return result"]
-    else:
-        lines.append(f"    return {source.result}")
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)) + "\n"
 
 

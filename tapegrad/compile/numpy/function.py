@@ -13,13 +13,11 @@ import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.program_lines import at_program
 from tapegrad.compile.numpy.source import Source, write_source
-from tapegrad.compile.source_split import Parts, is_long, maker
+from tapegrad.compile.source_split import Parts, is_long
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.formatting import quoted
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
-from tapegrad.ops.fused import Fused
 from tapegrad.replay.random_state import hold, stops_after_drawing
-from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.tape import Call, Guard, Tape
 from tapegrad.trace.collector import collector
 
@@ -52,8 +50,7 @@ class Unfit(ArgumentError):
     """A mode cannot serve a program; no other tape of it could."""
 
 
-def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | None = None,
-                 checks: bool = True) -> Callable[..., Any]:
+def compile_tape(tape: Tape, fresh: Callable[[], bool] | None = None, checks: bool = True) -> Callable[..., Any]:
     """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
 
     `fresh` is asked at each call whether what the program read besides its arguments is still the same. Without
@@ -61,23 +58,20 @@ def compile_tape(tape: Tape, buffers: bool = True, fresh: Callable[[], bool] | N
     """
     with collector:  # a full collection walks the tape, and finds nothing
         _prepare(tape.check())
-        return _compiled(tape, write_source(tape, buffers), fresh, checks)
+        return _compiled(tape, write_source(tape), fresh, checks)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,
               checks: bool = True) -> Callable[..., Any]:
     file = f"<tapegrad {tape.name} {next(_numbers)}>"
-    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "again": _again(tape), "pool": [],
-                             "strict": strict, "hold": hold}
+    names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "hold": hold}
     names["miss"] = lambda number=-1, guards=source.guards: Miss(tape, None if number < 0 else guards[number])
     texts: list[str] = []
     if is_long(source):
         parts = Parts(source)
-        texts = [*parts.setup, *parts.texts]
-        codes = [_code(text, f"{file} part {number}", source, names) for number, text in enumerate(texts)]
-        names["make"] = maker(codes[:len(parts.setup)], names, parts.kept)
-        for code in codes[len(parts.setup):]:
-            exec(code, names)
+        texts = parts.texts
+        for number, text in enumerate(texts):
+            exec(_code(text, f"{file} part {number}", source, names), names)
         source = parts.main
     texts.append(assemble(tape, source, fresh, checks))
     names.update(source.names)
@@ -98,64 +92,22 @@ def _code(text: str, file: str, source: Source, names: dict[str, Any]) -> CodeTy
 
 def _prepare(tape: Tape) -> None:
     """Import what other libraries compute faster; a tape that is run once never comes here."""
-    for fn in {op.fn for op in tape.ops if isinstance(op, Call)}:
-        if fn in BY_BLAS:
-            load_blas()
-        elif isinstance(fn, Fused):
-            fn.prepare()
-
-
-def _again(tape: Tape) -> Callable[..., Any]:
-    """Return what computes the tape with NumPy's own numbers, where Python's raised an error; to `check`, where
-    warnings are errors, before that.
-    """
-    def again(*args: Any, check: bool = False, **kwargs: Any) -> Any:
-        try:
-            return tape.play(*args, **kwargs)
-        except GuardError as err:
-            if not check:
-                raise Miss(tape, None) from err
-    return again
+    if any(op.fn in BY_BLAS for op in tape.ops if isinstance(op, Call)):
+        load_blas()
 
 
 def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None, checks: bool = True) -> str:
-    """Put the text of a function together: the check of its arguments, its buffers, its body."""
+    """Put the text of a function together: the check of its arguments, its body."""
     unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
-    lines = []
-    if source.setup:
-        lines += [*source.making("make"), "", ""]
-    lines.append(f"def compiled({unpacked.parameters}):")
-    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *(unpacked.lines if checks else []),
-            *source.taking("make", "pool")]
-    named = bool(source.kept or source.floats or source.sources)
-    inner = [*source.body, *[f"result = {source.result}"] * named]
-    if source.floats:
-        given = passed(unpacked.parameters)
-        again = f"again({given})"
-        body.append("if strict(): " + (f"return {again}" if source.sources else f"again({given}, check=True)" if given
-                                       else "again(check=True)"))
-        inner = ["try:", *_indented(inner),
-                 "except (ArithmeticError, ValueError):  # NumPy's numbers give nan or inf where Python's raise",
-                 *["    give_back()"] * bool(source.sources), f"    return {again}"]
+    body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *(unpacked.lines if checks else [])]
+    inner = [*source.body, f"return {source.result}"]
     if source.sources:  # what comes instead of this draws the same numbers
         body += [f"give_back = hold(({', '.join(source.sources)},), {stops_after_drawing(tape)})",
                  "try:", *_indented(inner), "except Exception:", "    give_back()", "    raise"]
     else:
         body += inner
-    if source.kept:
-        body.append("pool.append(kept)")
-    body.append("return result" if named else f"return {source.result}")
-    return "\n".join([*lines, *_indented(body), ""])
+    return "\n".join([f"def compiled({unpacked.parameters}):", *_indented(body), ""])
 
 
 def _indented(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
-
-
-def passed(parameters: str) -> str:
-    """Write parameters as the arguments of a call."""
-    if parameters.startswith("*args"):
-        return parameters
-    positional, _, keywords = parameters.partition("*")
-    names = [part.strip() for part in positional.split(",") if part.strip() not in ("", "/")]
-    return ", ".join(names + [f"{key}={key}" for part in keywords.split(",") if (key := part.strip())])

@@ -2,85 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.argument_source import nested_result
-from tapegrad.compile.numpy.call_facts import FLOATING, UFUNCS, is_elementwise, is_narrow, reads_float
-from tapegrad.compile.numpy.call_source import BINARY, SHAPED, UNARY, to_python, write_sum_of_products, write_ufunc
-from tapegrad.compile.numpy.storage_names import Site, Texts
-from tapegrad.compile.numpy.writer import Shared
+from tapegrad.compile.numpy.call_source import (
+    BINARY,
+    SHAPED,
+    SPELLINGS,
+    UNARY,
+    comment,
+    has_path_text,
+    index_text,
+    path_text,
+    to_python,
+    ufunc_of,
+)
+from tapegrad.compile.numpy.memory_plan import Plan, Storage, make_plan
 from tapegrad.compile.source_names import Names, Spelled
 from tapegrad.errors import Location
-from tapegrad.ops.fused import Fused, fields_of
+from tapegrad.optimise.result_memory import packs_of
 from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
-from tapegrad.tape.spec import spec_of
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
+from tapegrad.rules.types.layout import copied
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
+from tapegrad.transforms.walk import count_uses
 from tapegrad.tree.signature import ValueAndGradients
 
-OFTEN, MANY = 3, 48  # a read from a list takes a third of one from an array, and making it as long as as many reads
-STRETCHED = 4  # times that an argument is used, from which on a copy of it pays that lies as the result does
+COMPARISONS = frozenset(["<", "<=", ">", ">=", "==", "!="])
 LONGEST = 90  # characters of an expression that is still written into another
 
 
 class Source(NamedTuple):
     """A function's text, and what it refers to by name.
 
-    `body` are the lines from the leaves of the arguments to the result, `setup` those that make the kept buffers,
-    `kept` their names. `floats` says that NumPy's numbers were computed as Python's, which raise where NumPy's give nan
-    or inf. `sources` are the names of the random generators that are drawn from, `wheres` the program's lines that
-    comments name.
+    `body` are the lines from the leaves of the arguments to the result. `sources` are the names of the random
+    generators that are drawn from, `wheres` the program's lines that comments name.
     """
 
     body: list[str]
     result: str
-    setup: list[str]
-    kept: list[str]
     leaves: list[str]
     names: dict[str, Any]
     bind: Callable[..., str]
     guards: list[Guard]
-    floats: bool
     sources: tuple[str, ...] = ()
     wheres: Mapping[str, Location] = {}
 
-    def making(self, make: str) -> list[str]:
-        """Return the lines of the function that makes the kept buffers."""
-        return [f"def {make}():", *(f"    {line}" for line in self.setup), f"    return {self.all_kept}"]
 
-    def taking(self, make: str, pool: str) -> list[str]:
-        """Return the lines that take buffers which no other call has, or make them; nothing where none are kept.
+class Shared:
+    """How to write, the names and the guards of one function: of a tape and of its loops' bodies."""
 
-        A list's pop and append are atomic: each of several threads, or of nested calls, has buffers of its own.
-        """
-        if not self.kept:
-            return []
-        return ["try:", f"    kept = {pool}.pop()", "except IndexError:", f"    kept = {make}()",
-                f"{self.all_kept} = kept"]
-
-    @property
-    def all_kept(self) -> str:
-        """The names of the kept buffers, as a tuple."""
-        return ", ".join(self.kept) + ("," if len(self.kept) == 1 else "")
+    def __init__(self, miss: str, names: Names) -> None:
+        self.miss, self.names = miss, names
+        self.lines: dict[tuple[int, int], str] = {}
+        self.wheres: dict[str, Location] = {}  # of the lines that name the program's
+        self.guards: list[Guard] = []
 
 
-def write_source(tape: Tape, buffers: bool = True, floats: bool = True, miss: str = "miss",
-                 spelled: Spelled = lambda value: None) -> Source:
-    """Write a tape whose operations have specs; with `buffers`, intermediate arrays are computed into memory that is
-    kept, else with operators.
+def write_source(tape: Tape, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
+    """Write a tape whose operations have specs.
 
-    With `floats`, NumPy's float64 numbers are computed as Python's where that means the same but for errors. `miss`
-    names what makes the error of a guard from its number. `spelled` gives the expression that stands for a function or
-    type (`np.exp`), or None for a name.
+    `miss` names what makes the error of a guard from its number. `spelled` gives the expression that stands for a
+    function or type (`np.exp`), or None for a name.
     """
-    return Writer(tape, Shared(buffers, floats, miss, Names(spelled))).write()
+    return Writer(tape, Shared(miss, Names(spelled))).write()
 
 
 SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
@@ -89,8 +85,32 @@ write a tape as this one does.
 """
 
 
-class Writer(Texts):
+class Site:
+    """What a spelling sees of the call that is being written."""
+
+    args: Sequence[str]
+
+    def __init__(self, writer: Writer, op: Call, args: Sequence[str] = ()) -> None:
+        self.op, self.args, self.text, self.name = op, args, writer.text, writer.names.bind
+
+
+class Writer:
     """Writes one tape, operation by operation."""
+
+    def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = (),
+                 varies: Collection[Operation] = ()) -> None:
+        self.tape, self.shared, self.names = tape, shared, shared.names
+        self.plan: Plan = make_plan(tape, owned, varies)
+        self.packs = packs_of(tape)
+        self.uses = count_uses(tape)
+        self.expr: dict[Operation, str] = {}
+        self.pending: set[Operation] = set()  # expressions that will be written into what uses them
+        self.body: list[str] = []
+        self.loops: dict[Operation, list[str]] = {}  # what names the results of a loop
+        self.given: set[Storage] = set()  # what lies in the result already
+        self.dead = last_uses(tape)
+        self.holders: Counter[str] = Counter()  # how many values, not used up yet, a name of an array stands for
+        self.line = ""
 
     def write(self) -> Source:
         result = ""
@@ -99,12 +119,91 @@ class Writer(Texts):
                 result = self.packed(op)
             else:
                 self.operation(op)
+                self.forget(op)
         assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
-        leaves, names, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.names, self.shared
+        leaves, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.shared
         sources = tuple([self.text(x) for x in sources_of(self.tape)])
-        return Source(self.body, result, self.setup, list(self.kept), leaves, names.objects, names.bind, shared.guards,
-                      shared.floats, sources, shared.wheres)
+        return Source(self.body, result, leaves, self.names.objects, self.names.bind, shared.guards, sources,
+                      shared.wheres)
+
+    # -- names and texts
+
+    def text(self, value: Any) -> str:
+        """Write what stands among a call's arguments."""
+        if isinstance(value, Operation):
+            return self.use(value)
+        if value is None or type(value) in (bool, int, str) or value is Ellipsis:
+            return repr(value)
+        if type(value) is float:
+            return repr(value) if math.isfinite(value) else self.names.bind(value,
+                                                                            "inf" if math.isinf(value) else "nan")
+        if type(value) is tuple:
+            return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
+        if type(value) is list:
+            return f"[{', '.join(map(self.text, value))}]"
+        if type(value) is slice:
+            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+        if isinstance(value, np.dtype) and value == np.dtype(value.type):
+            value = value.type
+        return self.names.bind(value)
+
+    def use(self, op: Operation) -> str:
+        """Return the text by which an operation's value is used."""
+        if op in self.pending:
+            self.pending.discard(op)
+            return f"({self.expr[op]})"
+        return self.expr[op]
+
+    def statement(self, op: Operation, text: str) -> None:
+        """Append a statement, below the user's line that it comes from."""
+        place = (id(op.code), op.lasti)  # the hash of a code object is that of all its instructions
+        line = self.shared.lines.get(place)
+        if line is None:
+            where = op.where
+            line = self.shared.lines[place] = "" if where is None else comment(where)
+            if where is not None:
+                self.shared.wheres[line.strip()] = where
+        if line and line != self.line:
+            self.line = line
+            self.body.append(line)
+        self.body.append(text)
+
+    def operand(self, arg: Any) -> str:
+        """Return the text of an argument beside an operator."""
+        text = self.text(arg)
+        return f"({text})" if text.startswith("-") else text
+
+    def bare(self, arg: Any) -> str:
+        """Return the text of an argument that stands between parentheses or commas."""
+        inline = isinstance(arg, Operation) and arg in self.pending
+        text = self.text(arg)
+        return text[1:-1] if inline else text
+
+    def named(self, op: Call, text: str) -> None:
+        """Give an expression a name."""
+        name = self.names.fresh(f"v{op.id}")
+        self.statement(op, f"{name} = {text}")
+        self.lies_in(op, name)
+
+    def lies_in(self, op: Call, name: str) -> None:
+        """Note by which name a value is used: a new one, or that of the memory it lies in."""
+        self.expr[op] = name
+        if name in self.holders or op not in self.plan.in_place:  # else an input's, which stays
+            self.holders[name] += op.spec.has_axes
+
+    def forget(self, op: Operation) -> None:
+        """Delete the names of arrays that an operation used last: their memory is used again at once."""
+        gone = []
+        for number in self.dead[op.id]:
+            name = self.expr.get(self.tape.ops[number - 1], "")
+            if name in self.holders and self.tape.ops[number - 1].spec.has_axes:
+                self.holders[name] -= 1
+                gone += [name] * (not self.holders[name])
+        if gone:
+            self.body.append(f"del {', '.join(gone)}")
+
+    # -- operations
 
     def operation(self, op: Operation) -> None:
         """Write one line of the tape, or give what needs none a name."""
@@ -112,79 +211,40 @@ class Writer(Texts):
             self.guard(op)
         elif isinstance(op, Call):
             self.call(op)
+        elif isinstance(op, Input):
+            self.expr[op] = self.names.fresh(op.label or "f") if op.id > 1 else "None"
         else:
-            if isinstance(op, Input):
-                self.expr[op] = self.names.fresh(op.label or "f") if op.id > 1 else "None"
-            else:
-                self.expr[op] = self.text(op.val)
-            self.float.update([op] if op.spec.type is float else [])
-
-    # -- calls
+            self.expr[op] = self.text(op.val)
 
     def call(self, op: Call) -> None:
-        if op.spec.is_array and type(op.fn) is Op and op.fn in UFUNCS:  # most calls
-            self.array(op)
-            return
+        """Write a call."""
         if op.fn is ops.pack:
             given = op in self.packs
             self.named(op, self.packed(op) if given else nested_result(
-                op.kwargs["into"], list(map(self.strong, op.args)), self.names.bind))
-            return
-        if type(op.fn) in SUBTAPES:
+                op.kwargs["into"], list(map(self.bare, op.args)), self.names.bind))
+        elif type(op.fn) in SUBTAPES:
             SUBTAPES[type(op.fn)](self, op)
-            return
-        if op.args and op.args[0] in self.loops:
+        elif op.args and op.args[0] in self.loops:
             self.expr[op] = self.loops[op.args[0]][op.args[1]]
-            self.float.update([op] if self.expr[op] in self.shared.floating else [])
-            return
-        if self.scalar(op):
-            return
-        if op.fn is ops.setitem and isinstance(op.args[0], Operation) and op.args[0].spec.has_axes and self.setitem(op):
-            return
-        if op.fn is ops.scatter and self.plan.how(op).writes:
-            self.scatter(op)
-        elif isinstance(op.fn, Fused):
-            self.fused(op, op.fn)
-        elif fields_of(op) is not None and self.plan.slot(op) is not None:
-            self.expr[op] = self.buffer(op)  # the group's call has written it there
-        else:
+        elif not (self.scalar(op) or (op.fn is ops.setitem and self.setitem(op)) or (
+                op.fn is ops.scatter and self.scatter(op))):
             self.array(op)
 
     def scalar(self, op: Call) -> bool:
-        """Write a call of Python's numbers as an expression, into what uses it where that is one;
-        return False for another call.
+        """Write a call of numbers as an expression, into what uses it where that is one; return False for another call.
         """
-        if op.kwargs or any(arg.spec.is_memory for arg in operands(op)) or op.spec.is_memory or type(op.fn) is not Op:
+        if op.kwargs or op.spec.is_memory or type(op.fn) is not Op or any(arg.spec.is_memory for arg in operands(op)):
             return False
         operator = BINARY.get(op.fn) if len(op.args) == 2 else UNARY.get(op.fn)
-        floats = self.allowed and op.spec.type is np.float64 and all(self.is_float(arg) for arg in op.args)
-        if operator is not None and (op.fn in FLOATING or op.spec.is_python or not floats):
-            self.float.update([op] if op.spec.type is float or (floats and op.fn in FLOATING) else [])
-            self.shared.floats = self.shared.floats or (floats and op.fn in FLOATING)
-            stay = op.spec.is_python or (floats and op.fn in FLOATING) or not self.must_be_strong(op)
-            args = [self.operand(arg) if stay or not self.is_weak(arg) else self.strong(arg) for arg in op.args]
+        if operator is not None:
+            args = list(map(self.operand, op.args))
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
-            return True
-        if op.fn.scalar is not None and type(op.fn.rule) is not Rrule and (self.is_pythonic(op) or floats):
-            self.float.update([op] if op.spec.type is float or floats else [])
-            self.shared.floats = self.shared.floats or floats
+        elif op.fn.scalar is not None and type(op.fn.rule) is not Rrule and op.spec.is_pythonic:
             name = self.names.bind(op.fn.scalar, f"math_{op.fn.scalar.__name__}")
-            self.inline(op, f"{name}({', '.join(self.bare(arg) for arg in op.args)})")
-            return True
-        return False
-
-    def must_be_strong(self, op: Call) -> bool:
-        """True where a Python float would make something else of a call of numbers: of less precision,
-        or a bool that counts as 1.
-        """
-        if any(map(is_narrow, op.args)):
-            return True
-        numpys = [arg for arg in op.args if spec_of(arg).is_scalar and not self.is_weak(arg)]
-        return not numpys and not 0 < self.uses[op.id] == self.asked[op]
-
-    def is_float(self, arg: Any) -> bool:
-        """True for what is a Python float here, or a Python int."""
-        return arg in self.float if isinstance(arg, Operation) else type(arg) in (float, int)
+            self.inline(op, f"{name}({', '.join(map(self.bare, op.args))})")
+        else:
+            return False
+        return True
 
     def inline(self, op: Call, text: str) -> None:
         """Keep an expression for its only use, or give it a name."""
@@ -195,84 +255,32 @@ class Writer(Texts):
             self.pending.add(op)
 
     def array(self, op: Call) -> None:
-        """Write a call as a statement that gives its value a name, or puts it into a buffer."""
-        if not self.buffers and len(op.args) == 2 and not op.kwargs and op.fn in BINARY:
+        """Write a call as a statement that gives its value a name, or makes it in memory that it takes over."""
+        over, ufunc = self.plan.in_place.get(op), ufunc_of(op)
+        if over is not None and ufunc is not None:
+            name, args = self.use(over), list(map(self.bare, op.args))
+            augmented = op.args[0] is over and op.fn in BINARY and BINARY[op.fn] not in COMPARISONS
+            self.statement(op, f"{name} {BINARY[op.fn]}= {args[1]}" if augmented else
+                           f"{self.names.bind(ufunc)}({', '.join([*args[:ufunc.nin], f'out={name}'])})")
+            self.lies_in(op, name)
+            return
+        if len(op.args) == 2 and not op.kwargs and op.fn in BINARY:
             self.named(op, f"{self.operand(op.args[0])} {BINARY[op.fn]} {self.operand(op.args[1])}")
             return
-        row, ufunc, writes = self.plan.how(op)
-        out = self.out(op) if writes else ""
-        write = self.strong if (row is None and ufunc is None) or any(map(is_narrow, op.args)) else self.bare
-        args = [self.along(op, arg) or write(arg) for arg in op.args]
-        site = Site(self, op, args, out)
-        if (op.fn in SHAPED or "through" in op.kwargs) and self.varies(op):
+        args, row = list(map(self.bare, op.args)), SPELLINGS.get(op.fn)
+        if row is None or not row[0](op) or ((op.fn in SHAPED or "through" in op.kwargs) and self.varies(op)):
             row = None  # which writes a shape down
-        if self.reads_often(op):
-            text = f"{self.listed(op)}[{args[1]}]"
-        elif op.fn is ops.vdot and op.spec.type is np.float64 and self.turned_alike(op):
-            text = write_sum_of_products(site)  # vdot goes row by row, and would copy both
-        elif row is not None:
-            text = row[2](site)
-        elif ufunc is not None and (op.spec.has_axes or not self.is_pythonic(op)):
-            text = write_ufunc(site, ufunc)
+        if row is not None:
+            text = row[1](Site(self, op, args))
+        elif ufunc is not None and (op.spec.has_axes or not op.spec.is_pythonic):
+            text = f"{self.names.bind(ufunc)}({', '.join(args[:ufunc.nin])})"
         else:
             text = self.generic(op, args)
-        if out:
-            self.statement(op, text)
-            self.expr[op] = out
-            return
-        if self.allowed and reads_float(op):
-            self.float.add(op)
-            self.shared.floats = True
         self.named(op, text)
 
     def varies(self, op: Call) -> bool:
         """True where values decide the shape of a call's value, or of what that is computed from."""
         return op in self.plan.varies or any(arg in self.plan.varies for arg in op.args if isinstance(arg, Operation))
-
-    def reads_often(self, op: Call) -> bool:
-        """True for a read of an element of an argument (x,) of which so many are read that a
-        list of them all is faster.
-        """
-        x = op.args[0] if op.args else None
-        return (isinstance(x, Input) and reads_float(op) and x.spec.ndim == 1
-                and self.reads[x] * OFTEN >= max(x.spec.size, MANY))
-
-    def listed(self, op: Call) -> str:
-        x = op.args[0]
-        if x not in self.lists:
-            self.lists[x] = name = self.names.fresh(f"{self.expr[x]}_list")
-            self.statement(op, f"{name} = {self.expr[x]}.tolist()")
-        return self.lists[x]
-
-    def turned_alike(self, op: Call) -> bool:
-        storages = [self.plan.storage.get(arg) for arg in op.args if isinstance(arg, Operation)]
-        return len(storages) == 2 and all(x is not None and x.turned
-                                          for x in storages) and op.args[0].spec.shape == op.args[1].spec.shape
-
-    def along(self, op: Call, arg: Any) -> str:
-        """Return the name of a copy of an argument that lies as the result does, column by column, where it is
-        stretched; "" where none pays.
-        """
-        storage = self.plan.storage.get(op)
-        if storage is None or not storage.turned or not is_elementwise(op):
-            return ""
-        x, y = spec_of(arg), op.spec
-        if (not x.has_axes or x.shape[-1] != y.shape[-1] or x.size * STRETCHED > y.size or x.size == x.shape[-1]
-            or arg in self.plan.varies):
-            return ""
-        name = self.copies.get(arg)
-        if name is None:
-            self.copies[arg] = name = self.names.fresh(f"t{len(self.copies)}")
-            shape = (x.shape[-1], *x.shape[:-1])
-            self.setup.append(f"{name} = {self.names.bind(np.moveaxis)}({self.names.bind(np.empty)}({shape}, "
-                              f"{self.text(x.dtype)}), 0, -1)")
-            self.kept[name] = np.moveaxis(np.empty(shape, x.dtype), 0, -1)
-            self.statement(op, f"{self.names.bind(np.copyto)}({name}, {self.bare(arg)})")
-        return name
-
-    def is_pythonic(self, op: Call) -> bool:
-        """True where Python's numbers were recorded: what NumPy returns of them becomes one again."""
-        return op.spec.is_pythonic
 
     def generic(self, op: Call, args: list[str]) -> str:
         """Write a call of the op's own implementation."""
@@ -281,29 +289,56 @@ class Writer(Texts):
         name = (self.use(op.fn) if isinstance(op.fn, Operation)
                 else self.names.bind(fn, getattr(op.fn, "__name__", "fn")))
         text = f"{name}({', '.join(args + kwargs)})"
-        scalar = isinstance(op.fn, Op) and self.is_pythonic(op) and not any(spec_of(x).is_numpy for x in op.args)
+        # Python's numbers were recorded: what NumPy returns of them becomes one again
+        scalar = isinstance(op.fn, Op) and op.spec.is_pythonic and not any(spec_of(x).is_numpy for x in op.args)
         return f"{self.names.bind(to_python)}({text})" if scalar else text
 
-    def named(self, op: Call, text: str) -> None:
-        if (view := self.kept_view(op)) is not None:
-            self.expr[op] = self.place(text, f"view{len(self.shared.places)}", view)
-            return
-        self.expr[op] = name = self.names.fresh(f"v{op.id}")
-        self.statement(op, f"{name} = {text}")
+    def setitem(self, op: Call) -> bool:
+        """Write into the array itself where nothing uses what was in it, else into a copy. Return False for a
+        write that has no short text.
+        """
+        x, value, *index = op.args
+        if not (isinstance(x, Operation) and x.spec.has_axes):
+            return False
+        path, in_place, order = op.kwargs.get("through", ()), op in self.plan.in_place, "K"
+        name = self.use(x) if in_place else self.names.fresh(f"v{op.id}")
+        like: Spec | None = op.spec
+        # a view of what lies so, and of another a copy, into which a write would be lost
+        if any(step.op is ops.reshape for step in path):
+            order = op.spec.order
+            like = copied(op.spec.dtype, op.spec, order) if order in ("C", "F") else None
+        site = Site(self, op)
+        target = None if like is None else path_text(site, name, like, path)
+        if target is None:
+            return False
+        texts = list(map(self.bare, index))
+        if not in_place:
+            self.statement(op, f"{name} = {self.use(x)}.copy({order!r})")
+        elif order != "K":
+            self.statement(op, f"{name} = {self.names.bind(np.asarray)}({name}, None, {order!r})")
+        self.statement(op, f"{target}[{index_text(site, index, texts)}] = {self.bare(value)}")
+        self.lies_in(op, name)
+        return True
 
-    def fused(self, op: Call, fn: Fused) -> None:
-        """Call a group, and tell it the buffers that its results go into."""
-        places = ["None"] * len(fn.results)
-        for y in [op] if fn.single else self.plan.fields[op]:
-            if self.plan.slot(y) is not None:
-                places[0 if fn.single else y.args[1]] = self.buffer(y)
-        out = [f"out=({', '.join(places)},)"] if set(places) != {"None"} else []
-        text = f"{self.names.bind(fn, 'fused')}({', '.join([*map(self.strong, op.args), *out])})"
-        if fn.single and out:
-            self.statement(op, text)
-            self.expr[op] = places[0]
-        else:
-            self.named(op, text)
+    def scatter(self, op: Call) -> bool:
+        """Add pieces into zeros: the first is written, the others are added in place. Return False for a scatter that
+        has no short text.
+        """
+        ranks, at = op.kwargs["ranks"], 0
+        paths = op.kwargs.get("through", ((),) * len(ranks))
+        if not op.spec.has_axes or op.kwargs.get("order", "C") != "C" or may_repeat(op) or not all(
+                has_path_text(op.spec, path) for path in paths):
+            return False
+        name, site, like = self.names.fresh(f"v{op.id}"), Site(self, op), copied(op.spec.dtype, op.spec, "C")
+        self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, "
+                           f"{self.text(op.spec.dtype)})")
+        for rank, path in zip(ranks, paths):
+            piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
+            text, sign = index_text(site, index, list(map(self.bare, index))), "+=" if at else "="
+            at += 1 + rank
+            self.statement(op, f"{path_text(site, name, like, path)}[{text}] {sign} {self.bare(piece)}")
+        self.lies_in(op, name)
+        return True
 
     # -- guards and the result
 
@@ -319,13 +354,13 @@ class Writer(Texts):
         elif op.fact == "raises":
             self.statement(op, f"if not {self.names.bind(op.expected, 'raised')}.happens({self.use(subject)}): {miss}")
         elif op.fact == "dtype":
-            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.strong(subject)})) != "
+            self.statement(op, f"if str({self.names.bind(FACTS['dtype'], 'fact_dtype')}({self.bare(subject)})) != "
                                f"{str(op.expected)!r}: {miss}")
         else:
             fact = self.names.bind(FACTS[op.fact], f"fact_{op.fact}")
             # a program can tell 0.0 from -0.0
             signed = type(op.expected) is complex or (type(op.expected) is float and not op.expected)
-            found = f"{fact}({self.strong(subject)})"
+            found = f"{fact}({self.bare(subject)})"
             self.statement(op, f"if str({found}) != {str(op.expected)!r}: {miss}" if signed
                            else f"if {found} != {self.text(op.expected)}: {miss}")
 
@@ -338,27 +373,21 @@ class Writer(Texts):
         return nested_result(into, [self.finished(op.args[0]), *parts], self.names.bind)
 
     def finished(self, op: Any) -> str:
-        """Write a result: in memory of its own, of the type that was recorded, in the order of rows and
-        columns that `grad` gives.
-        """
+        """Write a result: in memory of its own."""
         text = self.bare(op)
         if not isinstance(op, Operation):
             return text
-        if op in self.float and op.spec.type is np.float64:
-            return f"{self.names.bind(np.float64)}({text})"
         storage = self.plan.storage.get(op)
-        order = op.spec.order if op in self.turned else "K"
         if storage is not None and (not storage.owned or storage in self.given or op in self.plan.locked):
-            return f"{text}.copy({order!r})"
+            return f"{text}.copy('K')"
         if storage is not None:
             self.given.add(storage)
-        return text if order == "K" else f"{self.names.bind(np.asarray)}({text}, None, {order!r})"
+        return text
 
     def gradient(self, dx: Any, x: Input) -> str:
         """Write an input's gradient, with the input's type, shape and dtype."""
         of, given = x.spec, spec_of(dx)
-        if dx is None or given.type is type(None) or (of.type is float and isinstance(dx, Operation)
-                                                      and dx in self.float):
+        if dx is None or given.type is type(None) or (of.type is float and given.type is float):
             return self.bare(dx)
         if of.is_memory and given.is_array and (given.shape, given.dtype) == (of.shape, of.dtype):
             return self.finished(dx)
@@ -371,3 +400,26 @@ class Writer(Texts):
         if of.is_scalar:
             return f"{self.names.bind(of.dtype.type if of.kind in 'fc' else np.float64)}({self.bare(dx)})"
         return self.bare(dx)
+
+
+def may_repeat(op: Call) -> bool:
+    """True for a scatter by an array that may name a place twice: a plain `x[index] += piece` would add one of them."""
+    at = 0
+    for rank in op.kwargs["ranks"]:
+        index = op.args[at + 1: at + 1 + rank]
+        at += 1 + rank
+        if any(_names_places(part) for part in index):
+            if "through" in op.kwargs or any(isinstance(part, Operation) and not isinstance(part, Constant)
+                                             for part in index):
+                return True
+            known = tuple(part.val if isinstance(part, Operation) else part for part in index)
+            places = np.arange(op.spec.size).reshape(op.spec.shape)[known]
+            if np.unique(places).size < places.size:
+                return True
+    return False
+
+
+def _names_places(part: Any) -> bool:
+    """True for an array of integers, or a list of them, in an index."""
+    x = spec_of(np.asarray(part) if type(part) is list else part)
+    return x.is_memory and x.kind != "b"

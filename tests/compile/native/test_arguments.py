@@ -151,7 +151,7 @@ def told(x: Any) -> str:
 def test_arguments(name: str, make: Any) -> None:
     f, given = CASES[name]
     options = {"argnums": None} if make is tg.value_and_grad else {}
-    native, plain = make(f, mode="native", warmup=1, **options), make(f, mode="plain", warmup=1, **options)
+    native, plain = make(f, mode="native", warmup=1, **options), make(f, mode="numpy", warmup=1, **options)
     for args, kwargs in [given[0]] * 3 + given + [given[0]] + given:
         assert outcome(native, *args, **kwargs) == outcome(plain, *args, **kwargs)
     assert (native.stats.hits, native.stats.traces) == (plain.stats.hits, plain.stats.traces)
@@ -161,7 +161,7 @@ def test_arguments(name: str, make: Any) -> None:
 def test_results(name: str) -> None:
     f = RESULTS[name]
     tape = tg.trace(f, 2.0, A)[1]
-    native, plain = tg.compile(tape, mode="native"), tg.compile(tape, mode="plain")
+    native, plain = tg.compile(tape, mode="native"), tg.compile(tape, mode="numpy")
     assert hasattr(native, "ir") or name == "constants"
     for x in (2.0, 2.0, 2.5, 3.5):
         assert told(native(x, A)) == told(plain(x, A))
@@ -184,7 +184,7 @@ def test_what_changes_between_calls() -> None:
         lambda: vars(model).update({"w": vars(model).pop("w")}), lambda: setattr(model, "__dict__", dict(vars(model))),
         lambda: setattr(model, "__class__", type("Model", (Model,), {})), lambda: setattr(model, "w", model.parts),
     ]
-    native, plain = (tg.value_and_grad(model.loss, argnums=None, mode=mode, warmup=1, max_tapes=64) for mode in ("native", "plain"))
+    native, plain = (tg.value_and_grad(model.loss, argnums=None, mode=mode, warmup=1, max_tapes=64) for mode in ("native", "numpy"))
     for change in [lambda: None, *changes]:
         change()
         for x in (1.0, 2.0, 3.0):

@@ -68,7 +68,7 @@ def test_every_family_of_ops(case: Case) -> None:
 
 # -- numbers
 
-@pytest.mark.parametrize("mode", ["plain", "native"])
+@pytest.mark.parametrize("mode", ["numpy", "native"])
 def test_powers_of_integers_have_no_end(mode: str) -> None:
     step = tg.value_and_grad(lambda a, b: a ** b, argnums=None, mode=mode, warmup=1)
     for args in [(2, 64), (2, 64), (3, 40), (2, 63), (2, 3), (5, 2)]:
@@ -124,14 +124,14 @@ def test_numbers_are_those_of_the_trace(f: Any, calls: list[tuple[Any, ...]]) ->
     step = native(f)
     for _ in range(3):
         for args in calls:
-            assert bits(step(*args)[0]) == bits(tg.compile(f, mode="plain", warmup=1)(*args))
+            assert bits(step(*args)[0]) == bits(tg.compile(f, mode="numpy", warmup=1)(*args))
             same(step(*args), tg.grad(f, *args), 1e-12)
     assert step.stats.hits > len(calls)
 
 
 def test_loops_of_numbers_are_native_code() -> None:
     for f, args in ((logistic, (0.3, 2000)), (oscillator, (1.0, 0.0, 2.0, 0.01, 1000)), (switched, (0.5, 3000))):
-        step, plain = native(f), tg.value_and_grad(f, argnums=None, mode="plain", warmup=1)
+        step, plain = native(f), tg.value_and_grad(f, argnums=None, mode="numpy", warmup=1)
         for _ in range(3):
             found, expected = step(*args), plain(*args)
         assert bits(found) == bits(expected)
@@ -223,7 +223,7 @@ ERRORS: list[tuple[Callable[..., Any], tuple[Any, ...], list[tuple[Any, ...]]]] 
 @pytest.mark.parametrize("f, first, calls", ERRORS)
 def test_errors_and_warnings_are_the_programs(f: Any, first: tuple[Any, ...], calls: list[tuple[Any, ...]]) -> None:
     step, fast = native(f), tg.compile(f, mode="native", warmup=1)
-    plain, slow = tg.value_and_grad(f, argnums=None, mode="plain", warmup=1), tg.compile(f, mode="plain", warmup=1)
+    plain, slow = tg.value_and_grad(f, argnums=None, mode="numpy", warmup=1), tg.compile(f, mode="numpy", warmup=1)
     for _ in range(3):
         for each in (step, fast, plain, slow):
             each(*first)
@@ -306,7 +306,7 @@ def test_code_goes_with_its_function() -> None:
 def test_threads_share_no_memory() -> None:
     step, wrong = native(oscillator), []
     args = [(1.0 + i, 0.5, 2.0, 0.01, 300) for i in range(4)]
-    expected = [bits(tg.value_and_grad(oscillator, argnums=None, mode="plain", warmup=1)(*each)[0]) for each in args]
+    expected = [bits(tg.value_and_grad(oscillator, argnums=None, mode="numpy", warmup=1)(*each)[0]) for each in args]
     for each in args:
         step(*each)
 
@@ -413,7 +413,7 @@ ARRAYS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize("f, args", ARRAYS)
 def test_small_arrays(f: Any, args: tuple[Any, ...]) -> None:
-    step, expected = native(f, argnums=0), tg.value_and_grad(f, argnums=0, mode="plain", warmup=1)
+    step, expected = native(f, argnums=0), tg.value_and_grad(f, argnums=0, mode="numpy", warmup=1)
     for _ in range(3):
         same(step(*args), expected(*args), 1e-12)
     run = code(step)
@@ -447,4 +447,4 @@ def test_indices_that_are_computed_stay_inside() -> None:
     x = np.arange(100.0)
     assert fast(x, 3) == f(x, 3)
     for k in (99, -1, -100, 100, -101, 2 ** 62):
-        assert raised(fast, x, k)[0] == raised(tg.compile(tape, mode="plain"), x, k)[0]
+        assert raised(fast, x, k)[0] == raised(tg.compile(tape, mode="numpy"), x, k)[0]
