@@ -122,13 +122,14 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         asker = _asker(frame)
         step = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         operator = asker.fn is None and step.startswith(("BINARY_", "INPLACE_"))
+        method = step.startswith("CALL") and hasattr(np.ndarray, callee(frame.f_code, frame.f_lasti)[-1])
         who = "an operator of a plain array" if operator else f"{asker.who}{_within(frame)}"
         err = ConcretizationError(
             f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
             user_location(),
             "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker) + _or_left_out(proxy),
         )
-        err.outside = operator and str(frame.f_globals.get("__name__")).partition(".")[0]
+        err.outside = (operator or method) and str(frame.f_globals.get("__name__")).partition(".")[0]
     proxy._tracer.refuse(err)
     return err
 
@@ -151,6 +152,8 @@ def _cure(asker: Asker) -> str:
         return f"call it by its module, {_spelled(fn)}(...): where it is held, nobody looks"
     if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
         name = fn.__name__
+        if name in ("dot", "searchsorted"):
+            return f"{'X @ w or ' if name == 'dot' else ''}np.{name}(X, w) in place of X.{name}(w); {_ON_PURPOSE}"
         spelled = f"operator.{name.strip('_')}(x, y)" if hasattr(operator, name) else f"x.{name}(...)"
         return f"the operator or the method of the value, {spelled}; {_ON_PURPOSE}"
     if not isinstance(fn, (BuiltinFunctionType, np.ufunc)):
