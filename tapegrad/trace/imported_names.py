@@ -20,7 +20,7 @@ from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.rules.registry import FOREIGN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
-from tapegrad.trace.interposition import is_compiled, original, stand_ins
+from tapegrad.trace.interposition import given_function, is_compiled, original, stand_ins
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, code_of, is_empty
 
@@ -182,7 +182,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 if replaced(x):
                     yield x
         elif is_compiled(kind):
-            stack.append(x.py_func)
+            stack.append(given_function(x))
         elif issubclass(kind, ModuleType):
             if id(vars(x)) not in seen and replaced(vars(x)):
                 seen.add(id(vars(x)))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
@@ -165,14 +166,26 @@ def _operators() -> dict[Any, StandIn]:
 
 
 def is_compiled(kind: type) -> bool:
-    """True for the class of a function that numba compiles when it is called."""
-    return kind.__name__ == "CPUDispatcher" and kind.__module__.startswith("numba.")
+    """True for the class of a function, or of a ufunc, that numba compiles when it is called."""
+    return kind.__name__ in ("CPUDispatcher", "DUFunc") and kind.__module__.startswith("numba.")
+
+
+def given_function(fn: Any) -> Any:
+    """Return the Python function that numba was given."""
+    return getattr(fn, "_dispatcher", fn).py_func
 
 
 def uncompiled(fn: Any) -> StandIn:
-    """Return what stands in for such a function: of traced values it is the Python function that numba was given."""
+    """Return what stands in for such a function: of traced values it is the Python function that numba was given, of a
+    ufunc for each number.
+    """
+    each = type(fn).__name__ == "DUFunc"
+
     def shim(*args: Any, **kwargs: Any) -> Any:
-        return (fn.py_func if running.tracers and holds_traced((args, tuple(kwargs.values()))) else fn)(*args, **kwargs)
+        if not (running.tracers and holds_traced((args, tuple(kwargs.values())))):
+            return fn(*args, **kwargs)
+        return (FOREIGN["frompyfunc"](fn, *args, **kwargs) if each and any(map(shape_of, args)) else
+                given_function(fn)(*args, **kwargs))
     return standing_for(fn, shim)
 
 
