@@ -292,6 +292,8 @@ _NAMES = re.compile(
 Pythran's, and json, which knows these types.
 """
 
+_PROXIES = re.compile(r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b")
+
 
 def in_our_words(err: Exception) -> ConcretizationError | None:
     """Return the refusal that an error of compiled code's is which was given a traced value: the program would not
@@ -310,7 +312,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
             "tg.value(x) of each traced number in it, which drops its gradient: text has none"
             if module.startswith("json.") else _cure(asker))
     return ConcretizationError(
-        f"{asker.who}{_within(frame)} takes no traced value, and said: {err}",
+        f"{asker.who}{_within(frame)} takes no traced value, and said: {_PROXIES.sub('a traced value', str(err))}",
         where_raised(err),
         cure,
     )

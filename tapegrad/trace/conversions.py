@@ -116,6 +116,39 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
     return getattr(x, name, *default)
 
 
+def to_super(*args: Any) -> Any:
+    """Return what `super` does; of a class of arrays, one whose `__new__` takes a traced array as its buffer."""
+    if not args:
+        frame = sys._getframe(1)
+        args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
+    found = super(*args)
+    return _Super(found) if issubclass(args[0], np.ndarray) and found.__new__ is np.ndarray.__new__ else found
+
+
+class _Super:
+    """What comes behind a class of arrays, which is NumPy's own."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._found, name)
+
+    @staticmethod
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return object.__new__(cls) if cls is _Super else _new_array(cls, *args, **kwargs)
+
+
+def _new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Return the view of a traced array that `np.ndarray.__new__` makes of its memory."""
+    if not isinstance(buffer, Traced):
+        return np.ndarray.__new__(cls, shape, dtype, buffer, *args, **kwargs)
+    if args or kwargs or dtype_of(buffer) != np.dtype(dtype) or np.prod(shape, dtype=int) != np.prod(shape_of(buffer)):
+        raise ConcretizationError(f"{cls.__name__}.__new__ reads a part of a traced array's memory, or other numbers",
+                                  user_location(), "x.reshape(shape).view(cls), for numbers of one dtype")
+    return FOREIGN[np.ndarray.view](FOREIGN[np.ndarray.reshape](buffer, shape), cls)
+
+
 def _is_special(name: Any) -> bool:
     return type(name) is str and name[:1] == "_"
 
@@ -146,11 +179,12 @@ _INEXACT = {cls.__name__: cls for cls in (np.float16, np.float32, np.float64, np
 _CLASSES: dict[type, Any] = {float: to_float, complex: to_complex,
                              **{cls: _to_inexact(cls) for cls in _INEXACT.values()}}
 _TRACED = {"float": to_float, "complex": to_complex, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr,
-           **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
+           "super": to_super, **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
 _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
-_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr")}  # in a program's own code
+_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "super")}  # in a program's own code
 _BUILTINS = [name for name in _NAMES if name not in _INEXACT]
-_MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr, **_INEXACT}
+_MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr,
+          "super": super, **_INEXACT}
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -212,7 +246,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
     names, changed = code.co_names, bytearray(code.co_code)
     if not meant.keys().isdisjoint(names) and hasattr(code, "co_positions"):
         steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
-        for name in meant.keys() & set(names):
+        for name in meant.keys() & set(names) - ({"super"} if "__new__" not in names else set()):
             uses = list(_uses(steps, name))
             called = [at for at in uses if _calls(steps, at, scope)]
             if called == uses:
@@ -272,7 +306,7 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
     if before.opname == "LOAD_GLOBAL" and before.argval == "map":
         return "map" not in scope  # `map(type, xs)`, which calls it
     call = _first_around(steps, start, step)
-    return call is not None and call.opname.startswith(("CALL", "PRECALL", "KW_NAMES"))
+    return call is not None and call.opname.startswith(("CALL", "PRECALL", "KW_NAMES", "LOAD_SUPER"))
 
 
 def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.Instruction | None:

@@ -351,6 +351,30 @@ def test_what_numba_compiles_is_traced_as_python() -> None:
     assert type(compiled) is CPUDispatcher and np.isclose(f(0.5, 3.0), tg.grad(f, 0.5, 3.0)[0])
 
 
+class DUFunc(CPUDispatcher):
+    """What numba makes a ufunc of."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self._dispatcher, self.nout = CPUDispatcher(fn), 1
+
+
+DUFunc.__module__ = "numba.np.ufunc.dufunc"
+
+
+@DUFunc
+def capped(x: Any, y: Any) -> Any:
+    return y if x > 1.0 else x * helper(y)
+
+
+def test_ufuncs_that_numba_compiles_are_traced_number_by_number() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return capped(x, y).sum() + capped(x[0], 2.0) * capped(0.5, 3.0)
+    x = np.array([0.5, 2.0, 0.7])
+    assert np.allclose(tg.gradient(f, x, 3.0)[0], [9.0 + 4.0 * 4.5, 0.0, 9.0])
+    assert np.isclose(tg.gradient(f, x, 3.0)[1], 6 * (0.5 + 0.7) + 1)
+
+
 class Cell:
     """An array in an object, which forwards what it does not know."""
 
@@ -364,6 +388,41 @@ class Cell:
         if name not in ("dtype", "shape"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
+
+
+class Quaternion(np.ndarray):
+    """An array that is made of another's memory, with attributes."""
+
+    def __new__(cls, q: Any, order: str = "H") -> Any:
+        q = np.array(q, dtype=float)
+        obj = super(Quaternion, cls).__new__(cls, q.shape, float, q / np.linalg.norm(q))
+        obj.q, obj.order = q, order
+        return obj
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if obj is not None:
+            self.q, self.order = getattr(obj, "q", None), getattr(obj, "order", "S")
+
+
+class Doubled(np.ndarray):
+    """The same, by super() without arguments, and of the program's numbers twice."""
+
+    def __new__(cls, x: Any) -> Any:
+        return super().__new__(cls, (2, len(x)), float, np.concatenate([x, x]))
+
+
+def test_arrays_of_a_class_that_are_made_of_memory() -> None:
+    def f(x: Any) -> Any:
+        q = Quaternion(x, "H")
+        return (q * q.q)[1] * (2.0 if q.order == "H" else 3.0) + (Doubled(x) ** 2)[1, 2] + Doubled(np.ones(3)).sum()
+    x = np.array([0.5, -1.0, 2.0, 0.3])
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for k in (1.0, 1.5, 2.0, 2.5):
+        found = [(f(k * x + e) - f(k * x - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
+        assert np.allclose(tg.gradient(f, k * x)[0], found, rtol=1e-6)
+        assert np.allclose(step(k * x)[1], found, rtol=1e-6)
+    with pytest.raises(tg.ConcretizationError, match="numbers of one dtype"):
+        tg.grad(lambda x: Doubled(x[:1]) + Doubled(x.astype(np.float32)), x)
 
 
 def test_objects_that_show_themselves_as_arrays() -> None:
