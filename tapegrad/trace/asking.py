@@ -29,7 +29,7 @@ import numpy as np
 from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
 from tapegrad.rules.activity import differentiated, give_up, is_inert, sources
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
+from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.constructor_calls import callee, spelled
 from tapegrad.trace.outside_arrays import write_refused
@@ -156,14 +156,16 @@ def _cure(asker: Asker) -> str:
             return f"{'X @ w or ' if name == 'dot' else ''}np.{name}(X, w) in place of X.{name}(w); {_ON_PURPOSE}"
         spelled = f"operator.{name.strip('_')}(x, y)" if hasattr(operator, name) else f"x.{name}(...)"
         return f"the operator or the method of the value, {spelled}; {_ON_PURPOSE}"
-    if not isinstance(fn, (BuiltinFunctionType, np.ufunc)):
+    if not isinstance(fn, (BuiltinFunctionType, np.ufunc)) and type(fn).__name__ not in COMPILED:
         return (
             "functions of NumPy that take arrays; what calls C in a function of your own with a rule, "
             f"@tg.primitive and @tg.rrule; {_ON_PURPOSE}"
         )
-    name, called = fn.__name__, asker.who.partition(",")[0]
+    name, called, module = fn.__name__, asker.who.partition(",")[0], str(getattr(fn, "__module__", None) or "")
+    whence = f"from {module} import {name}; " if module not in ("", "None", "builtins") else ""
     return (
-        "a function that tapegrad knows, or one of your own around it, with a rule; paste and complete\n"
+        f"finite differences of it, said once before: {whence}tg.differences({name if whence else called}); or a rule; "
+        "paste and complete\n"
         f"      @tg.primitive\n      def my_{name}(x):\n          return {called}(x)\n"
         f"      @tg.rrule(my_{name})\n      def _(x):\n"
         f"          return my_{name}(x), lambda dy: (...,)   # one cotangent per argument\n"
@@ -228,7 +230,7 @@ def _asker(frame: FrameType, at: int | None = None) -> Asker:
     file = Path(code.co_filename).name
     if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
         return Asker(held, fn)
-    if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)):
+    if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)) and type(fn).__name__ not in COMPILED:
         return Asker(f"{held} of {file}", None)
     of_module = isinstance(call.func, ast.Attribute) and isinstance(_resolve(call.func.value, frame), ModuleType)
     name = held if of_module and held.endswith(f".{fn.__name__}") else _spelled(fn)

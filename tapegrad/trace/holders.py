@@ -22,7 +22,7 @@ import numpy as np
 
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES
-from tapegrad.rules.registry import CONSTRUCTORS
+from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
 from tapegrad.trace.interposition import GENERATORS, is_compiled, numpy_module, original, stand_in, uncompiled
 from tapegrad.tree.copies import is_empty
 
@@ -126,8 +126,8 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
             else there)
 
 
-# id of a large dict: its length, and what stands in for what in it
-_seen: dict[int, tuple[int, dict[str, tuple[Any, Any]]]] = {}
+# id of a large dict: its length, how many functions users gave operations, and what stands in for what in it
+_seen: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
 
 
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
@@ -140,13 +140,13 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
         return {place: (value, there) for place, now in parts(holder)
                 if type(now) not in NEVER and type(now) not in PROXIES
                 and (there := replacement(value := original(now), holder)) is not value}
-    count, known = _seen.get(id(holder), (-1, {}))
-    if count != len(holder):
-        there = {place: (value := original(now), replacement(value, holder)) for place, now in parts(holder)}
+    count, known = _seen.get(id(holder), (None, {}))
+    if count != (now := (len(holder), len(GIVEN))):
+        there = {place: (value := original(x), replacement(value, holder)) for place, x in parts(holder)}
         foreign = str(holder.get("__name__")).startswith("scipy.")
         known = {place: pair for place, pair in there.items() if pair[0] is not pair[1]
                  and not (foreign and _asks(pair[0]))}
-        _seen[id(holder)] = len(holder), known
+        _seen[id(holder)] = now, known
     for place, (value, _) in known.items():
         if holder.get(place) is not value:
             return _anew(holder, known)

@@ -17,7 +17,7 @@ from typing import Any
 
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Traced
-from tapegrad.rules.registry import FOREIGN, THROUGH
+from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
 from tapegrad.trace.interposition import given_function, is_compiled, original, stand_ins
@@ -61,7 +61,7 @@ def _of(root: Any) -> tuple[Any, ...]:
     another's at the next call.
     """
     key: Any = root
-    state = [len(sys.modules)]
+    state = [len(sys.modules), len(GIVEN)]
     if type(root) is FunctionType:
         key, names = (root.__code__, id(root.__globals__)), root.__globals__
         state += [len(names), *map(id, map(names.get, root.__code__.co_names))]

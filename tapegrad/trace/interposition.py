@@ -19,7 +19,7 @@ from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
+from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN, GIVEN, STAND_IN
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.meaning import apply, plain
@@ -339,11 +339,14 @@ def stand_in(x: Any) -> Any:
     """
     if type(x) in WRAPPED:
         return WRAPPED[type(x)](x)
+    if GIVEN and type(x).__name__ in COMPILED and x in GIVEN and x not in STAND_IN:
+        STAND_IN[x] = standing_for(x, GIVEN[x].run)
+        return STAND_IN[x]
     if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and type(x.__self__) not in GENERATORS:
         return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
     stand_ins()
     numpy_module()
-    return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
+    return STAND_IN.get(x, x) if type(x) in _kinds() or type(x).__name__ in COMPILED else x  # the user's objects are not asked for a hash
 
 
 @functools.cache
