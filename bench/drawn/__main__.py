@@ -60,7 +60,8 @@ def alone(name: str, options: argparse.Namespace) -> dict[str, Any]:
         found = {"status": "crashed", "words": f"no end in {options.limit:g} s"}
     except json.JSONDecodeError:
         found = {"status": "crashed", "words": f"the process ended with {ended.returncode}: {ended.stderr[-300:]}"}
-    print(f"{found['status']:<8} {name:<44} {headline(found.get('how', '') + ' ' + found.get('words', ''))}", flush=True)
+    words = headline(f"{found.get('how', '')} {found.get('words', '')}")
+    print(f"{found['status']:<8} {name:<44} {words}", flush=True)
     return {"name": name, **{key: anonymous(value) for key, value in found.items()}}
 
 

@@ -122,7 +122,7 @@ def to_super(*args: Any) -> Any:
         frame = sys._getframe(1)
         args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
     found = super(*args)
-    return _Super(found) if issubclass(args[0], np.ndarray) and found.__new__ is np.ndarray.__new__ else found
+    return _Super(found) if issubclass(args[0], np.ndarray) and vars(np.ndarray)["__new__"] is found.__new__ else found
 
 
 class _Super:

@@ -20,7 +20,8 @@ from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
-from tapegrad.trace.interposition import given_function, is_compiled, original, stand_ins
+from tapegrad.trace.interposition import original, stand_ins
+from tapegrad.trace.wrapped_functions import given_function, is_compiled
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, code_of, is_empty
 

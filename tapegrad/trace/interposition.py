@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
@@ -163,30 +162,6 @@ def _operators() -> dict[Any, StandIn]:
         if type(fn) is WrapperDescriptorType and hasattr(operator, meant):
             found[fn] = standing_for(fn, _of_float(fn, getattr(operator, meant), meant != name))
     return found
-
-
-def is_compiled(kind: type) -> bool:
-    """True for the class of a function, or of a ufunc, that numba compiles when it is called."""
-    return kind.__name__ in ("CPUDispatcher", "DUFunc") and kind.__module__.startswith("numba.")
-
-
-def given_function(fn: Any) -> Any:
-    """Return the Python function that numba was given."""
-    return getattr(fn, "_dispatcher", fn).py_func
-
-
-def uncompiled(fn: Any) -> StandIn:
-    """Return what stands in for such a function: of traced values it is the Python function that numba was given, of a
-    ufunc for each number.
-    """
-    each = type(fn).__name__ == "DUFunc"
-
-    def shim(*args: Any, **kwargs: Any) -> Any:
-        if not (running.tracers and holds_traced((args, tuple(kwargs.values())))):
-            return fn(*args, **kwargs)
-        return (FOREIGN["frompyfunc"](fn, *args, **kwargs) if each and any(map(shape_of, args)) else
-                given_function(fn)(*args, **kwargs))
-    return standing_for(fn, shim)
 
 
 def stand_ins() -> list[tuple[Any, type, type]]:
@@ -346,7 +321,8 @@ def stand_in(x: Any) -> Any:
         return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
     stand_ins()
     numpy_module()
-    return STAND_IN.get(x, x) if type(x) in _kinds() or type(x).__name__ in COMPILED else x  # the user's objects are not asked for a hash
+    # the user's objects are not asked for a hash
+    return STAND_IN.get(x, x) if type(x) in _kinds() or type(x).__name__ in COMPILED else x
 
 
 @functools.cache

@@ -395,7 +395,7 @@ class Quaternion(np.ndarray):
 
     def __new__(cls, q: Any, order: str = "H") -> Any:
         q = np.array(q, dtype=float)
-        obj = super(Quaternion, cls).__new__(cls, q.shape, float, q / np.linalg.norm(q))
+        obj = super().__new__(cls, q.shape, float, q / np.linalg.norm(q))
         obj.q, obj.order = q, order
         return obj
 
