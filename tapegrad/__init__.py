@@ -26,6 +26,7 @@ from tapegrad.errors import (
 )
 from tapegrad.frontends.user import hook, nestlevel, stop_gradient, value
 from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
+from tapegrad.rules.differences import differences, linear
 from tapegrad.rules.user import frule, primitive, rrule
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
 from tapegrad.trace.checkpoint import checkpoint
@@ -74,11 +75,11 @@ __all__ = [
     "MissingRule", "MutationError",
     "NoTangent", "NonFiniteError", "Operation", "ReplayError", "RetraceWarning", "Tape", "TapeError", "TapeFormatError",
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check_grads", "checkpoint",
-    "checkpoint_loop", "compile", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape", "from_fx",
-    "from_jax", "frontends", "frule",
+    "checkpoint_loop", "compile", "differences", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape",
+    "from_fx", "from_jax", "frontends", "frule",
     "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
     "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp",
-    "laplacian", "linearize", "load",
+    "laplacian", "linear", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback",
     "raise_on_nan", "rewrite", "roll", "rrule",
     "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "to_jax", "to_torch", "trace",

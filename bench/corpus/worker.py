@@ -36,7 +36,7 @@ def main() -> None:
     tell(outcome(load()[options.name], options.plain))
 
 
-def outcome(case: Case, plain: bool = False) -> Outcome:
+def outcome(case: Case, plain: bool = False, calls: int = CALLS) -> Outcome:
     """Return a case's status, and what is known besides."""
     found: Outcome = {}
     try:
@@ -54,14 +54,14 @@ def outcome(case: Case, plain: bool = False) -> Outcome:
     try:
         result, found["one_shot"] = timed(lambda: tg.grad(f, *args, argnums=numbers))
         compared(f, args, result)
-        for call in range(CALLS):
+        for call in range(calls):
             changed = moved(args, call)
             found["how"] = f"compiled, call {call + 1}"
             result, found["compiled"] = timed(lambda changed=changed: step(*changed))
             compared(f, changed, result)
         del found["how"]
-        found["plain"] = min(found["plain"], *(timed(lambda: f(*args))[1] for _ in range(CALLS)))
-        found["compiled"] = min(found["compiled"], timed(lambda: step(*moved(args, CALLS)))[1])
+        found["plain"] = min(found["plain"], *(timed(lambda: f(*args))[1] for _ in range(calls)))
+        found["compiled"] = min(found["compiled"], timed(lambda: step(*moved(args, calls)))[1])
     except tg.TapeError as err:
         return {**found, "status": "refused", "error": type(err).__name__, "words": said(err)}
     except Wrong as err:

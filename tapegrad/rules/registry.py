@@ -30,6 +30,9 @@ THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as i
 AS_WRITTEN: set[Any] = set()  # foreign Python code, made of what has a meaning: nothing in its modules is replaced
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
 _HERE = str(Path(__file__).parent)
+COMPILED = frozenset(["builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran",
+                      "instancemethod", "nb_func", "pybind11_builtins"])  # the classes of compiled functions
+GIVEN: dict[Any, Any] = {}  # compiled functions of other packages, and the operations that users have made of them
 STAND_IN: dict[Any, Any] = {}  # what replaces a function while a trace runs, filled by the interposition
 REGISTERED: dict[Any, Location] = {}
 TensorArray.meanings = FOREIGN
@@ -47,6 +50,8 @@ def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -
 
 def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
     FOREIGN[key] = meaning
+    if isinstance(meaning, Op) and type(key).__name__ in COMPILED:
+        GIVEN[key] = meaning
     if isinstance(key, FunctionType):
         PYTHON.append(key)
         OPAQUE.add(key)

@@ -29,7 +29,7 @@ import numpy as np
 from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
 from tapegrad.rules.activity import differentiated, give_up, is_inert, sources
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
+from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.constructor_calls import callee, spelled
 from tapegrad.trace.outside_arrays import write_refused
@@ -122,13 +122,14 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         asker = _asker(frame)
         step = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         operator = asker.fn is None and step.startswith(("BINARY_", "INPLACE_"))
+        method = step.startswith("CALL") and hasattr(np.ndarray, callee(frame.f_code, frame.f_lasti)[-1])
         who = "an operator of a plain array" if operator else f"{asker.who}{_within(frame)}"
         err = ConcretizationError(
             f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
             user_location(),
             "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker) + _or_left_out(proxy),
         )
-        err.outside = operator and str(frame.f_globals.get("__name__")).partition(".")[0]
+        err.outside = (operator or method) and str(frame.f_globals.get("__name__")).partition(".")[0]
     proxy._tracer.refuse(err)
     return err
 
@@ -151,16 +152,20 @@ def _cure(asker: Asker) -> str:
         return f"call it by its module, {_spelled(fn)}(...): where it is held, nobody looks"
     if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
         name = fn.__name__
+        if name in ("dot", "searchsorted"):
+            return f"{'X @ w or ' if name == 'dot' else ''}np.{name}(X, w) in place of X.{name}(w); {_ON_PURPOSE}"
         spelled = f"operator.{name.strip('_')}(x, y)" if hasattr(operator, name) else f"x.{name}(...)"
         return f"the operator or the method of the value, {spelled}; {_ON_PURPOSE}"
-    if not isinstance(fn, (BuiltinFunctionType, np.ufunc)):
+    if not isinstance(fn, (BuiltinFunctionType, np.ufunc)) and type(fn).__name__ not in COMPILED:
         return (
             "functions of NumPy that take arrays; what calls C in a function of your own with a rule, "
             f"@tg.primitive and @tg.rrule; {_ON_PURPOSE}"
         )
-    name, called = fn.__name__, asker.who.partition(",")[0]
+    name, called, module = fn.__name__, asker.who.partition(",")[0], str(getattr(fn, "__module__", None) or "")
+    whence = f"from {module} import {name}; " if module not in ("", "None", "builtins") else ""
     return (
-        "a function that tapegrad knows, or one of your own around it, with a rule; paste and complete\n"
+        f"finite differences of it, said once before: {whence}tg.differences({name if whence else called}); or a rule; "
+        "paste and complete\n"
         f"      @tg.primitive\n      def my_{name}(x):\n          return {called}(x)\n"
         f"      @tg.rrule(my_{name})\n      def _(x):\n"
         f"          return my_{name}(x), lambda dy: (...,)   # one cotangent per argument\n"
@@ -225,7 +230,7 @@ def _asker(frame: FrameType, at: int | None = None) -> Asker:
     file = Path(code.co_filename).name
     if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
         return Asker(held, fn)
-    if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)):
+    if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)) and type(fn).__name__ not in COMPILED:
         return Asker(f"{held} of {file}", None)
     of_module = isinstance(call.func, ast.Attribute) and isinstance(_resolve(call.func.value, frame), ModuleType)
     name = held if of_module and held.endswith(f".{fn.__name__}") else _spelled(fn)
@@ -289,6 +294,8 @@ _NAMES = re.compile(
 Pythran's, and json, which knows these types.
 """
 
+_PROXIES = re.compile(r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b")
+
 
 def in_our_words(err: Exception) -> ConcretizationError | None:
     """Return the refusal that an error of compiled code's is which was given a traced value: the program would not
@@ -307,7 +314,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
             "tg.value(x) of each traced number in it, which drops its gradient: text has none"
             if module.startswith("json.") else _cure(asker))
     return ConcretizationError(
-        f"{asker.who}{_within(frame)} takes no traced value, and said: {err}",
+        f"{asker.who}{_within(frame)} takes no traced value, and said: {_PROXIES.sub('a traced value', str(err))}",
         where_raised(err),
         cure,
     )

@@ -1,5 +1,5 @@
-"""conversions: `type(x)` and `hasattr(x, "__len__")` in all Python code; `float(x)` and `np.float64(x)` in installed
-packages, whose users cannot leave them out.
+"""conversions: `type(x)` and `hasattr(x, "__len__")` in all Python code; `float(x)`, `complex(x)`, `map(float, xs)` and
+NumPy's classes of inexact numbers, `np.float64(x)`, in installed packages, whose users cannot leave them out.
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
 package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
@@ -38,9 +38,9 @@ from tapegrad.tree.copies import CODE, code_of
 
 def to_float(*args: Any) -> Any:
     """Return what `float` does, a traced float of a traced real number."""
-    x = args[0] if len(args) == 1 else None
+    x = _converted(args[0], "__float__") if len(args) == 1 else None
     if not isinstance(x, Traced) or not _carries(x) or shape_of(x):
-        return float(*args)
+        return x if type(x) is float else float(*args)
     x = _of_class(x)
     if not isinstance(x, Traced):
         return float(x)
@@ -49,17 +49,36 @@ def to_float(*args: Any) -> Any:
     return FOREIGN[np.ndarray.item](x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float)))
 
 
-def to_float64(*args: Any) -> Any:
-    """Return what `np.float64` does, a traced number or array of traced ones."""
-    x = args[0] if len(args) == 1 else None
-    if not isinstance(x, Traced) or not _carries(x):
-        return np.float64(*args)
-    x = _of_class(x)
-    if not isinstance(x, Traced):
-        return np.float64(x)
-    x = ops.scalar(x) if type(plain(x)) in PYTHON else x
-    x = x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float))
-    return x[()]  # type: ignore[index]
+def to_complex(*args: Any, **kwargs: Any) -> Any:
+    """Return what `complex` does, a traced complex number of traced ones."""
+    parts = [_converted(x, "__complex__") for x in (*args, *kwargs.values())]
+    if not any(isinstance(x, Traced) and _carries(x, complex) for x in parts) or any(map(shape_of, parts)):
+        return parts[0] if len(parts) == 1 and type(parts[0]) is complex else complex(*args, **kwargs)
+    given = dict(zip((*("real", "imag")[:len(args)], *kwargs), parts))
+    z: Any = ops.multiply(1.0 + 0j, given.get("real", 0.0))
+    z = z if "imag" not in given else ops.add(z, ops.multiply(1j, given["imag"]))
+    return z if type(plain(z)) is complex else FOREIGN[np.ndarray.item](z)
+
+
+def _to_inexact(cls: Any) -> Any:
+    """Return what stands for a class of NumPy's inexact numbers: of a traced number or array it makes a traced one."""
+    def convert(*args: Any) -> Any:
+        x = args[0] if len(args) == 1 else None
+        if not isinstance(x, Traced) or not _carries(x, complex if issubclass(cls, np.complexfloating) else float):
+            return cls(*args)
+        x = _of_class(x)
+        if not isinstance(x, Traced):
+            return cls(x)
+        x = ops.scalar(x) if type(plain(x)) in PYTHON else x
+        x = x if dtype_of(x) == cls else ops.astype(x, dtype=np.dtype(cls))
+        return x[()]  # type: ignore[index]
+    return convert
+
+
+def _converted(x: Any, name: str) -> Any:
+    """Return the number that an object converts to, traced, where a method of its own returns one."""
+    method = None if type(x) in PYTHON or isinstance(x, Traced) else getattr(type(x), name, None)
+    return method(x) if type(method) is FunctionType else x
 
 
 def to_type(*args: Any, **kwargs: Any) -> Any:
@@ -97,6 +116,39 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
     return getattr(x, name, *default)
 
 
+def to_super(*args: Any) -> Any:
+    """Return what `super` does; of a class of arrays, one whose `__new__` takes a traced array as its buffer."""
+    if not args:
+        frame = sys._getframe(1)
+        args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
+    found = super(*args)
+    return _Super(found) if issubclass(args[0], np.ndarray) and vars(np.ndarray)["__new__"] is found.__new__ else found
+
+
+class _Super:
+    """What comes behind a class of arrays, which is NumPy's own."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._found, name)
+
+    @staticmethod
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return object.__new__(cls) if cls is _Super else _new_array(cls, *args, **kwargs)
+
+
+def _new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Return the view of a traced array that `np.ndarray.__new__` makes of its memory."""
+    if not isinstance(buffer, Traced):
+        return np.ndarray.__new__(cls, shape, dtype, buffer, *args, **kwargs)
+    if args or kwargs or dtype_of(buffer) != np.dtype(dtype) or np.prod(shape, dtype=int) != np.prod(shape_of(buffer)):
+        raise ConcretizationError(f"{cls.__name__}.__new__ reads a part of a traced array's memory, or other numbers",
+                                  user_location(), "x.reshape(shape).view(cls), for numbers of one dtype")
+    return FOREIGN[np.ndarray.view](FOREIGN[np.ndarray.reshape](buffer, shape), cls)
+
+
 def _is_special(name: Any) -> bool:
     return type(name) is str and name[:1] == "_"
 
@@ -106,8 +158,8 @@ def _seen(x: Any) -> Any:
 
 
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call what a variable holds, `float` and `np.float64` as above."""
-    return (to_float if cls is float else to_float64 if cls is np.float64 else cls)(*args, **kwargs)
+    """Call what a variable holds, `float`, `complex` and NumPy's classes as above."""
+    return (_CLASSES.get(cls, cls) if type(cls) is type else cls)(*args, **kwargs)
 
 
 def _of_class(x: Any) -> Any:
@@ -115,18 +167,24 @@ def _of_class(x: Any) -> Any:
     return x if not hasattr(type(x), "_viewed_as") else x._plain() if shape_of(x) else x._number()
 
 
-def _carries(x: Any) -> bool:
-    """True for real numbers that may have a gradient."""
+def _carries(x: Any, into: type = float) -> bool:
+    """True for numbers that may have a gradient, real ones where they go `into` a real class."""
     value = plain(x)
-    return (isinstance(value, (int, float, np.ndarray, np.generic)) and not np.iscomplexobj(value)
-            and not x._tracer.independent(peek(x)))
+    return (isinstance(value, (int, float, complex, np.ndarray, np.generic))
+            and (into is complex or not np.iscomplexobj(value)) and not x._tracer.independent(peek(x)))
 
 
-_TRACED = {"float": to_float, "float64": to_float64, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr}
+_INEXACT = {cls.__name__: cls for cls in (np.float16, np.float32, np.float64, np.longdouble, np.complex64,
+                                          np.complex128, np.clongdouble)}
+_CLASSES: dict[type, Any] = {float: to_float, complex: to_complex,
+                             **{cls: _to_inexact(cls) for cls in _INEXACT.values()}}
+_TRACED = {"float": to_float, "complex": to_complex, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr,
+           "super": to_super, **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
 _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
-_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr")}  # in a program's own code
-_BUILTINS = [name for name in _NAMES if name != "float64"]
-_MEANT = (float, np.float64, type, hasattr, getattr)
+_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "super")}  # in a program's own code
+_BUILTINS = [name for name in _NAMES if name not in _INEXACT]
+_MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr,
+          "super": super, **_INEXACT}
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -188,7 +246,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
     names, changed = code.co_names, bytearray(code.co_code)
     if not meant.keys().isdisjoint(names) and hasattr(code, "co_positions"):
         steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
-        for name in meant.keys() & set(names):
+        for name in meant.keys() & set(names) - ({"super"} if "__new__" not in names else set()):
             uses = list(_uses(steps, name))
             called = [at for at in uses if _calls(steps, at, scope)]
             if called == uses:
@@ -202,7 +260,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
               and _VARIABLE.search(code.co_code) else [])
     if names == code.co_names and not places and all(a is b for a, b in zip(parts, code.co_consts)):
         return code
-    vars(np)[_NAMES["float64"]] = to_float64  # found by such code alone, these names stay
+    vars(np).update({_NAMES[name]: _TRACED[name] for name in _INEXACT})  # found by such code alone, these names stay
     vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
     for place in places:  # as a method's call: what is called, then what it is called of
         changed[place:place + 2] = dis.opmap["LOAD_CONST"], len(parts)
@@ -239,15 +297,16 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
         start = step
     elif (step.opname in ("LOAD_ATTR", "LOAD_METHOD") and steps[at - 1].opname == "LOAD_GLOBAL"
           and scope.get(steps[at - 1].argval) is np):
-        owned, start = np.float64 if step.argval == "float64" else None, steps[at - 1]
+        owned, start = _INEXACT.get(step.argval), steps[at - 1]
     else:
         return False
-    if owned not in _MEANT or owned.__name__ != step.argval:
+    if owned is None or owned is not _MEANT.get(step.argval):
         return False
-    if owned is type and at and steps[at - 1].opname == "LOAD_GLOBAL" and steps[at - 1].argval == "map":
+    before = steps[at - (1 if start is step else 2)] if at else step
+    if before.opname == "LOAD_GLOBAL" and before.argval == "map":
         return "map" not in scope  # `map(type, xs)`, which calls it
     call = _first_around(steps, start, step)
-    return call is not None and call.opname.startswith(("CALL", "PRECALL"))
+    return call is not None and call.opname.startswith(("CALL", "PRECALL", "KW_NAMES", "LOAD_SUPER"))
 
 
 def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.Instruction | None:

@@ -22,9 +22,10 @@ import numpy as np
 
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES
-from tapegrad.rules.registry import CONSTRUCTORS
-from tapegrad.trace.interposition import GENERATORS, is_compiled, numpy_module, original, stand_in, uncompiled
-from tapegrad.tree.copies import is_empty
+from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
+from tapegrad.trace.interposition import GENERATORS, numpy_module, original, stand_in
+from tapegrad.trace.wrapped_functions import is_compiled, uncached, uncompiled
+from tapegrad.tree.copies import CACHED, is_empty
 
 NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
 FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are
@@ -119,6 +120,8 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
         return value
     if is_compiled(kind):
         return uncompiled(value)
+    if kind is CACHED and not isinstance(holder, type):  # as a method it is bound
+        return uncached(value)
     if kind in GENERATORS and type(holder) is not dict:  # what is drawn of such a one is not recorded
         return value
     there = stand_in(value)
@@ -126,8 +129,8 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
             else there)
 
 
-# id of a large dict: its length, and what stands in for what in it
-_seen: dict[int, tuple[int, dict[str, tuple[Any, Any]]]] = {}
+# id of a large dict: its length, how many functions users gave operations, and what stands in for what in it
+_seen: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
 
 
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
@@ -140,13 +143,13 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
         return {place: (value, there) for place, now in parts(holder)
                 if type(now) not in NEVER and type(now) not in PROXIES
                 and (there := replacement(value := original(now), holder)) is not value}
-    count, known = _seen.get(id(holder), (-1, {}))
-    if count != len(holder):
-        there = {place: (value := original(now), replacement(value, holder)) for place, now in parts(holder)}
+    count, known = _seen.get(id(holder), (None, {}))
+    if count != (now := (len(holder), len(GIVEN))):
+        there = {place: (value := original(x), replacement(value, holder)) for place, x in parts(holder)}
         foreign = str(holder.get("__name__")).startswith("scipy.")
         known = {place: pair for place, pair in there.items() if pair[0] is not pair[1]
                  and not (foreign and _asks(pair[0]))}
-        _seen[id(holder)] = len(holder), known
+        _seen[id(holder)] = now, known
     for place, (value, _) in known.items():
         if holder.get(place) is not value:
             return _anew(holder, known)

@@ -17,10 +17,11 @@ from typing import Any
 
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Traced
-from tapegrad.rules.registry import FOREIGN, THROUGH
+from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
-from tapegrad.trace.interposition import is_compiled, original, stand_ins
+from tapegrad.trace.interposition import original, stand_ins
+from tapegrad.trace.wrapped_functions import given_function, is_compiled
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, code_of, is_empty
 
@@ -61,7 +62,7 @@ def _of(root: Any) -> tuple[Any, ...]:
     another's at the next call.
     """
     key: Any = root
-    state = [len(sys.modules)]
+    state = [len(sys.modules), len(GIVEN)]
     if type(root) is FunctionType:
         key, names = (root.__code__, id(root.__globals__)), root.__globals__
         state += [len(names), *map(id, map(names.get, root.__code__.co_names))]
@@ -182,7 +183,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 if replaced(x):
                     yield x
         elif is_compiled(kind):
-            stack.append(x.py_func)
+            stack.append(given_function(x))
         elif issubclass(kind, ModuleType):
             if id(vars(x)) not in seen and replaced(vars(x)):
                 seen.add(id(vars(x)))

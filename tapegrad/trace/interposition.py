@@ -18,7 +18,7 @@ from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN
+from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN, GIVEN, STAND_IN
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.meaning import apply, plain
@@ -162,18 +162,6 @@ def _operators() -> dict[Any, StandIn]:
         if type(fn) is WrapperDescriptorType and hasattr(operator, meant):
             found[fn] = standing_for(fn, _of_float(fn, getattr(operator, meant), meant != name))
     return found
-
-
-def is_compiled(kind: type) -> bool:
-    """True for the class of a function that numba compiles when it is called."""
-    return kind.__name__ == "CPUDispatcher" and kind.__module__.startswith("numba.")
-
-
-def uncompiled(fn: Any) -> StandIn:
-    """Return what stands in for such a function: of traced values it is the Python function that numba was given."""
-    def shim(*args: Any, **kwargs: Any) -> Any:
-        return (fn.py_func if running.tracers and holds_traced((args, tuple(kwargs.values()))) else fn)(*args, **kwargs)
-    return standing_for(fn, shim)
 
 
 def stand_ins() -> list[tuple[Any, type, type]]:
@@ -326,11 +314,15 @@ def stand_in(x: Any) -> Any:
     """
     if type(x) in WRAPPED:
         return WRAPPED[type(x)](x)
+    if GIVEN and type(x).__name__ in COMPILED and x in GIVEN and x not in STAND_IN:
+        STAND_IN[x] = standing_for(x, GIVEN[x].run)
+        return STAND_IN[x]
     if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and type(x.__self__) not in GENERATORS:
         return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
     stand_ins()
     numpy_module()
-    return STAND_IN.get(x, x) if type(x) in _kinds() else x  # the user's objects are not asked for a hash
+    # the user's objects are not asked for a hash
+    return STAND_IN.get(x, x) if type(x) in _kinds() or type(x).__name__ in COMPILED else x
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import tapegrad.trace.effects
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import CallError, TapeError, fold, user_location
 from tapegrad.numbers.formatting import brief

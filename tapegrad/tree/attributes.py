@@ -10,8 +10,9 @@ from typing import Any
 from tapegrad.numbers.systems import OWNERS
 from tapegrad.tree.copies import NoInput, dict_of, own_attributes
 
-FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "networkx", "rich", "optree",
-                                                         "tapegrad"}
+FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {
+    "numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad",
+    "numba", "llvmlite", "matplotlib", "PIL", "IPython", "joblib"}  # compile, draw or run what they are given
 
 
 def is_foreign(module: Any) -> bool:

@@ -107,3 +107,21 @@ def test_what_it_does_not_hand_out() -> None:
 
     with pytest.raises((ValueError, TypeError)):
         tg.grad(writes, X)
+
+
+def test_broadcast_has_the_common_shape_and_goes_through_the_elements() -> None:
+    def f(x: Any, y: Any) -> Any:
+        both, total = np.broadcast(x, y[:, None], 2.0), 0.0
+        for i, (a, b, c) in enumerate(both):
+            total = total + (i + 1) * a * b ** 2 * c
+        return total * both.size + np.broadcast_to(x, np.broadcast(x, y[:, None]).shape)[1].sum()
+    x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, -1.0])
+    step = tg.value_and_grad(f, argnums=(0, 1), warmup=1)
+    for k in (1.0, 1.1, 1.2, 1.3):
+        value, (dx, dy) = step(x * k, y)
+        assert np.isclose(value, f(x * k, y))
+        assert np.allclose(dx, [(f(x * k + e, y) - f(x * k - e, y)) / 2e-6 for e in 1e-6 * np.eye(3)], rtol=1e-6)
+        assert np.allclose(dy, [(f(x * k, y + e) - f(x * k, y - e)) / 2e-6 for e in 1e-6 * np.eye(2)], rtol=1e-6)
+    assert np.isclose(step(np.ones((2, 3)), y)[0], f(np.ones((2, 3)), y))
+    with pytest.raises(ValueError, match="shape mismatch"):
+        tg.grad(lambda x: np.broadcast(x, np.ones(2)).size * x.sum(), x)

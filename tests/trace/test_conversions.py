@@ -28,6 +28,14 @@ def single(x): return float(x) ** 2
 def several(xs): return sum([float(x) * k for k, x in enumerate(xs, 1)])
 def of_numpy(x): return np.sin(np.float64(x)) / numpy.float64(3.0)
 def by_name(x): return float64(x) * x
+def of_complex(x): return abs(complex(x, 2 * x)) + complex(imag=x).imag + (complex(x) * 1j).imag
+def of_complex128(x): return abs(np.complex128(x) * (1 + 1j)) + float(np.longdouble(2) * x)
+def of_map(x): return sum(map(float, [x, x * x])) + abs(sum(map(complex, (x, 1j * x))))
+def of_objects(x): return float(Standard(x)) + abs(complex(Standard(x)))
+class Standard:
+    def __init__(self, x): self.x = x
+    def __float__(self): return float(self.x) ** 2
+    def __complex__(self): return complex(0, self.x)
 def of_arrays(x): return np.float64(x * x).sum()
 def exact(x):
     if type(x) is float: return 3.0 * x
@@ -109,7 +117,8 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 
 @NEEDED
 @pytest.mark.quick
-@pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_arrays", "exact", "inner", "operators", "point",
+@pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_map",
+                                  "of_objects", "of_arrays", "exact", "inner", "operators", "point",
                                   *(["of_variable", "of_variables", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)
@@ -178,8 +187,10 @@ def test_types_are_what_they_are_in_the_program(package: ModuleType) -> None:
 
 @pytest.mark.skipif(not VARIABLES, reason="a call of a variable is written otherwise")
 def test_a_variable_may_hold_another_class(package: ModuleType) -> None:
-    with pytest.raises(tg.ConcretizationError, match="asked for a plain"):
-        tg.grad(lambda x: package.of_variable(x, np.float16), 2.0)
+    for cls in (np.float16, np.complex128, np.longdouble):
+        assert tg.gradient(lambda x: package.of_variable(x, cls).real, 2.0) == (4.0,)  # noqa: B023
+    with pytest.raises(ValueError, match="timedelta"):
+        tg.grad(lambda x: package.of_variable(x, np.timedelta64), 2.0)
     x = np.array([1.0, 2.0])
     assert np.array_equal(tg.gradient(lambda x: package.of_variable(x).sum(), x)[0], 2 * x)
     assert tg.gradient(lambda x: package.of_variable(x, list)[0], np.array([[2.0]]))[0] == 4.0
@@ -340,6 +351,30 @@ def test_what_numba_compiles_is_traced_as_python() -> None:
     assert type(compiled) is CPUDispatcher and np.isclose(f(0.5, 3.0), tg.grad(f, 0.5, 3.0)[0])
 
 
+class DUFunc(CPUDispatcher):
+    """What numba makes a ufunc of."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self._dispatcher, self.nout = CPUDispatcher(fn), 1
+
+
+DUFunc.__module__ = "numba.np.ufunc.dufunc"
+
+
+@DUFunc
+def capped(x: Any, y: Any) -> Any:
+    return y if x > 1.0 else x * helper(y)
+
+
+def test_ufuncs_that_numba_compiles_are_traced_number_by_number() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return capped(x, y).sum() + capped(x[0], 2.0) * capped(0.5, 3.0)
+    x = np.array([0.5, 2.0, 0.7])
+    assert np.allclose(tg.gradient(f, x, 3.0)[0], [9.0 + 4.0 * 4.5, 0.0, 9.0])
+    assert np.isclose(tg.gradient(f, x, 3.0)[1], 6 * (0.5 + 0.7) + 1)
+
+
 class Cell:
     """An array in an object, which forwards what it does not know."""
 
@@ -353,6 +388,41 @@ class Cell:
         if name not in ("dtype", "shape"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
+
+
+class Quaternion(np.ndarray):
+    """An array that is made of another's memory, with attributes."""
+
+    def __new__(cls, q: Any, order: str = "H") -> Any:
+        q = np.array(q, dtype=float)
+        obj = super().__new__(cls, q.shape, float, q / np.linalg.norm(q))
+        obj.q, obj.order = q, order
+        return obj
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if obj is not None:
+            self.q, self.order = getattr(obj, "q", None), getattr(obj, "order", "S")
+
+
+class Doubled(np.ndarray):
+    """The same, by super() without arguments, and of the program's numbers twice."""
+
+    def __new__(cls, x: Any) -> Any:
+        return super().__new__(cls, (2, len(x)), float, np.concatenate([x, x]))
+
+
+def test_arrays_of_a_class_that_are_made_of_memory() -> None:
+    def f(x: Any) -> Any:
+        q = Quaternion(x, "H")
+        return (q * q.q)[1] * (2.0 if q.order == "H" else 3.0) + (Doubled(x) ** 2)[1, 2] + Doubled(np.ones(3)).sum()
+    x = np.array([0.5, -1.0, 2.0, 0.3])
+    step = tg.value_and_grad(f, argnums=0, warmup=1)
+    for k in (1.0, 1.5, 2.0, 2.5):
+        found = [(f(k * x + e) - f(k * x - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
+        assert np.allclose(tg.gradient(f, k * x)[0], found, rtol=1e-6)
+        assert np.allclose(step(k * x)[1], found, rtol=1e-6)
+    with pytest.raises(tg.ConcretizationError, match="numbers of one dtype"):
+        tg.grad(lambda x: Doubled(x[:1]) + Doubled(x.astype(np.float32)), x)
 
 
 def test_objects_that_show_themselves_as_arrays() -> None:

@@ -295,3 +295,48 @@ def test_a_function_is_itself_in_sets_and_as_a_key() -> None:
         assert tg.grad(f, x)[0] == compiled(x)[0] == f(x)
     found = tg.trace(lambda x, fn=math.sin: fn(x) if pickle.loads(pickle.dumps(math.sin)) == fn else x, 0.7)[0]
     assert found == math.sin(0.7)
+
+
+@functools.cache
+def kept_matrix(a: Any, b: Any) -> Any:
+    c = np.cos(a)
+    return np.array([[c, b], [2 * b, c * c]])
+
+
+@functools.cache
+def kept_count(a: Any) -> Any:
+    CALLS.append(1)
+    return a * a
+
+
+@functools.cache
+def kept_list(a: Any) -> Any:
+    return [a, a * a]
+
+
+CALLS: list[int] = []
+
+
+def test_functions_whose_results_are_kept_compute_anew_of_traced_numbers() -> None:
+    def f(x: Any) -> Any:
+        return (kept_matrix(x[0], x[1]) @ x).sum() + kept_matrix(x[0], 2.0)[0, 0] * kept_matrix(0.5, 1.0)[1, 1]
+    kept_matrix(0.5, 1.0)  # of plain numbers
+    x, step = np.array([0.3, 0.7]), tg.value_and_grad(f, warmup=1)
+    for k in (1.0, 1.1, 1.2, 1.3):
+        value, dx = step(k * x)
+        assert np.isclose(value, f(k * x), rtol=1e-14)
+        assert np.allclose(dx, [(f(k * x + e) - f(k * x - e)) / 2e-6 for e in 1e-6 * np.eye(2)], rtol=1e-6)
+
+
+def test_what_is_kept_is_refused_where_that_can_be_told() -> None:
+    x, before = np.array([0.3, 0.7]), len(CALLS)
+    for f in (lambda x: kept_count(x[0]), lambda x: kept_list(x[0])[1]):
+        with pytest.raises(tg.ConcretizationError, match="lru_cache"):
+            tg.grad(f, x)
+    assert len(CALLS) == before
+
+    def written(x: Any) -> Any:
+        kept_matrix(x[0], 1.0)[0, 0] = 3.0
+        return kept_matrix(x[0], 1.0).sum()
+    with pytest.raises(tg.MutationError, match="lru_cache keeps is written to"):
+        tg.grad(written, x)

@@ -122,7 +122,7 @@ def divmod(x1: Array, x2: Array) -> Any:
     return numpys(ops.floor_divide(x1, x2)), numpys(ops.remainder(x1, x2))
 
 
-@means(np.clip, np.ndarray.clip)
+@means(np.clip, np.ndarray.clip, np._core.umath.clip)  # type: ignore[attr-defined]
 def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = None, *, min: Any = None,
          max: Any = None) -> Any:
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)

@@ -206,7 +206,8 @@ def from_python(ufunc: np.ufunc, *args: Any) -> Any:
 
     The results are arrays of numbers, where NumPy's hold objects.
     """
-    fn = next((x for x in gc.get_referents(ufunc) if callable(x)), None)
+    compiled = getattr(ufunc, "_dispatcher", None)  # numba's
+    fn = next((x for x in gc.get_referents(ufunc) if callable(x)), None) if compiled is None else compiled.py_func
     if fn is None:
         return NotImplemented
     xs = list(map(as_array, args))

@@ -1,4 +1,4 @@
-"""np.nditer of traced arrays: it goes where NumPy's goes, which a plain one tells."""
+"""np.nditer and np.broadcast of traced arrays: they go where NumPy's go, which plain ones tell."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from tapegrad.frontends.common import as_array
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import constructs, refused
 from tapegrad.trace import views
 
 _FLAGS = frozenset(["multi_index", "c_index", "f_index", "zerosize_ok", "refs_ok"])
-_nditer = np.nditer
+_nditer, _broadcast = np.nditer, np.broadcast
 
 
 @constructs(np.nditer)
@@ -108,6 +109,34 @@ class Elements:
             "reset",
         ):
             raise AttributeError(f"'numpy.nditer' object has no attribute {name!r} of traced arrays")
+        return getattr(self._at, name)
+
+
+@constructs(np.broadcast)
+def broadcast(tracer: Any, fn: Callable[..., Any], *args: Any) -> Any:
+    traced = any(isinstance(x, Traced) or (isinstance(x, (list, tuple)) and holds_traced(x)) for x in args)
+    return Broadcast(list(map(as_array, args))) if traced else fn(*args)
+
+
+class Broadcast:
+    """What np.broadcast is of arrays, of which some are traced: their common shape, and their elements in its order."""
+
+    def __init__(self, operands: list[Any]) -> None:
+        self._at = _broadcast(*[np.empty(shape_of(x)) for x in operands])
+        self._operands = [np.broadcast_to(x, self._at.shape) for x in operands]
+
+    def __iter__(self) -> Broadcast:
+        return self
+
+    def __next__(self) -> Any:
+        index = self._at.index
+        next(self._at)  # StopIteration
+        place = np.unravel_index(index, self._at.shape)
+        return tuple(x[place] for x in self._operands)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("shape", "ndim", "nd", "size", "numiter", "index", "reset"):
+            raise AttributeError(f"'numpy.broadcast' object has no attribute {name!r} of traced arrays")
         return getattr(self._at, name)
 
 
