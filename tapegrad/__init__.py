@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tapegrad import passes
     from tapegrad.bridges.jax_functions import from_jax, to_jax
     from tapegrad.bridges.torch_functions import to_torch
-    from tapegrad.compile.cache import compile, value_and_grad
+    from tapegrad.compile.compiling import compile, value_and_grad
     from tapegrad.compile.exchange import from_fx
     from tapegrad.compile.hessian_product import hvp
     from tapegrad.compile.jacobian import hessian, jacfwd, jacobian, jacrev, value_and_jacobian
@@ -91,7 +91,7 @@ __all__ = [
 LATER = {
     "bridges.jax_functions": ("from_jax", "to_jax"),
     "bridges.torch_functions": ("to_torch",),
-    "compile.cache": ("compile", "value_and_grad"),
+    "compile.compiling": ("compile", "value_and_grad"),
     "compile.exchange": ("from_fx",),
     "compile.jacobian": ("hessian", "jacfwd", "jacobian", "jacrev", "value_and_jacobian"),
     "compile.hessian_product": ("hvp",),

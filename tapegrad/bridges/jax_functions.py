@@ -13,14 +13,12 @@ import numpy as np
 from tapegrad.bridges.sweeps import Sweeps, inexact
 from tapegrad.numbers.cotangents import ZERO, conform
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.lazy import needed
+from tapegrad.numbers.lazy import jax
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import Members
 from tapegrad.rules.op import Op
 from tapegrad.rules.user import frule, primitive, rrule
 from tapegrad.tree.flatten import flatten, leaves_of
-
-jax: Any = needed("jax")
 
 # -- a program for JAX
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.compile.cache import compile
+from tapegrad.compile.compiling import compile
 from tapegrad.transforms.grad import vjp
 from tapegrad.tree.flatten import Structure, flatten, leaves_of
 

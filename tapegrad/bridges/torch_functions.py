@@ -7,21 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.bridges.sweeps import Sweeps, inexact
-from tapegrad.numbers.lazy import needed
+from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.tensors import is_tensor
 
-torch: Any = needed("torch")
 
-
-class _Call(torch.autograd.Function):  # type: ignore[misc]
-    """A call of a program: `into` gets how its result is nested."""
+class _Call:
+    """A call of a program, as a function of torch's: `into` gets how its result is nested."""
 
     @staticmethod
     def forward(ctx: Any, into: list[Any], sweeps: Sweeps, *args: Any) -> tuple[Any, ...]:
-        tensors = [x for x in args if isinstance(x, torch.Tensor)]
-        nest, leaves = sweeps(*[_array(x) if isinstance(x, torch.Tensor) else x for x in args])
+        """Return the leaves of the result as tensors."""
+        tensors = [x for x in args if is_tensor(x)]
+        nest, leaves = sweeps(*[_array(x) if is_tensor(x) else x for x in args])
         into.append(nest)
         ctx.sweeps, ctx.returned = sweeps, inexact(leaves)
-        ctx.others = [None if isinstance(x, torch.Tensor) else x for x in args]
+        ctx.others = [None if is_tensor(x) else x for x in args]
         ctx.save_for_backward(*tensors)
         device = tensors[0].device if tensors else None
         found = tuple([torch.as_tensor(leaf, device=device) for leaf in leaves])
@@ -30,12 +30,18 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *dys: Any) -> tuple[Any, ...]:
+        """Return the cotangents of the tensors among the arguments, by a call of the sweep."""
         tensors = iter(ctx.saved_tensors)
         args = [next(tensors) if other is None else other for other in ctx.others]
         wrt = [i for i, x in enumerate(args) if ctx.needs_input_grad[2 + i]]
         sweep = ctx.sweeps.pulled(len(args), wrt, ctx.returned)
-        found = dict(zip(wrt, _Call.apply([], sweep, *args, *[dys[i] for i in ctx.returned])))
+        found = dict(zip(wrt, _function().apply([], sweep, *args, *[dys[i] for i in ctx.returned])))
         return (None, None, *map(found.get, range(len(args))))
+
+
+@functools.cache
+def _function() -> Any:
+    return type("Call", (_Call, torch.autograd.Function), {})
 
 
 def _array(x: Any) -> Any:
@@ -61,6 +67,6 @@ def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def call(*args: Any) -> Any:
         into: list[Any] = []
-        leaves = _Call.apply(into, sweeps, *args)
+        leaves = _function().apply(into, sweeps, *args)
         return into[0].build(list(leaves))
     return call

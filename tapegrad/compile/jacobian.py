@@ -16,7 +16,8 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.by_name import ByName
-from tapegrad.compile.cache import NONE, compile
+from tapegrad.compile.cache import NONE
+from tapegrad.compile.compiling import compile
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of

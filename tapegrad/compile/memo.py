@@ -9,13 +9,12 @@ import functools
 import gc
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 MOST = 64  # transforms that are kept
 
 
@@ -35,7 +34,7 @@ other things.
 """
 
 
-def memoised(transform: Callable[P, R]) -> Callable[P, R]:
+def memoised(transform: F) -> F:
     """Have a function of a function and options return what it returned before for the same ones.
 
     Two functions are the same if they are one object, or have the same code, globals, captured variables (the cells,
@@ -43,7 +42,7 @@ def memoised(transform: Callable[P, R]) -> Callable[P, R]:
     have guards for what they read.
     """
     @functools.wraps(transform)
-    def made(*args: P.args, **kwargs: P.kwargs) -> R:
+    def made(*args: Any, **kwargs: Any) -> Any:
         f: Any = args[0] if args else None
         parts = parts_of(f)
         if parts is None:
@@ -57,11 +56,11 @@ def memoised(transform: Callable[P, R]) -> Callable[P, R]:
         # what it has kept alive has the identities of the key, unless its defaults were replaced
         if found is not None and (found.f is f or parts_of(found.f) == parts):
             found.used = True
-            return found.made  # type: ignore[no-any-return]
+            return found.made
         result = transform(*args, **kwargs)
         _keep(key, f, result)
         return result
-    return made
+    return made  # type: ignore[return-value]
 
 
 def anew(transform: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tapegrad.compile.cache import compile
+from tapegrad.compile.compiling import compile
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import ZERO, Absorbing
 from tapegrad.numbers.systems import systems_of

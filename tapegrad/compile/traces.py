@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.compile.cache import compile
+from tapegrad.compile.compiling import compile
 from tapegrad.compile.hessian_product import hvp
 from tapegrad.compile.jacobian import hessian, jacobian
 from tapegrad.compile.memo import anew, memoised

@@ -48,3 +48,4 @@ class Lazy:
 
 torch: Any = Lazy("torch")
 optree: Any = Lazy("optree")
+jax: Any = Lazy("jax")

@@ -22,8 +22,19 @@ from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.collector import collector
 
 Pass = Callable[[Tape], Tape]
-DEFAULT: tuple[Pass, ...] = (specialise, fold, cse, simplify, factors, forwarding, cse, dce)
-EXACT: tuple[Pass, ...] = (specialise, dce)
+
+
+class Passes(tuple[Pass, ...]):
+    """Passes, shown by their names in a signature."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"({', '.join(run.__name__ for run in self)})"
+
+
+DEFAULT = Passes((specialise, fold, cse, simplify, factors, forwarding, cse, dce))
+EXACT = Passes((specialise, dce))
 ROUNDS = 4  # what one pass leaves may be work for another: so often at most
 LONG = 5000  # a tape of as many operations goes through another round only where the last removed a quarter of it
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import CellType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tapegrad.errors import ArgumentError, Location, MutationError, user_location
 from tapegrad.numbers.formatting import brief, name_of, plain
@@ -25,10 +25,13 @@ from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Structure, Walk, changed, is_generator
 from tapegrad.tree.signature import Signature
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 Placed = Callable[[Tracer, Tape, list[Any], int], Any]
 
 
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     """Return a function that computes what `f` does, and keeps nothing of it for the reverse sweep, which computes it
     again from the arguments.
 

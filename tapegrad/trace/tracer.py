@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,8 +41,10 @@ from tapegrad.trace.write_back import Copies, settle
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.flatten import Walk, flatten, is_leaf
 
+R = TypeVar("R")
 
-def trace(f: Callable[..., Any], /, *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[Any, Tape]:
+
+def trace(f: Callable[..., R], /, *args: Any, ctx: Context | None = None, **kwargs: Any) -> tuple[R, Tape]:
     """Run `f(*args, **kwargs)` once, and return its value and the tape of every primitive call it made.
 
     Numbers and arrays among the arguments, nested in tuples, lists, dicts, dataclasses or objects, become inputs, and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import name_of
@@ -21,13 +21,15 @@ from tapegrad.transforms.watched import context, look_at_sweep, watch
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 from tapegrad.tree.keywords import check_keywords
 
+R = TypeVar("R")
+
 OPTIONS = ("argnums", "captured", "seed", "has_aux")
 TWICE = ("sum the output, or tg.jacobian(tg.jacobian(f))(x) for the second derivatives of each of its numbers: a "
          "Hessian is of one real number")
 
 
-def grad(f: Callable[..., Any], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
-         has_aux: bool = False, **kwargs: Any) -> tuple[Any, Any]:
+def grad(f: Callable[..., R], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
+         has_aux: bool = False, **kwargs: Any) -> tuple[R, Any]:
     """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient with respect to what `f`
     captured and to each argument.
 

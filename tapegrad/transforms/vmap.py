@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -31,11 +31,13 @@ from tapegrad.tree.flatten import BOOLS, Structure, Walk, flatten, is_generator,
 from tapegrad.tree.nodes import NAMESPACE
 from tapegrad.tree.signature import Signature
 
+P = ParamSpec("P")
+
 Axes = Any
 """An axis, None, or a nest of them like a beginning of what they are of."""
 
 
-def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
+def vmap(f: Callable[P, Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[P, Any]:
     """Return a function of batches of f's arguments that returns the batch of its values.
 
     `in_axes` says along which axis the members of each argument lie, None for one that all members share: one for all

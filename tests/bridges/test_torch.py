@@ -28,6 +28,7 @@ def test_gradients_of_first_and_second_order() -> None:
     assert torch.equal(f(x, w)["count"], torch.tensor(3)) and not f(x, w)["count"].requires_grad
 
 
+@pytest.mark.quick
 def test_complex_tensors() -> None:
     z = torch.tensor([1 + 2j, 0.5 - 1j], dtype=torch.complex128, requires_grad=True)
     assert torch.autograd.gradcheck(tg.to_torch(lambda z: (np.abs(z * z) ** 2).sum()), (z,))

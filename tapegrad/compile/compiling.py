@@ -1,0 +1,147 @@
+"""compiling: the functions that compile one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from tapegrad.compile.attempt import Attempt
+from tapegrad.compile.backend import First, choose, recorded_result
+from tapegrad.compile.cache import Compiled
+from tapegrad.compile.effects import apart
+from tapegrad.compile.memo import anew, memoised
+from tapegrad.errors import ArgumentError
+from tapegrad.numbers.systems import systems_of
+from tapegrad.optimise.pipeline import DEFAULT as PASSES
+from tapegrad.optimise.pipeline import Pass
+from tapegrad.optimise.roll import roll
+from tapegrad.tape.tape import Tape
+from tapegrad.trace.collector import collector
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.tracer import record
+from tapegrad.trace.value_retention import Economy
+from tapegrad.transforms.flat_gradient import flatgrad
+from tapegrad.transforms.grad import grad, gradients_of
+from tapegrad.transforms.loop_types import NoLoop
+from tapegrad.transforms.seed import pair_of
+from tapegrad.tree.argnums import Argnums, wanted
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Mode = Literal["auto", "native", "numpy", "eager", "graph", "inductor"]
+
+
+@overload
+def compile(f: Tape, *, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+            passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]: ...
+@overload
+def compile(f: Callable[P, R], *, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+            passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Compiled[P, R]: ...
+@memoised
+def compile(f: Any, *, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+            passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Any:
+    """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
+    those it was recorded with.
+
+    A function keeps a tape for each kind of arguments (nesting, types, dtypes, shapes, static values) and each path
+    through its branches; at most `max_tapes`, the least recently used leaves first. What it reads besides its arguments
+    is looked at again at every call. A path is compiled when its traces agree: something that steers it and is no input
+    (a counter, a clock, a file) keeps it traced, with a RetraceWarning. It is compiled after `warmup` traced calls; by
+    default after two, or, if compiling is expected to take over 50 ms, once its traced calls have taken as long.
+    Results are fresh arrays. A tape's function raises GuardError where a guard does not hold.
+
+    `mode` is "native" for machine code ("auto" too, where llvmlite is installed and most of a tape has machine code) or
+    "numpy" for straight-line NumPy. Raises ArgumentError for another mode.
+
+    `backend` is "numpy" or "torch"; without one calls that meet tensors run on torch, and others on NumPy.
+    With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of
+    the arguments' device where that is None). Program and tape may be NumPy's, or torch's. `mode` is "eager" ("auto"
+    too: torch's calls, one after the other), "graph" (one CUDA graph; Python's numbers are fixed) or "inductor"
+    (torch's compiler).
+
+    >>> import tapegrad as tg
+    >>> fast = tg.compile(lambda a, b: a / (a + b * b), warmup=1)
+    >>> fast(2.0, 3.0), fast(4.0, 6.0), fast.stats
+    (0.18181818181818182, 0.1, Stats(traces=1, hits=1, misses=0))
+    """
+    chosen = choose(backend, device, mode, passes)
+    if isinstance(f, Tape):
+        if systems_of(f.ops):
+            raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which "
+                                "there is no faster code", None,
+                                "tape.play, or compile the function, which then traces at each call")
+        return chosen.compile(f)
+
+    def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+        tape = record(fn, args, kwargs, DEFAULT, once=Economy(sweeps=False), observer=attempt.observer,
+                      found=attempt.find(fn, args, kwargs), replays=attempt.compared)
+        result = recorded_result(tape)
+        if not attempt.keeps(tape):
+            return First(None, result)
+        tape = attempt.general(tape)
+        return First(roll(tape) if chosen.rolls else tape, result)
+    again = partial(anew, compile, f, backend=backend, device=device, mode=mode, passes=passes, max_tapes=max_tapes,
+                    warmup=warmup)
+    return Compiled(f, make, f, max_tapes, chosen, warmup, sweeps=False, again=again)
+
+
+@memoised
+def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = False, *, captured: bool = True,
+                   seed: Any = 1, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+                   passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
+                   warmup: int | None = None) -> Compiled[P, tuple[R, Any]]:
+    """Return a function of f's arguments that returns `(value, dx)`, from compiled gradient tapes, as JAX and autograd
+    have it and `scipy.optimize` takes it.
+
+    `argnums` is the number of the argument to differentiate by, on a method 0 for the object itself; several give a
+    tuple of gradients, in their order. What `f` captured is constant. With `argnums=None` it returns what
+    `grad(f, *args)` does, `(value, (df, *dargs))`; then `captured` is that of `grad`. With `has_aux` the function
+    returns a pair, of which the first is differentiated, and the second only returned: `((value, aux), dx)`.
+
+    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
+    `backend`, `device` and `mode` and `warmup` are those of `compile`.
+
+    >>> import tapegrad as tg
+    >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
+    >>> step(2.0, 3.0), step(-2.0, 3.0), step(4.0, 3.0)
+    ((6.0, 3.0), (3.0, 0.0), (12.0, 3.0))
+    >>> step.stats
+    Stats(traces=2, hits=1, misses=0)
+    """
+    chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
+    given, seed = seed, (seed, None) if has_aux else seed
+
+    def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
+        economy = Economy()
+        with collector:
+            found = attempt.find(fn, args, kwargs)
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy, observer=attempt.observer, found=found,
+                          wanted=asked, replays=attempt.compared)
+            if has_aux:
+                pair_of(tape.result.val)  # type: ignore[union-attr]
+            if not attempt.keeps(tape):
+                value = recorded_result(tape)
+                return First(None, (value, gradients_of(tape, seed, economy=economy)))
+            stores = attempt.stored is not None
+            begun = (seed, None) if stores else seed
+            general = attempt.general(tape)
+            rolled = roll(general) if chosen.rolls else general
+            short = None
+            if rolled is not general:
+                with suppress(NoLoop):  # a loop that has no gradient
+                    short = flatgrad(rolled, begun, release=True, unrolls=False)
+            if short is None:
+                flat = flatgrad(general, begun, release=True, unrolls=False)
+                result = recorded_result(flat)
+                return First(flat, apart(result, True)[0] if stores else result)
+            value = recorded_result(tape)
+            return First(short, (value[0] if stores else value, gradients_of(tape, begun, economy=economy)))
+
+    def plainly(*args: Any, **kwargs: Any) -> Any:
+        return grad(f, *args, seed=given, argnums=argnums, captured=captured, has_aux=has_aux, **kwargs)
+    again = partial(anew, value_and_grad, f, argnums, has_aux, captured=captured, seed=given, backend=backend,
+                    device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
+    return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
+
