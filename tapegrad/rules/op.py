@@ -285,8 +285,9 @@ class Op:
 
 
 def draws(fn: Any) -> bool:
-    """True for an op that draws random numbers, or makes what does."""
-    return isinstance(fn, Op) and fn.effects.draws
+    """True for what draws random numbers, or makes what does: an op, or what a backend has in its place."""
+    effects = getattr(fn, "effects", None)
+    return type(effects) is Effects and effects.draws
 
 
 def as_rule(rule: Any) -> Rule | None:

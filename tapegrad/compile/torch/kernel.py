@@ -12,7 +12,7 @@ import torch
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import is_loop
-from tapegrad.rules.facts import ANY
+from tapegrad.rules.facts import ANY, DRAWS, PURE
 from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
@@ -30,12 +30,12 @@ class Kernel:
     """
 
     is_found = True  # a call of it has a value on the tape only where that follows from constants alone
-    __slots__ = ("__name__", "aliases", "draws", "fn", "form", "inside", "quick", "writes")
+    __slots__ = ("__name__", "aliases", "effects", "fn", "form", "inside", "quick", "writes")
 
     def __init__(self, fn: Callable[..., Any], form: Any = None, aliases: Any = None, inside: bool = False,
                  draws: bool = False, writes: tuple[int, ...] = (), quick: Any = None) -> None:
         self.fn, self.form, self.aliases, self.inside = fn, form, aliases, inside
-        self.draws, self.writes, self.quick = draws, writes, quick or fn
+        self.effects, self.writes, self.quick = DRAWS if draws else PURE, writes, quick or fn
         self.__name__ = name_of(fn)
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
