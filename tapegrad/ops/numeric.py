@@ -170,7 +170,7 @@ fsum = define("fsum", _fsum, lambda i, dy, y, *xs: dy, raises=True, pointwise=Tr
               spec=types.always(float))
 ieee_remainder = define("ieee_remainder", math.remainder,
                         (lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)), raises=True,
-                        pointwise=True, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b,
+                        pointwise=True, batch=False, torch=lambda a, b: a - torch.round(a / b) * b,
                         aliases=None, spec=types.always(float))
 
 # to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making
