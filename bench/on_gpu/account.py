@@ -24,7 +24,8 @@ from bench.problems.problem import Problem
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.tape import Call, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Operation, Tape, operands
+from tapegrad.tree.flatten import leaves_of
 
 # NVIDIA's figures for the H100 SXM; launches as PyTorch's developers measure them
 BANDWIDTH = 3.35e12
@@ -114,11 +115,11 @@ def planned(tape: Tape) -> int:
 
 
 class Profile:
-    """Follows the memory of the tensors of a device: how many bytes live at the peak."""
+    """Follows the memory of the tensors of a device: how many bytes live at the peak, besides those of some tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, apart: Iterable[Any]) -> None:
         self.now = self.peak = 0
-        self.known: dict[int, int] = {}
+        self.known: dict[int, int] = {x.untyped_storage()._cdata: 1 for x in apart}
 
     def __call__(self, x: Any) -> None:
         """Note a tensor that was made."""
@@ -139,7 +140,8 @@ class Profile:
 
 def profiled(run: Any, args: Sequence[Any], given: dict[str, Any]) -> int:
     """Return the bytes of device memory that a call makes at once, results included."""
-    profile = Profile()
+    constants = [op.val for op in run.runs[0].lowered.tape.ops if type(op) is Constant]
+    profile = Profile([x for x in leaves_of((args, given, constants)) if isinstance(x, torch.Tensor)])
     Virtual.made = profile
     try:
         with device():

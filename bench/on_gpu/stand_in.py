@@ -1,5 +1,4 @@
-"""stand_in: graph mode without CUDA: what would be captured runs once under a record, and again for each replay.
-"""
+"""stand_in: graph mode without CUDA: what would be captured runs once under a record, and again for each replay."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import tapegrad as tg
-from bench.on_gpu.virtual import DEVICE, Event, Log, device, put
+from bench.on_gpu.virtual import DEVICE, WAITS, Event, Log, device, put
 from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.rules.op import OPS
 from tapegrad.tree.flatten import leaves_of
@@ -54,9 +54,8 @@ def unexpected(log: Log, allowed: Callable[[Event], bool]) -> list[Event]:
     return [event for event in log.of("mixed", "host", "upload", "read") if event.kind == "mixed" or not allowed(event)]
 
 
-WAITS = frozenset(["cholesky", "inv", "solve", "eigh", "eigvalsh", "eig", "eigvals", "svd", "svdvals", "lstsq", "pinv", "matrix_rank", "expm", "cofactors",
-                   "eigensolve", "_linalg_check_errors"])
-"""Calls of torch.linalg that look at numbers on the host: whether there is a solution, how many steps to make."""
+LINALG = frozenset(["eig", "eigvals", "lstsq", "matrix_rank", "pinv"])
+"""Functions of matrices of which numbers decide the type or the rank."""
 SHAPES = frozenset(["getitem_masked", "nonzero", "unique", "bincount", "getitem", "setitem", "scatter"])
 MASKED = frozenset(["nonzero", "index", "index_put_", "_index_put_impl_", "bincount", "_unique2", "fill_"])
 """Calls of which a mask, or other numbers, decide the shape; and torch's operators that wait for it."""
@@ -69,7 +68,7 @@ SOMETIMES = frozenset(["sparse_matmul", "sampled_matmul", "sparse_product", "ele
 def is_asked_for(event: Event) -> bool:
     """True for what waits because the program, or what it calls, asks for numbers; and for arguments that are on the host."""
     call = event.call.removeprefix("each_")  # what has no rule for batches is called for each member
-    return (call in ON_HOST or call in WAITS or call in NUMBERS or call in SOMETIMES or call.startswith("enter_")
+    return (call in ON_HOST or call in LINALG or event.name in WAITS or call in NUMBERS or call in SOMETIMES or call.startswith("enter_")
             or (call in SHAPES and (event.name in MASKED or event.size == 1)))  # one byte: a mask without axes
 
 
