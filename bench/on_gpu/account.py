@@ -163,23 +163,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="in sizes for a try")
     parser.add_argument("--precision", default="float64", choices=("float64", "float32"))
     options = parser.parse_args(argv)
-    rows = []
+    print(HEAD, flush=True)
     for name in options.names or SIZES:
-        rows.append(counted(made(name, options.small), options.precision, name))
-        print(f"{name}: {rows[-1].launches} launches", file=sys.stderr)
-    print(table(rows))
+        print(line(counted(made(name, options.small), options.precision, name)), flush=True)
     return 0
+
+
+HEAD = ("| problem | launches | in the graph | views | MB moved | GFLOP | host reads | copies from the host | "
+        "MB held | eager, ms | graph, ms |\n|---|" + 10 * "---:|")
 
 
 def table(rows: Sequence[Counts]) -> str:
     """Return counts as Markdown."""
-    lines = ["| problem | launches | in the graph | views | MB moved | GFLOP | host reads | copies from the host | "
-             "MB held | eager, ms | graph, ms |", "|---|" + 10 * "---:|"]
-    for row in rows:
-        cells = (row.launches, row.nodes, row.views, f"{row.size / 1e6:.3g}", f"{row.flops / 1e9:.3g}", row.reads,
-                 row.uploads, f"{row.peak / 1e6:.3g}", f"{row.eager * 1e3:.3g}", f"{row.graph * 1e3:.3g}")
-        lines.append(f"| {row.problem} | {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    return "\n".join([HEAD, *map(line, rows)])
+
+
+def line(row: Counts) -> str:
+    """Return a row of the table."""
+    cells = (row.launches, row.nodes, row.views, f"{row.size / 1e6:.3g}", f"{row.flops / 1e9:.3g}", row.reads,
+             row.uploads, f"{row.peak / 1e6:.3g}", f"{row.eager * 1e3:.3g}", f"{row.graph * 1e3:.3g}")
+    return f"| {row.problem} | {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

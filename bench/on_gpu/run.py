@@ -2,9 +2,9 @@
 
 Rows of tests/cases are replayed and compiled on the device, against NumPy, and the programs of
 bench/on_gpu/checks.py run in each mode. Gradients of the problems are measured: by tapegrad's compiled tapes, torch,
-torch.compile and JAX, each in a process of its own. All get ready at once, as many as there are cores; then, while nothing else runs on the device,
-they are measured one after the other, and the profiler counts what a call waits for. Writes gpu.json as it goes, and
-gpu.txt; `--minutes` limits the run, and what did not come to its turn is named.
+torch.compile and JAX, each in a process of its own. All get ready at once, as many as there are cores; then, while
+nothing else runs on the device, they are measured one after the other, and the profiler counts what a call waits for.
+Writes gpu.json as it goes, and gpu.txt; `--minutes` limits the run, and what did not come to its turn is named.
 
 Without a GPU `--device cpu` runs the same on the CPU, and `--device meta` on one that is not there, whose calls are
 counted: try these with `--small`.
@@ -124,7 +124,8 @@ class Process:
     def stop(self) -> None:
         """End it."""
         self.process.kill()
-        self.process.wait()
+        with self.process:  # waits, and closes the pipes
+            pass
 
 
 class Run:

@@ -135,6 +135,8 @@ class _Functions(TorchFunctionMode):
             index = args[1] if type(args[1]) is tuple else (args[1],)
             if any(isinstance(part, (list, np.ndarray)) for part in index):
                 args = (args[0], tuple(map(_uploaded, index)), *args[2:])
+        if func in (torch.Tensor.numpy, torch.Tensor.__array__) and isinstance(args[0], Virtual):
+            raise TypeError("can't convert a tensor of a device to numpy: copy it to the host first, Tensor.cpu()")
         if func is torch.Tensor.tolist and isinstance(args[0], Virtual):
             return args[0].cpu().tolist()
         return func(*args, **kwargs)
