@@ -14,7 +14,7 @@ import torch
 
 import tapegrad as tg
 from bench.peers import jax as on_jax
-from bench.peers.peer import Gradient, Missing, beside
+from bench.peers.peer import Gradient, Missing, beside, of_module
 from bench.problems.problem import Problem
 
 
@@ -38,17 +38,43 @@ def numbers(parts: Any) -> tuple[Any, ...]:
                  for part in parts)
 
 
+def placed(module: torch.nn.Module, device: str, precision: str) -> torch.nn.Module:
+    """Return a module with parameters of the device, in the precision."""
+    for part in module.modules():
+        for name, x in list(part._parameters.items()):
+            if x is not None:
+                moved = x.detach().to(device=device, dtype=getattr(torch, precision))
+                part._parameters[name] = torch.nn.Parameter(moved)
+    return module
+
+
+def arguments(problem: Problem, device: str, precision: str,
+              number: Callable[[Any], Any] = lambda x: x) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a problem on a device, by position and by name, what is no array as `number` makes it."""
+    if problem.module:
+        module, *args = of_module(problem)[1]
+        return (placed(module, device, precision), *[x.to(device) for x in args]), {}
+    return (tuple([tensor(arg, device, precision) for arg in problem.args]),
+            {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else number(value)
+             for name, value in problem.given.items()})
+
+
+def replayed(problem: Problem, device: str, precision: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments for a tape that was recorded in a precision."""
+    return arguments(problem, device, precision, partial(array, precision=precision))
+
+
 def eager(problem: Problem, device: str, precision: str, transform: Callable[[Any], Any] = lambda f: f) -> Gradient:
     """torch.autograd, on the version of the objective that is written for torch."""
     torch.set_default_device(device)  # for what the objective makes
+    torch.set_default_dtype(getattr(torch, precision))
     objective = transform(importlib.import_module(beside(problem, "torch")).objective)
-    args = [tensor(arg, device, precision).requires_grad_() for arg in problem.args]
-    given = {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else value
-             for name, value in problem.given.items()}
+    args, given = arguments(problem, device, precision)
+    wrt = list(args[0].parameters()) if problem.module else [arg.requires_grad_() for arg in args]
 
     def call() -> Any:
         value = objective(*args, **given)
-        return value, torch.autograd.grad(value, args)
+        return value, torch.autograd.grad(value, wrt)
     return Gradient(call, lambda result: (numbers(result[:1])[0], numbers(result[1])))
 
 
@@ -59,18 +85,26 @@ def compiled(mode: str | None) -> Callable[..., Gradient]:
     return prepare
 
 
+def gradient_tape(problem: Problem, precision: str) -> tg.Tape:
+    """Return the flat gradient tape of the plain objective, recorded with NumPy's arrays, or with torch's module."""
+    if problem.module:
+        module, *args = of_module(problem)[1]
+        return tg.flatgrad(tg.trace(of_module(problem)[0], placed(module, "cpu", precision), *args)[1])
+    given = {name: array(value, precision) for name, value in problem.given.items()}
+    args = [array(arg, precision) for arg in problem.args]
+    return tg.flatgrad(tg.roll(tg.trace(problem.objective, *args, **given)[1]))
+
+
 def tapegrad(mode: str) -> Callable[..., Gradient]:
-    """tapegrad: the gradient tape of the plain NumPy objective, compiled for torch in one of its modes."""
+    """tapegrad: that tape, compiled for torch in one of its modes."""
     def prepare(problem: Problem, device: str, precision: str) -> Gradient:
-        given = {name: array(value, precision) for name, value in problem.given.items()}
-        args = [array(arg, precision) for arg in problem.args]
-        tape = tg.flatgrad(tg.roll(tg.trace(problem.objective, *args, **given)[1]))
-        run = tg.compile(tape, backend="torch", device=device, mode=mode)
-        there = [tensor(arg, device, precision) for arg in args]
-        beside_them = {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else value
-                       for name, value in given.items()}
-        return Gradient(partial(run, *there, **beside_them),
-                        lambda result: (numbers(result[:1])[0], numbers(result[1][1:])))
+        run = tg.compile(gradient_tape(problem, precision), backend="torch", device=device, mode=mode)
+        args, given = replayed(problem, device, precision)
+
+        def read(result: Any) -> Any:
+            gradients = list(result[1][1].values()) if problem.module else result[1][1:]
+            return numbers(result[:1])[0], numbers(gradients)
+        return Gradient(partial(run, *args, **given), read)
     return prepare
 
 
@@ -93,5 +127,9 @@ PEERS: dict[str, Callable[[Problem, str, str], Gradient]] = {
 
 
 def fits(peer: str, problem: Problem) -> bool:
-    """Whether there is a version of the problem for a peer: only some have one with a scan."""
+    """Whether there is a version of the problem for a peer: only some have one with a scan, and torch's modules are
+    none of JAX's.
+    """
+    if problem.module:
+        return not peer.startswith("jax")
     return peer != "jax scan" or importlib.util.find_spec(beside(problem, "scan")) is not None

@@ -16,7 +16,7 @@ import numpy as np
 
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
-from tapegrad.numbers.tensor_index import add_at, read, write
+from tapegrad.numbers.tensor_index import add_at, read, unraveled, write
 from tapegrad.numbers.tensors import is_tensor, share_memory, to_host
 from tapegrad.numbers.view_path import Path, follow
 
@@ -101,9 +101,9 @@ class TensorArray:
             places = torch.complex(places.double(), (places + n).double())
         found = read(follow(places, path[at:]), unwrap(index))
         if found.is_complex() or not x.is_complex():
-            return TensorArray(x), torch.unravel_index(found.real.long(), shape)
+            return TensorArray(x), unraveled(found.real.long(), shape)
         imaginary = bool((found >= n).all())  # the path leads through .imag, or else .real
-        return TensorArray(x.imag if imaginary else x.real), torch.unravel_index(found.long() - imaginary * n, shape)
+        return TensorArray(x.imag if imaginary else x.real), unraveled(found.long() - imaginary * n, shape)
 
     def __len__(self) -> int:
         return len(self.tensor)

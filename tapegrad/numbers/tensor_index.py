@@ -17,13 +17,15 @@ from tapegrad.numbers.tensors import cast, is_tensor, to_tensor
 
 
 def parts_of(index: Any, device: Any) -> list[Any]:
-    """Return the parts of an index as torch takes them: its integers as int, its arrays as int64 or
-    bool tensors of the device.
+    """Return the parts of an index as torch takes them: its integers as int, or int64 tensors without axes where they
+    stand on the device, its arrays as int64 or bool tensors.
     """
     parts = [_part(part, device) for part in (index if isinstance(index, tuple) else (index,))]
-    if any(is_tensor(part) and part.dtype is not torch.bool for part in parts):
-        return [torch.full((1,), part, device=device) if type(part) is int else part for part in parts]
-    return parts
+    if not any(is_tensor(part) and part.ndim for part in parts):
+        return parts
+    whole = any(is_tensor(part) and part.dtype is not torch.bool for part in parts)
+    return [torch.full((1,), part, device=device) if type(part) is int and whole
+            else part.reshape(1) if is_tensor(part) and not part.ndim else part for part in parts]
 
 
 def _part(part: Any, device: Any) -> Any:
@@ -39,16 +41,21 @@ def _part(part: Any, device: Any) -> Any:
         return part.to(device)
     if part.is_floating_point() or part.is_complex():
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
-    return int(part) if part.ndim == 0 else part.to(device=device, dtype=torch.int64)
+    return part.to(device=device, dtype=torch.int64)
 
 
 def _consumes(part: Any) -> int:
     return 0 if part is None or type(part) is bool else part.ndim if is_tensor(part) and part.dtype is torch.bool else 1
 
 
+def _is_turned(parts: list[Any]) -> bool:
+    """True if an index reads an axis backwards."""
+    return any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts)
+
+
 def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
     """Return a tensor flipped along the axes that are read backwards, and the index that reads it forwards."""
-    if not any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts):
+    if not _is_turned(parts):
         return x, parts
     rest = x.ndim - sum(_consumes(part) for part in parts if part is not Ellipsis)
     axis, flipped, found = 0, [], []
@@ -67,6 +74,8 @@ def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
 def read(x: Any, index: tuple[Any, ...]) -> Any:
     """Return `x[index]`: a view where torch has one."""
     x, parts = _turned(x, parts_of(index, x.device))
+    if selects(parts):
+        return torch.ops.aten.index(*_selected(x, parts))
     rows = _rows(x, parts)
     if rows is not None:
         axis, at = rows
@@ -75,6 +84,25 @@ def read(x: Any, index: tuple[Any, ...]) -> Any:
     if extra is None:
         return x[tuple(parts)]
     return x[tuple(None if part is Ellipsis else part for part in parts)].squeeze(extra)
+
+
+def selects(parts: list[Any]) -> bool:
+    """True if an index has integers that stand on the device, and no arrays: torch would wait for them."""
+    return any(is_tensor(part) and not part.ndim and part.dtype is not torch.bool for part in parts)
+
+
+def _selected(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
+    """Return what the rest of such an index reads, a view if that is one, with the axes first
+    that the integers select along, and the integers.
+    """
+    axis, axes = 0, []
+    rest = x.ndim - sum(_consumes(part) for part in parts if part is not Ellipsis)
+    for part in parts:
+        if is_tensor(part):
+            axes.append(axis)
+        axis += rest if part is Ellipsis else type(part) is not int
+    x = x[tuple(slice(None) if is_tensor(part) else part for part in parts)]
+    return x.permute(*axes, *(i for i in range(x.ndim) if i not in axes)), [part for part in parts if is_tensor(part)]
 
 
 def _rows(x: Any, parts: list[Any]) -> tuple[int, Any] | None:
@@ -111,9 +139,8 @@ def is_basic(parts: list[Any]) -> bool:
     """True if an index names no place twice and torch writes to it as NumPy does: one mask at most, no arrays of
     integers, no negative steps.
     """
-    turned = any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts)
     arrays = [part for part in parts if is_tensor(part)]
-    return not turned and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
+    return not _is_turned(parts) and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
 
 
 def is_view(parts: list[Any]) -> bool:
@@ -131,6 +158,9 @@ def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
         torch.empty((), dtype=x.dtype).fill_(value)
     if is_basic(parts):
         x[tuple(parts)] = cast(value, x)
+    elif selects(parts) and not _is_turned(parts):
+        part, at = _selected(x, parts)
+        part.index_put_(at, _fitted(cast(value, x), part.shape[len(at):]))
     else:
         write_at(x, cast(value, x), places(tuple(x.shape), tuple(parts), x.device))
 
@@ -140,7 +170,16 @@ def write_at(x: Any, value: Any, at: Any) -> None:
     value = _fitted(value, at.shape)
     flat = at.reshape(-1)
     if flat.numel():
-        x[torch.unravel_index(flat, tuple(x.shape))] = value.reshape(-1)[last_of(flat, x.numel())[flat]]
+        x[unraveled(flat, tuple(x.shape))] = value.reshape(-1)[last_of(flat, x.numel())[flat]]
+
+
+def unraveled(flat: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return the index of each of numbered places. torch's function of that name copies the shape to the device."""
+    found = []
+    for n in reversed(shape):
+        found.append(flat % max(n, 1))
+        flat = flat.div(max(n, 1), rounding_mode="floor")
+    return tuple(found[::-1])
 
 
 def last_of(flat: Any, size: int) -> Any:
@@ -160,6 +199,9 @@ def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> N
         part += _fitted(piece, part.shape)
     elif is_basic(parts):
         x[tuple(parts)] += _fitted(piece, x[tuple(parts)].shape)
+    elif selects(parts) and not _is_turned(parts):
+        part, at = _selected(x, parts)
+        part.index_put_(at, _fitted(piece, part.shape[len(at):]), accumulate=True)
     elif (rows := _rows(x, parts)) is not None:
         axis, at = rows
         piece = _fitted(piece, (*x.shape[:axis], *at.shape, *x.shape[axis + 1:]))
@@ -170,7 +212,7 @@ def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> N
         if x.is_contiguous():
             x.view(-1).index_add_(0, at.reshape(-1), flat)
         else:
-            x.index_put_(torch.unravel_index(at.reshape(-1), tuple(x.shape)), flat, accumulate=True)
+            x.index_put_(unraveled(at.reshape(-1), tuple(x.shape)), flat, accumulate=True)
 
 
 def _fitted(value: Any, shape: Any) -> Any:

@@ -279,6 +279,7 @@ def on_host(impl: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         narrow = next((x.dtype for x in args if is_tensor(x) and isinstance(numpy_dtype(x.dtype), TensorDtype)), None)
         return from_host(impl(*map(to_host, args), **kwargs), device_of(args), narrow)
+    run.is_on_host = "all"  # type: ignore[attr-defined]
     return run
 
 
@@ -333,6 +334,7 @@ def elementwise(ufunc: np.ufunc, fn: Callable[..., Any] | str, numbers: bool = F
         if type(y) is tuple:
             return tuple(part.to(dtype) for part, dtype in zip(y, loop.results))
         return y if y.dtype is loop.results[0] else y.to(loop.results[0])
+    run.is_on_host = getattr(apply, "is_on_host", "")  # type: ignore[attr-defined]
     return run
 
 
@@ -350,7 +352,11 @@ def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., 
 
     def is_complex(x: Any) -> bool:
         return bool(x.is_complex() if is_tensor(x) else isinstance(x, complex))  # NumPy's complex128 is one
-    return lambda *args, **kwargs: (on_complex if any(map(is_complex, args)) else fn)(*args, **kwargs)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return (on_complex if any(map(is_complex, args)) else fn)(*args, **kwargs)
+    run.is_on_host = "complex"  # type: ignore[attr-defined]
+    return run
 
 
 def duplicates(leaves: list[Any]) -> list[Any]:

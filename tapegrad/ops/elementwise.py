@@ -128,9 +128,11 @@ reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, mean
 def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Let what is divided by the integer 0 be 0, as in NumPy; torch raises, or returns what the device makes of it."""
     def divided(a: Any, b: Any) -> Any:
-        whole = all(not x.is_floating_point() if tensors.is_tensor(x) else isinstance(x, int) for x in (a, b))
-        return torch.where(torch.as_tensor(b) == 0, 0,
-                           fn(a, torch.where(torch.as_tensor(b) == 0, 1, b))) if whole else fn(a, b)
+        if any(x.is_floating_point() if tensors.is_tensor(x) else not isinstance(x, int) for x in (a, b)):
+            return fn(a, b)
+        if not tensors.is_tensor(b):
+            return fn(a, b) if b else torch.zeros_like(a)
+        return torch.where(b == 0, 0, fn(a, torch.where(b == 0, 1, b)))
     return divided
 
 
@@ -271,11 +273,10 @@ def _sinc_derivative(xp: Any, x: Array, n: int) -> Any:
     g = waves[0] / far
     for k in range(1, n + 1):
         g = ((-1) ** (k // 2) * waves[k % 2] - k * g) / far
-    g = xp.where(near, 0 * g, g)  # an array, where NumPy has made a number of one without axes
     wave, sign = (xp.sin if n % 2 else xp.cos), (-1) ** ((n + 1) // 2)
-    inside = z[near]
-    g[near] = sign * builtins.sum((w * t ** n * wave(t * inside) for t, w in _nodes(16 + n)), 0 * inside)
-    return math.pi ** n * g
+    inside = xp.where(near, z, 0)
+    return math.pi ** n * xp.where(near, sign * builtins.sum(w * t ** n * wave(t * inside)
+                                                             for t, w in _nodes(16 + n)), g)
 
 
 sinc = elementwise("sinc", np.sinc, lambda _y, x: sinc_derivative(x, n=1), means=(np.sinc,),

@@ -68,7 +68,13 @@ def _lu_factor_tensor(a: Any) -> Any:
     return lu, piv - 1  # torch counts rows as LAPACK does, from 1
 
 
-permutation = constant("permutation", _permutation, on_torch=tensors.on_host(_permutation), spec=types.order_of)
+def _permutation_tensor(piv: Any) -> Any:
+    n = len(piv)  # of the factors torch asks for the shape alone
+    factors = torch.empty((n, n), device=piv.device)
+    return torch.lu_unpack(factors, (piv + 1).to(torch.int32), unpack_data=False)[0].argmax(0)
+
+
+permutation = constant("permutation", _permutation, on_torch=_permutation_tensor, spec=types.order_of)
 lu_factor = define("lu_factor", implementation("lu_factor"), rule=Joint(_lu_vjp), effects=RAISES, tangent=_lu_tangent,
                    torch=_lu_factor_tensor, memory=FRESH, spec=types.lu)
 

@@ -113,7 +113,7 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
             first = False
             continue
         where = tuple(tensor_index.parts_of(index, device))
-        if numbers is None and not tensor_index.is_basic(list(where)):
+        if numbers is None and not tensor_index.is_basic(list(where)) and not tensor_index.selects(list(where)):
             numbers = torch.arange(y.numel(), device=device).reshape(shape)
         if first and tensor_index.is_view(list(where)):
             tensor_index.write(y, piece, where)  # into zeros

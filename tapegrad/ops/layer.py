@@ -114,7 +114,7 @@ def _nll_backward(dy: Cotangent, logp: Array, target: Array, ignore: int = -100,
 
 def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
     axis = min(1, logp.ndim - 1)
-    dy, keep = torch.as_tensor(dy, dtype=logp.dtype, device=logp.device), _kept(target, ignore)
+    dy, keep = tensors.to_tensor(dy, logp.device, logp.dtype), _kept(target, ignore)
     share = torch.where(keep, -dy / keep.sum().clamp(min=1) if reduction == "mean" else -dy, 0)
     at = torch.where(keep, target, 0).long()
     return torch.zeros_like(logp).scatter_(axis, at.unsqueeze(axis), share.to(logp.dtype).unsqueeze(axis))

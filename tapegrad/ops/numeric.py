@@ -170,7 +170,7 @@ fsum = define("fsum", _fsum, Partials(lambda i, dy, y, *xs: dy, pointwise=True),
               spec=types.always(float))
 ieee_remainder = define("ieee_remainder", math.remainder,
                         pointwise(lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)),
-                        effects=RAISES, batch=False, torch=lambda a, b: a - torch.round(torch.as_tensor(a / b)) * b,
+                        effects=RAISES, batch=False, torch=lambda a, b: a - torch.round(a / b) * b,
                         memory=FRESH, spec=types.always(float))
 
 # to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making

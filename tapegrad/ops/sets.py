@@ -8,7 +8,7 @@ import numpy as np
 
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.lazy import needed, torch
-from tapegrad.numbers.tensors import of_reals, on_host, together
+from tapegrad.numbers.tensors import of_reals, on_host, on_one_device, together
 from tapegrad.ops.elementwise import constant
 from tapegrad.ops.index import take
 from tapegrad.rules import batching, types
@@ -32,8 +32,21 @@ bincount = define("bincount", lambda x, weights=None, minlength=0: np.bincount(x
     torch=lambda x, weights=None, minlength=0: torch.bincount(x, None if weights is None else weights.to(torch.float64),
                                                               minlength),
     memory=FRESH, spec=types.opaque("values decide how many there are", dynamic=True))
-lexsort = constant("lexsort", lambda *keys, axis=-1: np.lexsort(keys, axis),
-                   batch=False, on_torch=on_host(lambda *keys, axis=-1: np.lexsort(keys, axis)),
+
+
+def _lexsort(*keys: Any, axis: int = -1) -> Any:
+    return np.lexsort(keys, axis)
+
+
+def _lexsort_tensors(*keys: Any, axis: int = -1) -> Any:
+    first, *others = on_one_device(keys)
+    order = torch.argsort(first, dim=axis, stable=True)
+    for key in others:
+        order = order.take_along_dim(torch.argsort(key.take_along_dim(order, axis), dim=axis, stable=True), axis)
+    return order
+
+
+lexsort = constant("lexsort", _lexsort, batch=False, on_torch=of_reals(_lexsort_tensors, _lexsort),
                    spec=types.places_of_keys)
 ravel_multi_index = constant("ravel_multi_index",
                              lambda *index, shape, **how: np.ravel_multi_index(index, shape, **how), effects=RAISES,

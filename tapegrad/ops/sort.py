@@ -35,9 +35,11 @@ def _searchsorted(x1: Array, x2: Array, side: str = "left") -> Any:
 def _digitize(x: Array, bins: Any, right: bool = False) -> Any:
     x, bins = tensors.together((x, bins))
     side = "left" if right else "right"
-    if len(bins) and bool(bins[0] > bins[-1]):
-        return len(bins) - _searchsorted(bins.flip(0), x, side)
-    return _searchsorted(bins, x, side)
+    rising = _searchsorted(bins, x, side)
+    if len(bins) < 2:
+        return rising
+    # both, since which of them it is stands on the device
+    return torch.where(bins[0] > bins[-1], len(bins) - _searchsorted(bins.flip(0), x, side), rising)
 
 
 sort = define("sort", lambda x, axis=-1: np.sort(x, axis=axis), (_sort_cotangent,), batch=batching.along(),
@@ -63,7 +65,8 @@ def _argrank(x: Array, ranks: tuple[int, ...]) -> Any:
 
 
 def _argrank_tensor(x: Array, ranks: tuple[int, ...]) -> Any:
-    places, missing = _argsort(x, 0)[list(ranks)], torch.isnan(x)
+    order, missing = _argsort(x, 0), torch.isnan(x)
+    places = torch.stack([order[rank] for rank in ranks])  # torch would copy a list of them to the device in each call
     return torch.where(missing.any(0), missing.to(torch.int8).argmax(0), places)
 
 

@@ -16,6 +16,7 @@ from tapegrad.numbers.view_path import Path, assign, follow, reach
 from tapegrad.ops.batched_index import write_members
 from tapegrad.ops.elementwise import is_complex, where
 from tapegrad.ops.index import read
+from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import reshape
 from tapegrad.rules import types
 from tapegrad.rules.facts import CONSTANT, FRESH, WRITTEN, Joint, linear_in
@@ -45,7 +46,9 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
         dy = dy.dense() if type(dy) is Scatter else dy
         if any(isinstance(unwrap(part), Traced) for part in (dy, *index)):
             dy = dense(dy) if shape_of(y) else reshape(dense(dy), ())  # a plain number cannot be read from
-            dvalue = read(dy, index, through)
+            # how many places a mask names is nothing to a number that is written there
+            dvalue = (_sum_at(dy, index[0]) if not (through or shape_of(value)) and _is_mask(index)
+                      else read(dy, index, through))
             dx = setitem(dy, 0.0, *index, **({"through": through} if through else {}))
         else:
             # the buffer is this cotangent's alone, so a loop of n writes clears n places of one array
@@ -57,6 +60,16 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
             dvalue = where(_wins(*index, shape=np.shape(follow(_blank(x), through))), dvalue, 0.0)
         return (dx, dvalue, *rest)
     return setitem_pullback
+
+
+def _is_mask(index: tuple[Any, ...]) -> bool:
+    """True for an index that is one array of bools."""
+    return len(index) == 1 and bool(shape_of(index[0])) and getattr(dtype_of(index[0]), "kind", "") == "b"
+
+
+def _sum_at(dy: Array, mask: Array) -> Any:
+    own = shape_of(mask)
+    return sum(where(reshape(mask, own + (1,) * (len(shape_of(dy)) - len(own))), dy, 0.0))
 
 
 def _blank(x: Array) -> Any:

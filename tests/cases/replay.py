@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 import tapegrad as tg
+from tapegrad.compile.numpy.function import Unfit
 from tapegrad.errors import MissingRule
 from tapegrad.numbers.tensor_dtypes import torch_dtype
 from tapegrad.testing import contract
@@ -89,3 +90,28 @@ def check(case: Case, dtype: str, device: str) -> None:
                 replayed(gradient, args, dtype, device)
                 if dtype == "float64" and number == 0:
                     replayed(tg.primitivize(gradient), args, dtype, device)
+
+
+def compiled(case: Case, dtype: str, device: str, mode: str) -> str:
+    """Raise unless the first sample's value and gradient have NumPy's numbers, compiled in a mode; return why one cannot run in it."""
+    if not case.samples:
+        return ""
+    args = case.samples[0]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            value = case.fn(*fresh(args, dtype))
+        except TypeError:
+            return ""  # NumPy has no such function of complex numbers
+        given = on(device, fresh(args, dtype))
+        for tape in (tg.trace(case.fn, *fresh(args, dtype))[1], gradient_of(case, value, args, dtype)):
+            if tape is None or any(op.kind == "call" and op.fn is tg.ops.draw for op in tape):
+                continue
+            run = tg.compile(tape, backend="torch", device=device, mode=mode)
+            try:
+                for _ in range(2):
+                    found = run(*given)
+            except Unfit as err:
+                return "one call of torch's own" if "torch's own" in str(err) else "on the host" if "on the host" in str(err) else "not captured"
+            agree(found, tape.play(*fresh(args, dtype)), dtype, device)
+    return ""

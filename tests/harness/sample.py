@@ -58,6 +58,19 @@ def direction(x: Any, seed: int) -> Any:
     return np.array(t, x.dtype) if isinstance(x, np.ndarray) else x.dtype.type(t) if hasattr(x, "dtype") else type(x)(t)
 
 
+def as_tape_has_it(x: Any, way: Any) -> Any:
+    """Return the tangent that a forward tape wants of an argument, an integer's too."""
+    if isinstance(x, dict):
+        return {key: as_tape_has_it(part, way[key]) for key, part in x.items()}
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(as_tape_has_it, x, way))
+    if is_inexact(x):
+        return way
+    if isinstance(x, np.ndarray):
+        return None if x.dtype.kind not in "iu" else np.zeros(x.shape)
+    return 0.0 if isinstance(x, (int, np.integer)) and not isinstance(x, bool) else None
+
+
 def moved(x: Any, tangent: Any, step: float) -> Any:
     """Return an argument moved along a tangent."""
     if isinstance(x, dict):
@@ -131,6 +144,11 @@ class Sample:
     def flat(self) -> tg.Tape:
         """The gradient in primitive calls."""
         return tg.flatgrad(self.primal).check()
+
+    @functools.cached_property
+    def forward(self) -> tg.Tape:
+        """The tape of the value and its tangent."""
+        return tg.forwardtape(self.fn, *self.fresh()).check()
 
     @functools.cached_property
     def best(self) -> tg.Tape:

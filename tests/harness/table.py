@@ -28,8 +28,20 @@ from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import chosen
 from tests.cases.case import Case
 from tests.harness.compare import assert_close, same, same_spec
+from tests.harness.on_device import on_device
 from tests.harness.on_torch import on_tensors, on_torch, tape_on_torch
-from tests.harness.sample import Sample, direction, draws, is_inexact, is_narrow, kept, moved, optimised, paired
+from tests.harness.sample import (
+    Sample,
+    as_tape_has_it,
+    direction,
+    draws,
+    is_inexact,
+    is_narrow,
+    kept,
+    moved,
+    optimised,
+    paired,
+)
 
 STANDS_ASIDE = "that NumPy's warnings are errors"  # as they are in these tests: then no tape serves that lacks a call which may warn
 
@@ -89,19 +101,6 @@ def along(y: Any, tangent: Any) -> float:
     return total
 
 
-def as_tape_has_it(x: Any, way: Any) -> Any:
-    """Return the tangent that a forward tape wants of an argument, an integer's too."""
-    if isinstance(x, dict):
-        return {key: as_tape_has_it(part, way[key]) for key, part in x.items()}
-    if isinstance(x, (list, tuple)):
-        return type(x)(map(as_tape_has_it, x, way))
-    if is_inexact(x):
-        return way
-    if isinstance(x, np.ndarray):
-        return None if x.dtype.kind not in "iu" else np.zeros(x.shape)
-    return 0.0 if isinstance(x, (int, np.integer)) and not isinstance(x, bool) else None
-
-
 def tangent(sample: Sample) -> None:
     """<jvp, w> is <v, vjp>, for a direction v and the weights w of the loss, and the difference along v; a forward tape plays it."""
     ways = tuple(direction(x, i) for i, x in enumerate(sample.args))
@@ -114,8 +113,7 @@ def tangent(sample: Sample) -> None:
     if not narrow:
         there, back = (float(contract(sample.fn(*[moved(x, way, step) for x, way in zip(sample.fresh(), ways)]))) for step in (1e-6, -1e-6))
         assert forward == pytest.approx((there - back) / 2e-6, rel=1e-5, abs=1e-5)
-    tape = tg.forwardtape(sample.fn, *sample.fresh()).check()
-    played = tape.play(*sample.fresh(), *map(as_tape_has_it, sample.args, ways))
+    played = sample.forward.play(*sample.fresh(), *map(as_tape_has_it, sample.args, ways))
     for a, b in zip(leaves_of(played), leaves_of((y, t)), strict=True):
         assert_close(a, b, *(1e-6, 1e-6) if narrow else (1e-12, 1e-12))
 
@@ -399,6 +397,7 @@ MODES: dict[str, Mode] = {
     "primitivized": Mode(primitivized, 1, 3), "in parts": Mode(in_parts, 1, 3), "other dtypes": Mode(other_dtypes, 2, 3), "exported": Mode(exported, 2, 3), "saved": Mode(saved, 1, 3),
     "without values": Mode(without_values, 1, 3), "retained": Mode(retained, distinct=False), "summed": Mode(summed, 2, 2, distinct=False),
     "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1), "tape on torch": Mode(tape_on_torch), "on tensors": Mode(on_tensors, distinct=False),
+    "on a device": Mode(on_device, 1, 5),
 }
 CHOSEN = {name: chosen(mode.new, mode.every, mode.distinct) for name, mode in MODES.items()}
 

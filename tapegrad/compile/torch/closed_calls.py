@@ -11,15 +11,21 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from tapegrad.compile.torch.kernel import holds_value
 from tapegrad.compile.torch.recorder import storage_of, tensors_in
 from tapegrad.errors import GuardError
 from tapegrad.numbers.equality import alike
+from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, pack
 from tapegrad.replay.interpreter import Memory
+from tapegrad.replay.python_errors import spec_recorded
+from tapegrad.rules.facts import Rrule
+from tapegrad.rules.op import Op
+from tapegrad.rules.types.family import is_by_value
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.tree.flatten import leaves_of
 
@@ -190,3 +196,20 @@ def runs_user_code(op: Call) -> bool:
         return True
     known = [x.val if isinstance(x, Constant) else x for x in op.args if not isinstance(x, (Input, Call))]
     return any(callable(x) for x in leaves_of((known, op.kwargs)) if not isinstance(x, (torch.Tensor, type)))
+
+
+def host_function(op: Call, fn: Callable[..., Any], given: list[Any]) -> Callable[..., Any] | None:
+    """Return the plain function that a call of numbers is, where it is one."""
+    if op.kwargs or not isinstance(fn, Op) or fn.memory.blank or fn.memory.written or fn.aliases == 0:
+        return None
+    if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
+        return None
+    if spec_recorded(op).is_python and fn.scalar is not None and type(fn.rule) is not Rrule:
+        return fn.scalar
+    return fn.impl if all(map(is_python, given)) and fn.pythonic else None
+
+
+def is_typed_on_host(fn: Any) -> bool:
+    """True for an op that NumPy or SciPy computes, of which the types of its arguments say what comes out."""
+    return (type(fn) is Op and getattr(fn.lower.get("torch"), "is_on_host", "") == "all"
+            and not hasattr(fn.spec, "why") and not is_by_value(fn.spec))

@@ -25,27 +25,30 @@ from tapegrad.compile.torch.closed_calls import (
     Finish,
     Start,
     Watched,
+    host_function,
+    is_typed_on_host,
     kinds_of,
     on_host,
     pairs_of,
     runs_user_code,
 )
+from tapegrad.compile.torch.constant_masks import places_of_masks
 from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
-from tapegrad.compile.torch.number_places import PASSING, other_than, placed
+from tapegrad.compile.torch.number_places import PASSING, is_array_of_numbers, other_than, placed
 from tapegrad.compile.torch.peephole import peephole
 from tapegrad.compile.torch.recorder import Calls, Seen, is_dense, is_same_view, share, spelling, storage_of, tensors_in
 from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
-from tapegrad.numbers.formatting import PYTHON, is_python
+from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
-from tapegrad.replay.python_errors import raising, spec_recorded
-from tapegrad.rules.facts import ANY, Rrule
+from tapegrad.replay.python_errors import raising
+from tapegrad.rules.facts import ANY
 from tapegrad.rules.op import Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
@@ -70,7 +73,7 @@ def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
     loop's runs are there one by one. Raises GuardError where the tape is not for these arguments, and what a replay
     raises.
     """
-    return Lowering(tape, leaves, device, numbers, loops).run()
+    return Lowering(places_of_masks(tape), leaves, device, numbers, loops).run()
 
 
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
@@ -226,10 +229,13 @@ class Lowering:
                 self.known[element] = part
             return self.set(op, element, part)
         mixed = bool(tensors_in((given, op.kwargs)))
-        if mixed:
+        made = self.numbers and not mixed and is_array_of_numbers(op, fn, given)
+        if mixed or made:
             for i, (value, ref) in enumerate(zip(given, refs)):  # drawn, or computed on the host
-                if isinstance(value, (np.ndarray, np.generic)) and isinstance(op.args[i], Operation):
+                wanted = (np.ndarray, np.generic, *PYTHON) if made else (np.ndarray, np.generic)
+                if isinstance(value, wanted) and isinstance(op.args[i], Operation):
                     given[i], refs[i] = self.on_device(op, value, ref)
+            mixed = True
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         if given and type(given[0]) is np.ndarray:
             self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
@@ -250,7 +256,7 @@ class Lowering:
                 y = self.memory.run(op, fn, given, dead)
         if not (within or is_known(fn)) and self.calls.is_unread(() if walks else given, y):
             self.calls.escape("integers that were read")
-        if self.calls.dynamic or (self.calls.escaped and not draws):
+        if self.calls.dynamic or (self.calls.escaped and not draws and not is_typed_on_host(fn)):
             self.varies.add(op)
         trail = None if within or self.calls.escaped or not is_plain(y) else self.numbered(op, fn, given, refs)
         if trail is None or self.is_strange((y, [(seen.args, seen.kwargs) for seen in trail])):
@@ -258,7 +264,7 @@ class Lowering:
                 pair.walked = None  # what it saved is not known here
             if pair is not None and op not in self.varies and self.pair(op, given, refs, y):
                 return
-            again: Any = None if mixed else self.host_function(op, fn, given)
+            again: Any = None if mixed else host_function(op, fn, given)
             again = again or Again(self, op, fn, dead, first, owned)
             if watched and op not in self.varies:
                 again = Watched(again, op, kinds_of(y, given))
@@ -411,16 +417,6 @@ class Lowering:
         """Return where something lies that such a call made: with what it was given, or with anything else."""
         givens = tensors_in(given) if is_tensor(y) else []
         return next((self.known[x] for x in givens if x in self.known and share(x, y)), ANY)
-
-    def host_function(self, op: Call, fn: Callable[..., Any], given: list[Any]) -> Callable[..., Any] | None:
-        """Return the plain function that a call of numbers is, where it is one."""
-        if op.kwargs or not isinstance(fn, Op) or fn.memory.blank or fn.memory.written or fn.aliases == 0:
-            return None
-        if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
-            return None
-        if spec_recorded(op).is_python and fn.scalar is not None and type(fn.rule) is not Rrule:
-            return fn.scalar
-        return fn.impl if all(map(is_python, given)) and fn.pythonic else None
 
     def on_device(self, op: Operation, value: Any, ref: Any) -> tuple[Any, Operation]:
         """Return what was computed on the host as a tensor; what is the same in every call, as a constant."""

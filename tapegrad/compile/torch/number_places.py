@@ -7,16 +7,32 @@ from __future__ import annotations
 import cmath
 from typing import Any
 
+import numpy as np
+
 from tapegrad.compile.torch.kernel import mapped, values_in
 from tapegrad.compile.torch.recorder import Seen
+from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.op import OPS
-from tapegrad.tape.tape import Operation
+from tapegrad.rules.op import OPS, Op
+from tapegrad.rules.types import spec_of_call
+from tapegrad.tape.spec import NOTHING
+from tapegrad.tape.tape import Call, Operation
 
 PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal",
                                            "greater", "greater_equal",
                                            "equal", "not_equal", "maximum", "minimum", "where"))
 """Ops that pass a Python number on to torch as it is, whatever number it is."""
+
+
+NUMBERS = (*PYTHON, np.number)
+
+
+def is_array_of_numbers(op: Call, fn: Any, given: list[Any]) -> bool:
+    """True for a call that makes an array of numbers alone, none of which is a length: the device makes it."""
+    return (bool(op.spec.shape) and type(fn) is Op and getattr(fn.lower.get("torch"), "is_on_host", "") != "all"
+            and any(isinstance(arg, Operation) and isinstance(x, NUMBERS) for x, arg in zip(given, op.args))
+            and spec_of_call(fn, op.args, op.kwargs) is not NOTHING)
+
 
 LOST = Operation()  # stands for what depends on a number otherwise than by being that number
 

@@ -22,6 +22,7 @@ SIGNS = {"mul": operator.mul, "add": operator.add, "sub": operator.sub, "div": o
          "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
          "neg": operator.neg}
 _DYNAMIC, _RANDOM = torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_seeded
+_DEVICE = torch.ops.prim.device.default  # which a class of tensors answers by itself
 _PLACES = (torch, torch.Tensor, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special)  # type: ignore[attr-defined]
 
 
@@ -90,6 +91,8 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if func is _DEVICE:
+            return result
         found = tensors_in(result)
         tagged = _DYNAMIC in func.tags and (func is not torch.ops.aten.index.Tensor or _masked(args[1]))
         if tagged or func in UNTAGGED:
