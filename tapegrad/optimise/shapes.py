@@ -82,6 +82,8 @@ def stretched(w: Walk, op: Call, *args: Any) -> Any:
     if not is_array(op) or not op.spec.ndim:
         return None
     slim = [narrow(arg) for arg in args]
+    if op.fn is pow and not isinstance(slim[1], Operation) and slim[1] == 0.5:
+        slim[1] = args[1]  # of a number NumPy's power is a square root, which differs at -0.0 and -inf
     if all(map(_is, slim, args)):
         return None
     if np.broadcast_shapes(*map(shape, slim)) == op.spec.shape:
@@ -190,7 +192,7 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
     return made if same_type(made.spec, op.spec) else None
 
 
-# elements, from which on elementwise calls are computed in blocks, together with the sums of what they give
+# elements, from which on the sum stays NumPy's, which loses fewer digits
 WHOLE = 1 << 18
 
 

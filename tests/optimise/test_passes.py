@@ -499,3 +499,12 @@ def test_what_a_guard_compares_is_computed_to_the_last_bit() -> None:
         tape = optimise(tg.trace(f)[1])
         np.random.seed(seed)
         assert tape.play() == 0.0
+
+
+def test_a_power_by_an_array_of_halves_is_no_square_root() -> None:
+    x = np.array([-np.inf, -0.0, 0.0, 4.0, np.inf])
+    tape = tg.optimise(tg.trace(lambda x: x ** np.full(5, 0.5), x)[1])
+    with np.errstate(all="ignore"):
+        found, expected = tape.play(x), x ** np.full(5, 0.5)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))

@@ -19,8 +19,8 @@ from tapegrad.compile.native.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import fill, folded, identity
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
-from tapegrad.compile.native.small import kind_of, over
-from tapegrad.compile.native.table import ROWS, require_all
+from tapegrad.compile.native.small import over, required_kind
+from tapegrad.compile.native.table import JOINS, ROWS, require_all
 from tapegrad.compile.native.values import (
     INEXACT,
     Array,
@@ -40,7 +40,7 @@ from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import copy_tape
 
 CHUNK = 1024  # numbers that are added before their sum is: what is added one after the other loses digits
-FOLDS = {"sum": ops.add, "max": ops.max, "min": ops.min}
+FOLDS = {fn.__name__: fn for fn in JOINS}
 
 
 def grouped(tape: Tape) -> Tape:
@@ -202,7 +202,8 @@ class BatchLoop:
         operands_ = [load for _, load, _ in self.loads] + [out for _, out in self.outs]
         shape, strides = collapsed(self.batch, [x.strides for x in operands_])
         self.steps = [steps[-1] for steps in strides]
-        first = [(self.lanes.type(kind_of(sink.form.spec)), text) for sink in self.sinks for text in self.begin(sink)]
+        first = [(self.lanes.type(required_kind(sink.form.spec)), text)
+                 for sink in self.sinks for text in self.begin(sink)]
         pointers = [x.data for x in operands_]
         for row, value in self.uniform:
             self.f.env[row] = self.spread(value)
@@ -218,7 +219,7 @@ class BatchLoop:
 
     def start(self, sink: Sink) -> str:
         """Return what a sink begins with."""
-        kind = kind_of(sink.form.spec)
+        kind = required_kind(sink.form.spec)
         return self.lanes.constant(identity(FOLDS[sink.form.sink], kind), kind)
 
     def axis(self, level: int, shape: Sequence[int], strides: Sequence[Sequence[int]], pointers: list[str],
@@ -243,7 +244,7 @@ class BatchLoop:
     def chunk(self, pointers: list[str], n: int, carried: list[tuple[str, str]]) -> list[str]:
         """Write the innermost loop, and add what it has summed to what there was."""
         f, width = self.f, self.lanes.width
-        start = [(self.lanes.type(kind_of(sink.form.spec)), self.start(sink)) for sink in self.sinks
+        start = [(self.lanes.type(required_kind(sink.form.spec)), self.start(sink)) for sink in self.sinks
                  if sink.form.sink != "scatter" for _ in range(size_of(sink.form))]
         still = {at: [self.v.load_one(x.kind, f.at(p, place)) for place in x.places]
                  for at, ((_, x, _), p) in enumerate(zip(self.loads, pointers)) if not self.steps[at]}
@@ -264,7 +265,7 @@ class BatchLoop:
                 continue
             for _ in range(size_of(sink.form)):
                 if loses(sink):
-                    found += self.two_sum(kind_of(sink.form.spec), before[at], made[place], before[at + 1])
+                    found += self.two_sum(required_kind(sink.form.spec), before[at], made[place], before[at + 1])
                 else:
                     found.append(self.joined(sink, before[at], made[place]))
                 at += 2 if loses(sink) else 1
@@ -282,7 +283,7 @@ class BatchLoop:
         return [whole, write(ops.add, lost, left)]
 
     def joined(self, sink: Sink, a: str, b: str) -> str:
-        return folded(self.f, FOLDS[sink.form.sink], kind_of(sink.form.spec))(a, b)
+        return folded(self.f, FOLDS[sink.form.sink], required_kind(sink.form.spec))(a, b)
 
     # -- one vector of rows
 
@@ -327,7 +328,7 @@ class BatchLoop:
                 self.scatter(sink, count)
                 continue
             value = f.env[self.rows[sink.op]]
-            kind = kind_of(sink.form.spec)
+            kind = required_kind(sink.form.spec)
             for text in self.texts(sink.op):
                 text = f.convert(text, value.kind, kind)  # type: ignore[union-attr]
                 if count < self.lanes.width:
@@ -392,7 +393,7 @@ class BatchLoop:
 
     def total(self, sink: Sink, totals: Sequence[str]) -> Value:
         """Bring together the lanes of a sink."""
-        f, at, kind = self.f, 0, kind_of(sink.form.spec)
+        f, at, kind = self.f, 0, required_kind(sink.form.spec)
         for other in self.sinks:
             if other is sink:
                 break
@@ -414,7 +415,7 @@ class BatchLoop:
 
 def loses(sink: Sink) -> bool:
     """True for a sum whose rounding errors are summed too."""
-    return sink.form.sink == "sum" and kind_of(sink.form.spec) in INEXACT
+    return sink.form.sink == "sum" and required_kind(sink.form.spec) in INEXACT
 
 
 def size_of(each: Form) -> int:

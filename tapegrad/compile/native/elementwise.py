@@ -23,6 +23,7 @@ from tapegrad.compile.native.values import (
     Value,
     element_kind,
     is_small,
+    kind_of,
     number_kind,
 )
 from tapegrad.rules.op import Op
@@ -56,24 +57,24 @@ def computing_kind(op: Call) -> str | None:
     arguments says it, in which Python's numbers give way.
     """
     row, y, args = row_of(op.fn), op.spec, op.args[:arity(op.fn)]
-    kind: str | None = number_kind(y) or element_kind(y)
+    kind: str | None = kind_of(y)
     specs = [spec_of(x) for x in args]
     if kind is None or op.kwargs.keys() - {"dtype", "order", "copy"} or (row.gives and "dtype" in op.kwargs):
         return None
-    if any((number_kind(x) or element_kind(x)) is None for x in specs):
+    if any(kind_of(x) is None for x in specs):
         return None
     if row.gives and not (row.bools and row.gives == "b"):
         kind = KINDS.get(np.result_type(*[x.type(1) if x.is_python else x.dtype for x in specs]))
     if kind is None or row.of(kind) is None or (
-            op.fn is ops.where and (number_kind(specs[0]) or element_kind(specs[0])) != "b"):
+            op.fn is ops.where and kind_of(specs[0]) != "b"):
         return None
-    if any((number_kind(x) or element_kind(x)) in COMPLEX for x in specs) and kind not in COMPLEX:
+    if any(kind_of(x) in COMPLEX for x in specs) and kind not in COMPLEX:
         return None
     fits = np.iinfo(np.int32)
     if kind == "j" and any((type(x) is int and not fits.min <= x <= fits.max) or (type(x) is not int
                            and spec_of(x).type is int) for x in args):
         return None
-    return kind if row.result(kind) == (number_kind(y) or element_kind(y)) else None
+    return kind if row.result(kind) == kind_of(y) else None
 
 
 def row_of(fn: Op) -> Lowering:

@@ -34,6 +34,7 @@ from tapegrad.compile.native.values import (
     is_few,
     is_small,
     itemsize,
+    kind_of,
     natural,
     number_kind,
 )
@@ -383,7 +384,7 @@ class Function(Emitter):
     def guard(self, op: Guard) -> None:
         """Write a guard on a number; one on a value's type holds where native code has it."""
         subject = op.args[0]
-        if op.fact in FIXED and (number_kind(subject.spec) or element_kind(subject.spec)) and (
+        if op.fact in FIXED and (kind_of(subject.spec)) and (
                 isinstance(subject, Input) or isinstance(self.value(subject), (Number, Elements, Array))):
             return
         if op.fact == "bool" and number_kind(subject.spec):

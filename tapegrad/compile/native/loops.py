@@ -15,7 +15,7 @@ from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import apart, copy
-from tapegrad.compile.native.small import kind_of
+from tapegrad.compile.native.small import required_kind
 from tapegrad.compile.native.table import ROWS, VECTORS
 from tapegrad.compile.native.values import (
     ELEMENTS,
@@ -68,7 +68,7 @@ def lower_loop(f: Function, op: Call) -> Results:
         for x, row in zip(listed, rows):
             f.env[x] = read_row(f, row, run)
         for made, table in early.items():
-            kind = kind_of(made.spec)
+            kind = required_kind(made.spec)
             f.env[made] = Number(f.load(kind, f.at(table, f.times(run, itemsize(kind)))), kind)
         texts = iter(now)
         for x, array in long.items():
@@ -87,7 +87,8 @@ def lower_loop(f: Function, op: Call) -> Results:
                  for text in texts_of(registers(f, new, x.spec))]
         hand_on(f, [(long[x], f.array(new)) for x, new in zip(carried, loop.results) if x in long])
         return found
-    first = [(ELEMENTS[kind_of(x.spec)].register, text) for x, value in zip(short, start) for text in texts_of(value)]
+    first = [(ELEMENTS[required_kind(x.spec)].register, text)
+             for x, value in zip(short, start) for text in texts_of(value)]
     depth, runs = f.depth, f.runs
     f.depth, f.runs = depth + 1, runs * loop.count
     try:
@@ -100,7 +101,8 @@ def lower_loop(f: Function, op: Call) -> Results:
     kept_rows = []
     for part, offset in zip(loop.results[len(carried):], offsets):
         spec = spec_of(part)
-        kept_rows.append(Rows(memory.name, size, offset, spec.shape if spec.is_array else None, kind_of(spec), memory))
+        shape = spec.shape if spec.is_array else None
+        kept_rows.append(Rows(memory.name, size, offset, shape, required_kind(spec), memory))
     return Results((*ends, *kept_rows))
 
 
@@ -123,8 +125,8 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
     if not heavy or not lanes.library or loop.count < 2 * lanes.width or f.lanes.width > 1:
         return {}
     v = Vectors(f, lanes)
-    tables: dict[Operation, str] = {op: f.memory(itemsize(kind_of(op.spec)) * loop.count).name for op in heavy}
-    spread: dict[Operation, str] = {x: v.splat(f.number(x).ir, kind_of(x.spec)) for x in given if x in free}
+    tables: dict[Operation, str] = {op: f.memory(itemsize(required_kind(op.spec)) * loop.count).name for op in heavy}
+    spread: dict[Operation, str] = {x: v.splat(f.number(x).ir, required_kind(x.spec)) for x in given if x in free}
     outside: dict[Operation, Value] = {x: f.env[x] for x in spread}
 
     def some(k: str, count: int) -> None:
@@ -136,11 +138,11 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
             for call in needed:
                 f.lower(call)
             for op, table in tables.items():
-                found, step = f.env[op], itemsize(kind_of(op.spec))
+                found, step = f.env[op], itemsize(required_kind(op.spec))
                 assert isinstance(found, Number)
                 v.store(found.kind, f.at(table, f.times(k, step)), step, found.ir, count)
     for x, text in spread.items():
-        f.env[x] = Number(text, kind_of(x.spec))
+        f.env[x] = Number(text, required_kind(x.spec))
     v.each(loop.count, some)
     for each in (*needed, *rows):
         f.env.pop(each, None)
@@ -194,7 +196,7 @@ def kept(f: Function, arg: Any) -> Rows:
 
 def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:
     """Return a value as one of a type."""
-    kind, found = kind_of(x), f.elements(arg)
+    kind, found = required_kind(x), f.elements(arg)
     texts = stretched(found, x.shape if x.is_array else found.shape)
     if found.kind != kind and kind not in FLOATS:
         raise Unlowered("of another kind in each run")
@@ -204,7 +206,7 @@ def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:
 
 def rebuilt(x: Spec, texts: Sequence[str]) -> Number | Elements:
     """Return the value of a type that some registers are."""
-    return Elements(tuple(texts), x.shape, kind_of(x)) if x.is_array else Number(texts[0], kind_of(x))
+    return Elements(tuple(texts), x.shape, required_kind(x)) if x.is_array else Number(texts[0], required_kind(x))
 
 
 def texts_of(x: Number | Elements) -> Sequence[str]:
@@ -217,7 +219,7 @@ def offsets_of(parts: Sequence[Any]) -> tuple[list[int], int]:
     offsets, size = [], 0
     for part in parts:
         offsets.append(size)
-        nbytes = itemsize(kind_of(spec_of(part))) * (spec_of(part).size if spec_of(part).is_array else 1)
+        nbytes = itemsize(required_kind(spec_of(part))) * (spec_of(part).size if spec_of(part).is_array else 1)
         size += -(-nbytes // 8) * 8
     return offsets, size
 
@@ -230,7 +232,7 @@ def is_long(x: Spec) -> bool:
 def buffer(f: Function, x: Input, arg: Any) -> Array:
     """Return memory for an array that is carried, with its first value."""
     block = f.memory(x.spec.nbytes)
-    found = Array(block.name, x.spec.shape, dense(x.spec.shape, x.spec.itemsize), block, kind_of(x.spec))
+    found = Array(block.name, x.spec.shape, dense(x.spec.shape, x.spec.itemsize), block, required_kind(x.spec))
     copy(f, found, stored(f, arg))
     return found
 
@@ -250,7 +252,7 @@ def keep(f: Function, part: Any, place: str) -> None:
     """Write a value into a row."""
     spec = spec_of(part)
     if is_long(spec):
-        copy(f, Array(place, spec.shape, dense(spec.shape, spec.itemsize), None, kind_of(spec)), f.array(part))
+        copy(f, Array(place, spec.shape, dense(spec.shape, spec.itemsize), None, required_kind(spec)), f.array(part))
         return
     x = registers(f, part, spec)
     for number, text in enumerate(texts_of(x)):

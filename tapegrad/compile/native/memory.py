@@ -14,7 +14,7 @@ from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.small import known, over  # whose lowerings come first
-from tapegrad.compile.native.table import ROWS
+from tapegrad.compile.native.table import JOINS, ROWS, reduces
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
@@ -29,6 +29,7 @@ from tapegrad.compile.native.values import (
     element_kind,
     is_small,
     itemsize,
+    kind_of,
     number_kind,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest
@@ -283,10 +284,9 @@ def lower_assignment(f: Function, op: Call) -> Value:
 
 def lower_along(f: Function, op: Call) -> Value:
     """Write a reduction of a long array along some of its axes."""
-    x, kind = f.array(op.args[0]), number_kind(op.spec) or element_kind(op.spec)
+    x, kind = f.array(op.args[0]), kind_of(op.spec)
     n = len(x.shape)
-    if op.kwargs.keys() - {"axis", "keepdims"} or kind in (None, "b") or not x.size or (x.kind in COMPLEX) != (
-            kind in COMPLEX) or (op.fn in (ops.max, ops.min) and (x.kind != kind or kind in COMPLEX)):
+    if op.kwargs.keys() - {"axis", "keepdims"} or not x.size or not reduces(op.fn, x.kind, kind):
         raise Unlowered("a reduction of its own kind")
     assert kind is not None
     v, step = vectors(f, x.kind, kind), itemsize(kind)
@@ -321,7 +321,7 @@ Fold = Callable[[str, str], str]
 
 def folded(f: Function, fn: Op, kind: str) -> Fold:
     """Return what joins two numbers, or two vectors, of a reduction."""
-    row = ROWS[{ops.max: ops.maximum, ops.min: ops.minimum}.get(fn, ops.add)]
+    row = ROWS[JOINS[fn]]
     return lambda a, b: row.write(f, [a, b], kind)
 
 
@@ -334,7 +334,7 @@ def read(v: Vectors, kind: str, at: str, step: int, count: int, to: str) -> str:
 def identity(fn: Op, kind: str) -> Any:
     """Return the number that a sum, a maximum or a minimum of numbers of a kind begins with."""
     if fn not in (ops.max, ops.min):
-        return 0
+        return fn is ops.all
     if kind in FLOATS:
         return -math.inf if fn is ops.max else math.inf
     limits = np.iinfo(ELEMENTS[kind].dtype)
@@ -449,6 +449,6 @@ def lower_read(f: Function, op: Call) -> Value:
 _LONG = {**dict.fromkeys((ops.zeros, ops.ones, ops.full), lower_new),
          **dict.fromkeys((ops.concat, ops.stack), lower_joined),
          ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: lower_read,
-         **dict.fromkeys((ops.sum, ops.mean, ops.max, ops.min), lower_along)}
+         **dict.fromkeys(JOINS, lower_along)}
 for _op, _write in _LONG.items():
     LOWERINGS[_op] = short_first(LOWERINGS[_op], _write)

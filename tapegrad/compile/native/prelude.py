@@ -166,21 +166,11 @@ array:
 axes:
   %shape_at = getelementptr i8, ptr %object, i64 {LAYOUT.shape}
   %shape_found = load ptr, ptr %shape_at
-  br label %next
-next:
-  %k = phi i32 [ 0, %axes ], [ %following, %one ]
-  %more = icmp ult i32 %k, %ndim
-  br i1 %more, label %one, label %yes
-one:
-  %a_at = getelementptr i64, ptr %shape_found, i32 %k
-  %b_at = getelementptr i64, ptr %shape, i32 %k
-  %a = load i64, ptr %a_at
-  %b = load i64, ptr %b_at
-  %following = add i32 %k, 1
-  %same = icmp eq i64 %a, %b
-  br i1 %same, label %next, label %no
-yes:
-  ret i1 true
+  %axes_size = mul i32 %ndim, 8
+  %size = zext i32 %axes_size to i64
+  %differ = call i32 @memcmp(ptr %shape_found, ptr %shape, i64 %size)
+  %same = icmp eq i32 %differ, 0
+  ret i1 %same
 no:
   ret i1 false
 }}

@@ -16,10 +16,9 @@ from tapegrad.compile.native.values import (
     Unlowered,
     Value,
     dense,
-    element_kind,
     is_small,
     itemsize,
-    number_kind,
+    kind_of,
 )
 from tapegrad.compile.native.vectors import nest
 from tapegrad.tape.tape import Call
@@ -77,7 +76,7 @@ def target(f: Function, op: Call) -> Array:
     """Return memory for a product; a short one's is on the stack."""
     y = op.spec
     if not y.is_array or is_small(y):
-        kind = number_kind(y) or element_kind(y)
+        kind = kind_of(y)
         if kind is None:
             raise Unlowered("of other numbers")
         return Array(f.stack(itemsize(kind) * max(y.size, 1)), y.shape, dense(y.shape, itemsize(kind)), None, kind)

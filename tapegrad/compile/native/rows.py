@@ -15,8 +15,8 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.native.elementwise import computing_kind
-from tapegrad.compile.native.table import ROWS
-from tapegrad.compile.native.values import COMPLEX, FLOATS, dense, element_kind, is_few, is_small, number_kind
+from tapegrad.compile.native.table import JOINS, ROWS, reduces
+from tapegrad.compile.native.values import FLOATS, dense, element_kind, is_few, is_small, kind_of
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
@@ -25,8 +25,8 @@ Shape = tuple[int, ...]
 ROW = 32  # elements of a row, at most
 FEW = 16  # rows, at least
 PRODUCT = 256  # multiplications of a product of one row
-SINKS = {ops.sum: "sum", ops.mean: "sum", ops.max: "max", ops.min: "min", ops.vdot: "sum", ops.vecdot: "sum",
-         ops.dot: "sum", ops.matmul: "sum"}
+SINKS = {**{fn: fn.__name__ for fn in JOINS}, **dict.fromkeys(
+    (ops.mean, ops.vdot, ops.vecdot, ops.dot, ops.matmul), "sum")}
 """How the rows of a reduction over a batch come together."""
 
 
@@ -89,7 +89,7 @@ def _elementwise(op: Call, batch: Shape, y: Spec) -> Form | None:
 
 def _is_operand(x: Any) -> bool:
     x = spec_of(x)
-    return (number_kind(x) or element_kind(x)) is not None
+    return kind_of(x) is not None
 
 
 def _aligned(op: Call, fn: Op, args: Sequence[Any], batch: Shape, rank: int, spec: Spec, kwargs: dict[str, Any],
@@ -114,9 +114,7 @@ def _aligned(op: Call, fn: Op, args: Sequence[Any], batch: Shape, rank: int, spe
 def _reduction(op: Call, batch: Shape, x: Spec) -> Form | None:
     if op.kwargs.keys() - {"axis", "keepdims"} or len(op.args) != 1 or not isinstance(op.args[0], Operation):
         return None
-    kind, y = element_kind(x), number_kind(op.spec) or element_kind(op.spec)
-    if y is None or (kind != y and (op.fn in (ops.max, ops.min) or kind in COMPLEX)) or y == "b" or (
-            y in COMPLEX and op.fn in (ops.max, ops.min)):
+    if not reduces(op.fn, element_kind(x), kind_of(op.spec)):
         return None
     axis, keep, n = op.kwargs.get("axis"), bool(op.kwargs.get("keepdims")), len(batch)
     axes = {a % x.ndim for a in (range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
@@ -303,7 +301,7 @@ def is_view(op: Operation) -> bool:
 _VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, ops.squeeze, ops.broadcast_to])
 _FORMS: dict[Any, Any] = {
     **dict.fromkeys((*ROWS, ops.astype), _elementwise),
-    **dict.fromkeys((ops.sum, ops.mean, ops.max, ops.min), _reduction),
+    **dict.fromkeys(JOINS, _reduction),
     **dict.fromkeys((ops.vdot, ops.vecdot, ops.dot, ops.matmul), _product), ops.getitem: _reads,
     **dict.fromkeys((ops.setitem, ops.scatter), _writes),
     **dict.fromkeys((ops.stack, ops.concat, ops.expand_dims, ops.squeeze, ops.permute_dims, ops.reshape,

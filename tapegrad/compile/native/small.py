@@ -15,7 +15,7 @@ from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, place_in
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.table import ROWS
+from tapegrad.compile.native.table import JOINS, ROWS, reduces
 from tapegrad.compile.native.values import (
     COMPLEX,
     INEXACT,
@@ -27,6 +27,7 @@ from tapegrad.compile.native.values import (
     element_kind,
     is_few,
     is_small,
+    kind_of,
     number_kind,
 )
 from tapegrad.rules.op import OPS
@@ -71,7 +72,7 @@ def lower_move(f: Function, op: Call) -> Value:
     if not all(map(is_static, index)):
         return lower_write(f, op) if op.fn is ops.setitem else lower_row(f, op)
     moved = op.args[:len(op.args) - len(index)]
-    given, kind = [f.elements(x) for x in moved], kind_of(op.spec)
+    given, kind = [f.elements(x) for x in moved], required_kind(op.spec)
     texts, numbered = [f.lanes.constant(0, kind)], []
     for x in given:
         if x.kind != kind and not (kind in INEXACT and x.kind not in COMPLEX):
@@ -82,9 +83,9 @@ def lower_move(f: Function, op: Call) -> Value:
     return result(op, [texts[int(place)] for place in places.ravel()], kind)
 
 
-def kind_of(x: Spec) -> str:
+def required_kind(x: Spec) -> str:
     """Return the kind of a number, or of an array's elements. Raises Unlowered for other values."""
-    kind = number_kind(x) or element_kind(x)
+    kind = kind_of(x)
     if kind is None:
         raise Unlowered("of another type")
     return kind
@@ -127,7 +128,7 @@ def lower_scatter(f: Function, op: Call) -> Value:
     if op.kwargs.keys() - {"shape", "ranks", "order", "through"} or not is_small(op.spec):
         raise Unlowered("a scatter into memory")
     paths = op.kwargs.get("through", ((),) * len(ranks))
-    places, kind = np.arange(math.prod(shape)).reshape(shape), kind_of(op.spec)
+    places, kind = np.arange(math.prod(shape)).reshape(shape), required_kind(op.spec)
     total: list[str | None] = [None] * places.size
     for rank, path in zip(ranks, paths):
         piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
@@ -170,12 +171,11 @@ def reduced(op: Call, x: Spec) -> tuple[tuple[int, ...], bool]:
 
 
 def lower_reduction(f: Function, op: Call) -> Value:
-    """Write a sum, a mean, a maximum or a minimum of a small array."""
+    """Write a reduction of a small array."""
     if len(op.args) != 1 or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
         raise Unlowered("a reduction in memory")
-    given, kind = f.elements(op.args[0]), kind_of(op.spec)
-    orders = op.fn in (ops.max, ops.min)
-    if (given.kind in COMPLEX) != (kind in COMPLEX) or (orders and (given.kind != kind or kind in ("b", *COMPLEX))):
+    given, kind = f.elements(op.args[0]), required_kind(op.spec)
+    if not reduces(op.fn, given.kind, kind):
         raise Unlowered("of other numbers")
     if not given.parts:
         if op.fn is not ops.sum:
@@ -193,10 +193,9 @@ def lower_reduction(f: Function, op: Call) -> Value:
                 text = over(f, text, len(texts), kind)
             found.append(text)
         else:
-            row_of = ROWS[ops.maximum if op.fn is ops.max else ops.minimum]
             text = texts[0]
             for each in texts[1:]:
-                text = row_of.write(f, [text, each], kind)
+                text = ROWS[JOINS[op.fn]].write(f, [text, each], kind)
             found.append(text)
     return result(op, found, kind)
 
@@ -236,7 +235,7 @@ def lower_product(f: Function, op: Call) -> Value:
             or not b.shape:
         raise Unlowered("a product in memory")
     x, y = (f.elements(arg) for arg in op.args)
-    kind = kind_of(op.spec)
+    kind = required_kind(op.spec)
     if kind == "b" or (op.fn in (ops.vdot, ops.vecdot) and x.kind in COMPLEX):
         raise Unlowered("a product of bools, or of a conjugate")
     x, y = (Elements(tuple([f.convert(part, each.kind, kind) for part in each.parts]), each.shape, kind)
@@ -271,7 +270,7 @@ for _op in MOVES:
     LOWERINGS[_op] = lower_move
 LOWERINGS[ops.scatter] = lower_scatter
 LOWERINGS |= dict.fromkeys([ops.zeros, ops.ones, ops.full], lower_constant)
-LOWERINGS |= dict.fromkeys([ops.sum, ops.mean, ops.max, ops.min], lower_reduction)
+LOWERINGS |= dict.fromkeys(JOINS, lower_reduction)
 LOWERINGS |= dict.fromkeys([ops.matmul, ops.dot, ops.vdot, ops.vecdot, ops.matvec, ops.vecmat], lower_product)
 
 

@@ -95,6 +95,25 @@ def _extremum(condition: str) -> Row:
     return write
 
 
+def _sign(emit: Emitter, xs: list[str], kind: str) -> str:
+    compare, order = ("fcmp o", "") if kind in FLOATS else ("icmp ", "s")
+    t, (one, zero, minus) = emit.lanes.type(kind), (emit.lanes.constant(n, kind) for n in (1, 0, -1))
+    above, below = (emit.op(f"{compare}{order}{name} {t} {xs[0]}, {zero}") for name in ("gt", "lt"))
+    none = emit.op(f"{compare}eq {t} {xs[0]}, {zero}")
+    rest = emit.select(none, kind, zero, xs[0])  # a nan
+    return emit.select(above, kind, one, emit.select(below, kind, minus, rest))
+
+
+def _logaddexp(emit: Emitter, xs: list[str], kind: str) -> str:
+    """The larger number, and log(1 + exp(-|x - y|)): of two infinities a nan with a flag, which leaves."""
+    t = emit.lanes.type(kind)
+    apart = emit.op(f"fsub {t} {xs[0]}, {xs[1]}")
+    above = emit.op(f"fcmp ogt {t} {apart}, {emit.lanes.constant(0.0, kind)}")
+    below = emit.op(f"fneg {t} {ROWS[ops.abs].write(emit, [apart], kind)}")
+    more = _library("log1p")(emit, [_library("exp")(emit, [below], kind)], kind)
+    return emit.op(f"fadd {t} {emit.select(above, kind, *xs)}, {more}")
+
+
 def _apart(emit: Emitter, x: str, kind: str) -> str:
     """Return a vector that LLVM knows nothing of: it would compute only the numbers that a mask chooses, and a number
     that is not chosen has its warning too.
@@ -234,7 +253,8 @@ ROWS: dict[Op, Lowering] = {
     ops.abs: Lowering(_intrinsic("fabs"), _intrinsic("abs", ", i1 false"), None, _modulus, "part"),
     ops.sqrt: Lowering(_intrinsic("sqrt")), ops.copysign: Lowering(_intrinsic("copysign")),
     ops.floor: Lowering(_intrinsic("floor"), _same), ops.ceil: Lowering(_intrinsic("ceil"), _same),
-    ops.trunc: Lowering(_intrinsic("trunc"), _same),
+    ops.trunc: Lowering(_intrinsic("trunc"), _same), ops.rint: Lowering(_intrinsic("rint")),
+    ops.sign: Lowering(_sign, _sign), ops.logaddexp: Lowering(_logaddexp),
     ops.square: Lowering(_twice(_instruction("fmul")), _twice(_instruction("mul")), None, _twice(_product)),
     ops.reciprocal: Lowering(_reciprocal),
     ops.maximum: Lowering(_extremum("ogt"), _intrinsic("smax")),
@@ -259,5 +279,19 @@ ROWS: dict[Op, Lowering] = {
 """What is computed element by element. Additions and multiplications are not contracted: arithmetic is NumPy's and
 Python's, bit for bit.
 """
+JOINS = {ops.sum: ops.add, ops.mean: ops.add, ops.max: ops.maximum, ops.min: ops.minimum, ops.any: ops.logical_or,
+         ops.all: ops.logical_and}
+"""What joins two numbers of a reduction."""
+
+
+def reduces(fn: Op, x: str | None, y: str | None) -> bool:
+    """True where there is native code for a reduction of numbers of kind x to those of kind y."""
+    if x is None or y is None or (x in COMPLEX) != (y in COMPLEX):
+        return False
+    if fn in (ops.max, ops.min):
+        return x == y and y in FLOATS | INTEGERS
+    return (y == "b") == (fn in (ops.any, ops.all))
+
+
 BARE = {ops.add: "add", ops.subtract: "sub", ops.multiply: "mul"}
 """LLVM's names of what is computed of Python's integers, which leaves where they do not fit 64 bits."""

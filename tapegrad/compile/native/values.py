@@ -119,6 +119,11 @@ def element_kind(x: Spec) -> str | None:
     return KINDS.get(x.dtype) if x.is_array and x.dtype is not None and x.dtype.isnative else None
 
 
+def kind_of(x: Spec) -> str | None:
+    """Return the kind of a number, or of an array's elements; None for another value."""
+    return number_kind(x) or element_kind(x)
+
+
 def natural(x: Spec) -> tuple[int, ...]:
     """Return the strides of a new array that lies as an operation's value was recorded to lie, if that had no gaps."""
     assert x.dtype is not None

@@ -198,6 +198,14 @@ def to_python(x: Any) -> Any:
     return x.item() if isinstance(x, np.generic) else x
 
 
+def is_integer(fact: Callable[[Any], Any], x: Any, expected: Any) -> bool:
+    """Return whether a number is rounded to an integer as it was recorded; nan and inf are to none."""
+    try:
+        return bool(fact(x) == expected)
+    except (ArithmeticError, ValueError):
+        return False
+
+
 def loop_head(loop: Loop, each: Sequence[str], lists: Sequence[str], bind: Callable[..., str]) -> str:
     """Write the line that begins a loop: `each` are the names of a run's steps and elements,
     `lists` those of the sequences.

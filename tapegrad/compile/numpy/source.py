@@ -19,6 +19,7 @@ from tapegrad.compile.numpy.call_source import (
     comment,
     has_path_text,
     index_text,
+    is_integer,
     path_text,
     to_python,
     ufunc_of,
@@ -40,6 +41,7 @@ from tapegrad.transforms.walk import count_uses
 from tapegrad.tree.signature import ValueAndGradients
 
 COMPARISONS = frozenset(["<", "<=", ">", ">=", "==", "!="])
+INTEGRAL = frozenset(["int", "floor", "ceil", "trunc", "round"])
 LONGEST = 90  # characters of an expression that is still written into another
 
 
@@ -361,6 +363,10 @@ class Writer:
             # a program can tell 0.0 from -0.0
             signed = type(op.expected) is complex or (type(op.expected) is float and not op.expected)
             found = f"{fact}({self.bare(subject)})"
+            if op.fact in INTEGRAL:
+                self.statement(op, f"if not {self.names.bind(is_integer)}({fact}, {self.bare(subject)}, "
+                                   f"{self.text(op.expected)}): {miss}")
+                return
             self.statement(op, f"if str({found}) != {str(op.expected)!r}: {miss}" if signed
                            else f"if {found} != {self.text(op.expected)}: {miss}")
 

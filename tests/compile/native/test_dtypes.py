@@ -56,6 +56,7 @@ ANY: dict[str, Callable[[Any], Any]] = {
     "divide": lambda x: (x + 1) / (x * x + 3), "where": lambda x: np.where(abs(x + 1) > 1, x, x * x), "negative": lambda x: x - -(x * 2),
     "abs": lambda x: abs(x * 3 + 1), "rows": lambda x: (x[:60] * 2).reshape(6, 10).sum(axis=0), "columns": lambda x: (x[:60] * 2).reshape(6, 10).mean(axis=1),
     "backwards": lambda x: x[::-1] * x, "every second": lambda x: x[: len(x) // 2 * 2: 2] * 3 - x[1::2], "equal": lambda x: (x * x == x) | (x != 3),
+    "any and all": lambda x: (x == x[0]).any() | (x * x == x).all(), "which": lambda x: np.any(x[:60].reshape(6, 10) == 1, axis=1) | np.all(x[:60].reshape(10, 6), axis=0)[0],
     "count": lambda x: (x * x != x).sum(), "joined": lambda x: np.concatenate([x * 2, x]).sum(), "few": lambda x: (x[:5] * x[1:6]).sum() * x[3],
     "written": written, "table": table, "square": lambda x: np.square(x + 1) * 2, "outer": lambda x: (x[:9, None] * x[None, :11]).sum(axis=1),
     "gathered": lambda x: x[[0, 0, 5, 3] * 30] * 2, "numbers": lambda x: x * np.float32(0.5) + x * 2, "wider": lambda x: x * np.arange(len(x)) + 1,
@@ -67,11 +68,12 @@ REAL: dict[str, Callable[[Any], Any]] = {
 }
 INTEGERS: dict[str, Callable[[Any], Any]] = {
     "quotient": lambda x: x // 7 + x % 5, "below zero": lambda x: x // -3 - x % -4, "bits": lambda x: ((x & 7) ^ (x | 3)) + ~x,
-    "over": lambda x: x * 2 ** 30 * x * 2 ** 29 * x, "to floats": lambda x: np.sqrt(abs(x)) + np.exp(x / 50),
+    "signs": lambda x: np.sign(x) * x, "over": lambda x: x * 2 ** 30 * x * 2 ** 29 * x, "to floats": lambda x: np.sqrt(abs(x)) + np.exp(x / 50),
 }
 FLOATS: dict[str, Callable[[Any], Any]] = {
     "functions": lambda x: np.exp(-x * x) * np.sin(x) + np.tanh(x), "more": lambda x: np.log1p(x * x) + np.hypot(x, 1) - np.arctan2(x, 2),
     "powers": lambda x: abs(x) ** 1.5 + (x * x + 1) ** x, "softmax": lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum() * x,
+    "signs": lambda x: np.sign(x) + np.rint(x * 3), "logaddexp": lambda x: np.logaddexp(x, -x * x) + np.logaddexp(0, x * 30),
     "questions": lambda x: np.isfinite(x / (x - x[0])) & ~np.isnan(x),
 }
 COMPLEX: dict[str, Callable[[Any], Any]] = {
