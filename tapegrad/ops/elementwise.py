@@ -57,8 +57,32 @@ def is_inexact(dtype: Any) -> bool:
     return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
 
 
-def chain(derivative: Callable[..., Any] | float) -> Partial:
-    """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
+def stopped(derivative: Any, dy: Cotangent) -> Any:
+    """Return a derivative, and 0 where it is infinite or nan and the cotangent is 0: a zero cotangent stops there.
+
+    So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)`. By the cotangent it is constant, so
+    that derivatives of higher order are those of the product.
+    """
+    kind = type(derivative)
+    if kind is float or kind is np.float64:
+        if derivative - derivative == 0.0:
+            return derivative
+    elif kind is np.ndarray and (derivative.dtype == np.float64 or derivative.dtype == np.float32):
+        square = np.vdot(derivative, derivative)  # faster than to look at each
+        if square - square == 0.0:
+            return derivative
+    return where(logical_or(not_equal(dy, 0), isfinite(derivative)), derivative, 0.0)
+
+
+def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:
+    """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it; one that has `poles`, or may
+    have at these arguments, is `stopped`.
+    """
+    if poles:
+        formula: Any = derivative
+        may: Any = poles if callable(poles) else lambda *_: True
+        return update_wrapper(lambda dy, y, *x: dy * (stopped(conj(formula(y, *x)), dy) if may(*x) else
+                                                      conj(formula(y, *x))), formula, (), ())
     if not callable(derivative):
         if derivative == 1:
             return lambda dy, *_: dy
@@ -82,9 +106,10 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
                 means: tuple[Any, ...] = (),
                 scalar: Callable[..., Any] | None = None, on_torch: Callable[..., Any] | str | None = None,
-                push: Partial | None = None, spec: types.Family | None = None) -> Op:
+                push: Partial | None = None, spec: types.Family | None = None,
+                poles: Callable[..., bool] | bool = False) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(map(chain, derivatives)), means=means, scalar=scalar, direct=True, pointwise=True,
+    return define(name, impl, tuple(chain(derivative, poles) for derivative in derivatives), means=means, scalar=scalar, direct=True, pointwise=True,
                   push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None, spec=spec)
 
 
@@ -120,7 +145,7 @@ divide = define("divide", operator.truediv,
                 torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
-reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,))
+reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,), poles=True)
 
 
 def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,7 +203,14 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
     return where(equal(x, 0), 0.0, y * factor)
 
 
-pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power)
+
+def _has_pole(_x: Array, p: Any) -> bool:
+    """True unless a power is one of a number's that is known to have no pole at 0."""
+    return not (type(p) in (int, float) and p >= 1)
+
+
+pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power,
+                  poles=_has_pole)
 float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
                           scalar=math.pow)
 
@@ -193,7 +225,7 @@ def _ln10(y: Array) -> Any:
     return LN10 if system(y) is None else log(number_like(y, 10))
 
 
-sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), scalar=math.sqrt)
+sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), scalar=math.sqrt, poles=True)
 
 
 def _cbrt(x: Array) -> Any:
@@ -202,15 +234,15 @@ def _cbrt(x: Array) -> Any:
     return torch.where(torch.isfinite(better), better, y)
 
 
-cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
+cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt, poles=True)
 exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), scalar=math.exp)
 # Python 3.11
 exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), scalar=getattr(math, "exp2", None))
 expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), scalar=math.expm1)
-log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=math.log)
-log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2)
-log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10)
-log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p)
+log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=math.log, poles=True)
+log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2, poles=True)
+log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10, poles=True)
+log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p, poles=True)
 logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y),
                         means=(np.logaddexp,))
 logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - y), lambda y, _a, b: exp2(b - y),
