@@ -8,7 +8,7 @@ what begins with an underscore, and that need not be kept for it.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
 equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x,
-0**p has derivative 0 by p.
+0**p has derivative 0 by p. A zero cotangent stops at a pole (see poles).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
+from tapegrad.ops.poles import with_poles
 from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules import batching, types
 from tapegrad.rules.op import Op, Partial
@@ -57,32 +58,10 @@ def is_inexact(dtype: Any) -> bool:
     return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
 
 
-def stopped(derivative: Any, dy: Cotangent) -> Any:
-    """Return a derivative, and 0 where it is infinite or nan and the cotangent is 0: a zero cotangent stops there.
-
-    So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)`. By the cotangent it is constant, so
-    that derivatives of higher order are those of the product.
-    """
-    kind = type(derivative)
-    if kind is float or kind is np.float64:
-        if derivative - derivative == 0.0:
-            return derivative
-    elif kind is np.ndarray and (derivative.dtype == np.float64 or derivative.dtype == np.float32):
-        square = np.vdot(derivative, derivative)  # faster than to look at each
-        if square - square == 0.0:
-            return derivative
-    return where(logical_or(not_equal(dy, 0), isfinite(derivative)), derivative, 0.0)
-
-
 def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:
-    """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it; one that has `poles`, or may
-    have at these arguments, is `stopped`.
-    """
-    if poles:
-        formula: Any = derivative
-        may: Any = poles if callable(poles) else lambda *_: True
-        return update_wrapper(lambda dy, y, *x: dy * (stopped(conj(formula(y, *x)), dy) if may(*x) else
-                                                      conj(formula(y, *x))), formula, (), ())
+    """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
+    if poles and callable(derivative):
+        return with_poles(derivative, poles, conj)
     if not callable(derivative):
         if derivative == 1:
             return lambda dy, *_: dy
