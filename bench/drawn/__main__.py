@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{right} of {len(results)} are right once and compiled ({right / max(len(results), 1):.0%}): "
           f"{counts(results)}")
     if options.save is not None:
-        keep(options, results, right)
+        keep(options, results)
     return 0
 
 
@@ -65,10 +65,13 @@ def alone(name: str, options: argparse.Namespace) -> dict[str, Any]:
     return {"name": name, **{key: anonymous(value) for key, value in found.items()}}
 
 
-def keep(options: argparse.Namespace, results: list[dict[str, Any]], right: int) -> None:
+def keep(options: argparse.Namespace, results: list[dict[str, Any]]) -> None:
     """Write the outcomes into the record of the list; the first run's stay beside later ones."""
     path = RESULTS / f"drawn_{options.list}.json"
     runs = json.loads(path.read_text())["runs"] if path.exists() else {}
+    known = {old["name"]: old for old in runs.get(options.save, {}).get("cases", [])}
+    results = [*{**known, **{result["name"]: result for result in results}}.values()]
+    right = sum(result["status"] in ("works", "slow") for result in results)
     runs[options.save] = {"date": date.today().isoformat(), "right": right, "of": len(results),
                           "counts": counts(results), "cases": results}
     packages = versions({CASES[result["name"]].package for result in results})

@@ -8,7 +8,7 @@ what begins with an underscore, and that need not be kept for it.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
 equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x,
-0**p has derivative 0 by p.
+0**p has derivative 0 by p. A zero cotangent stops at a pole (see poles).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
+from tapegrad.ops.poles import with_poles
 from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import CONSTANT, FRESH, MOVED, RAISES, VIEW, Partial, Push, linear_in, pointwise
@@ -58,8 +59,10 @@ def is_inexact(dtype: Any) -> bool:
     return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
 
 
-def chain(derivative: Callable[..., Any] | float) -> Partial:
+def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:
     """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
+    if poles and callable(derivative):
+        return with_poles(derivative, poles, conj)
     if not callable(derivative):
         if derivative == 1:
             return lambda dy, *_: dy
@@ -83,10 +86,11 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
                 means: tuple[Any, ...] = (), python: Callable[..., Any] | None = None,
                 on_torch: Callable[..., Any] | str | None = None, tangent: Push | None = None,
-                spec: types.Family | None = None) -> Op:
+                spec: types.Family | None = None, poles: Callable[..., bool] | bool = False) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, pointwise(*map(chain, derivatives), direct=True), means=means, python=python,
-                  tangent=tangent, torch=of_tensors(name, impl, means, on_torch), memory=FRESH, spec=spec)
+    rule = pointwise(*[chain(derivative, poles) for derivative in derivatives], direct=True)
+    return define(name, impl, rule, means=means, python=python, tangent=tangent,
+                  torch=of_tensors(name, impl, means, on_torch), memory=FRESH, spec=spec)
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, on_torch: Callable[..., Any] | str | None = None,
@@ -122,7 +126,7 @@ divide = define("divide", operator.truediv,
                 torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
-reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,))
+reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,), poles=True)
 
 
 def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,7 +186,14 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
     return where(equal(x, 0), 0.0, y * factor)
 
 
-pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power)
+
+def _has_pole(_x: Array, p: Any) -> bool:
+    """True unless a power is one of a number's that is known to have no pole at 0."""
+    return not (type(p) in (int, float) and p >= 1)
+
+
+pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power,
+                  poles=_has_pole)
 float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
                           python=math.pow)
 
@@ -197,7 +208,7 @@ def _ln10(y: Array) -> Any:
     return LN10 if system(y) is None else log(number_like(y, 10))
 
 
-sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), python=math.sqrt)
+sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np.sqrt,), python=math.sqrt, poles=True)
 
 
 def _cbrt(x: Array) -> Any:
@@ -206,15 +217,16 @@ def _cbrt(x: Array) -> Any:
     return torch.where(torch.isfinite(better), better, y)
 
 
-cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt)
+cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt, poles=True)
 exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), python=math.exp)
 # Python 3.11
 exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), python=getattr(math, "exp2", None))
 expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), python=math.expm1)
-log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), python=math.log)
-log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), python=math.log2)
-log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), python=math.log10)
-log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), python=math.log1p)
+log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), python=math.log, poles=True)
+log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), python=math.log2, poles=True)
+log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), python=math.log10,
+                    poles=True)
+log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), python=math.log1p, poles=True)
 logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y),
                         means=(np.logaddexp,))
 logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - y), lambda y, _a, b: exp2(b - y),

@@ -1,0 +1,68 @@
+"""A zero cotangent stops at a pole: once and compiled, forwards and backwards, in every order, of torch's tensors too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+X = np.array([0.0, 0.3, 2.0])
+MASKED: dict[str, Callable[[Any], Any]] = {
+    "sqrt": lambda x: np.where(x > 0, np.sqrt(x), 0.0).sum(),
+    "cbrt": lambda x: np.where(x > 0, np.cbrt(x), x).sum(),
+    "log": lambda x: np.where(x > 0, np.log(x), -1.0).sum(),
+    "log2": lambda x: np.log2(x)[1:].sum(),
+    "log10": lambda x: np.log10(x)[1:].sum(),
+    "log1p": lambda x: np.log1p(x - 1.0)[1:].sum(),
+    "power": lambda x: np.where(x > 0, x ** 0.5 + x ** -1.5, 2.0).sum(),
+    "powers": lambda x: np.where(x > 0, x ** np.array([0.5, 0.7, -2.0]), 2.0).sum(),
+    "reciprocal": lambda x: np.reciprocal(x)[1:].sum(),
+    "a row that is overwritten": lambda x: overwritten(np.sqrt(x)),
+    "a step of Adam": lambda x: adam((x - 0.3) ** 2),
+}
+
+
+def overwritten(y: Any) -> Any:
+    y[0] = 1.0
+    return (y * y).sum()
+
+
+def adam(gradient: Any) -> Any:
+    mean, square = 0.1 * gradient, 0.001 * gradient ** 2
+    return (mean / (np.sqrt(square) + 1e-8) * np.arange(1.0, 4.0)).sum()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MASKED)
+def test_the_derivative_is_finite_where_the_function_is(name: str) -> None:
+    f = MASKED[name]
+    at = [X, X * 1.5, X + [0.0, 0.1, 0.2]]
+    step = tg.value_and_grad(f, warmup=1)
+    for x in [*at, *at]:
+        ones = np.array([0.0, 1.0, 1.0])  # along which the function has a slope
+        found = [(f(x + e) - f(x - e)) / 2e-7 for e in 1e-7 * np.eye(3)[1:]]
+        for _, dx in ((0, tg.gradient(f, x)[0]), step(x)):
+            assert np.isfinite(dx).all()
+            assert np.allclose(dx[1:], found, rtol=1e-4, atol=1e-6)
+        assert np.isclose(tg.jvp(f, (x,), (ones,))[1], np.sum(found), rtol=1e-4, atol=1e-6)
+        second = tg.hessian(f)(x)
+        assert np.isfinite(second).all()
+
+
+def test_a_pole_that_is_asked_stays_infinite() -> None:
+    with np.errstate(all="ignore"):
+        assert tg.gradient(lambda x: np.sqrt(x).sum(), X)[0][0] == np.inf
+        assert tg.gradient(lambda x: np.log(x).sum(), X)[0][0] == np.inf
+
+
+def test_derivatives_of_higher_order_are_those_of_the_product() -> None:
+    def f(x: Any) -> Any:
+        return ((np.sqrt(x) - 1.0) ** 2).sum()  # whose cotangent is 0 at 1, where the slope is finite
+    x = np.array([1.0, 4.0])
+    for hessian in (tg.hessian(f)(x), np.array([tg.hvp(f)(x, e) for e in np.eye(2)])):
+        assert np.allclose(hessian, np.diag(0.5 / x ** 1.5))
+    assert np.isclose(tg.hessian(lambda x: np.log(x) ** 2)(1.0), 2.0)
