@@ -18,6 +18,7 @@ from tapegrad.ops.layer import *
 from tapegrad.ops.linalg import *
 from tapegrad.ops.norm import *
 from tapegrad.ops.numeric import *
+from tapegrad.ops.poles import *
 from tapegrad.ops.polynomials import *
 from tapegrad.ops.promotion import *
 from tapegrad.ops.random import *

@@ -61,14 +61,10 @@ def is_inexact(dtype: Any) -> bool:
 
 def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:
     """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
-    if poles and callable(derivative):
-        return with_poles(derivative, poles, conj)
     if not callable(derivative):
-        if derivative == 1:
-            return lambda dy, *_: dy
-        if derivative == -1:
-            return lambda dy, *_: -dy
-        return lambda dy, *_: dy * derivative
+        return (lambda dy, *_: dy) if derivative == 1 else (lambda dy, *_: -dy if derivative == -1 else dy * derivative)
+    if poles:
+        return with_poles(derivative, poles, conj)
     # it reads what the derivative does: see residuals
     return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())
 
@@ -116,14 +112,12 @@ def _equality(name: str, comparison: Callable[..., Any], ufunc: np.ufunc) -> Op:
 add = elementwise("add", operator.add, 1, 1, means=(np.add, operator.add))
 subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, operator.sub),
                        tangent=lambda ts, *_: ts[0] if ts[1] is None else -ts[1] if ts[0] is None else subtract(*ts))
-multiply = define("multiply", operator.mul, pointwise(lambda dy, _y, _a, b: dy * conj(b),
-                  lambda dy, _y, a, _b: dy * conj(a), direct=True),
-                  means=(np.multiply, operator.mul),
-                  torch=of_tensors("multiply", operator.mul, (np.multiply,)))
-divide = define("divide", operator.truediv,
-                pointwise(lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b)), direct=True),
-                means=(np.divide, operator.truediv),
-                torch=of_tensors("divide", operator.truediv, (np.divide,)))
+multiply = define("multiply", operator.mul, pointwise(
+    lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a), direct=True),
+                  means=(np.multiply, operator.mul), torch=of_tensors("multiply", operator.mul, (np.multiply,)))
+divide = define("divide", operator.truediv, pointwise(
+    lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b)), direct=True),
+                means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
 reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,), poles=True)
@@ -184,7 +178,6 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
     if is_complex(factor) and not is_complex(y):
         factor = number_like(y, math.nan)
     return where(equal(x, 0), 0.0, y * factor)
-
 
 
 def _has_pole(_x: Array, p: Any) -> bool:
@@ -479,8 +472,8 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
                pointwise(lambda dy, y, x, **_: where(equal(x, y), dy, 0.0)),
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
-                                      lambda x, low=None, high=None: np.clip(x, low, high)), memory=FRESH,
-                                      spec=types.clipped)
+                                      lambda x, low=None, high=None: np.clip(x, low, high)),
+               memory=FRESH, spec=types.clipped)
 
 # -- what a user says of a value
 
@@ -490,15 +483,14 @@ array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="
                batch=batching.elementwise, memory=FRESH, spec=types.new_array)
 # a Python number as NumPy's, with its arithmetic
 scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), tangent=linear_in(0),
-                torch=lambda x: x,
-                batch=batching.elementwise, memory=VIEW, spec=types.as_number)
+                torch=lambda x: x, batch=batching.elementwise, memory=VIEW, spec=types.as_number)
 copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), tangent=linear_in(0), batch=batching.of_first,
               torch=lambda x, order="K": x.clone(memory_format=torch.contiguous_format if order == "C"
                                                  else torch.preserve_format), memory=FRESH, spec=types.copy)
 astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), tangent=linear_in(0),
-                batch=batching.of_first,
-                torch=lambda x, dtype: tensors.convert(x, dtype), memory=FRESH, spec=types.cast)
+                batch=batching.of_first, memory=FRESH, spec=types.cast,
+                torch=lambda x, dtype: tensors.convert(x, dtype))
 # numbers as elements of an array of integers: NumPy checks those of a list, and a Python number; `astype` wraps them
 elements = constant("elements", lambda *xs, dtype: np.array(xs, dtype), effects=RAISES, batch=False,
                     on_torch=tensors.on_host(lambda *xs, dtype: np.array(xs, dtype)), spec=types.listed)

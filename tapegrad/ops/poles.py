@@ -6,38 +6,64 @@ So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)` ha
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.kinds import Cotangent
-from tapegrad.rules.facts import Partial
+from tapegrad.numbers import tensors
+from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.lazy import torch
+from tapegrad.rules import batching
+from tapegrad.rules.facts import FRESH, Partial, pointwise
 from tapegrad.rules.op import OPS
+from tapegrad.rules.registry import define
+from tapegrad.rules.types.elementwise import by_ufunc
 
 
-def stopped(derivative: Any, dy: Cotangent) -> Any:
-    """Return a derivative, and 0 where it is infinite or nan and the cotangent is 0.
+def _has_infinity(x: Any) -> bool:
+    """True for numbers of a kind that has an infinity; exact ones have none."""
+    return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
 
-    It depends on the cotangent only there, so that derivatives of higher order are those of the product.
-    """
+
+def _multiply(dy: Any, derivative: Any) -> Any:
     kind = type(derivative)
     if kind is float or kind is np.float64:
-        if math.isfinite(derivative):
-            return derivative
+        finite = math.isfinite(derivative)
     elif kind is np.ndarray and (derivative.dtype == np.float64 or derivative.dtype == np.float32):
-        square = np.vdot(derivative, derivative)  # faster than to look at each
-        if math.isfinite(square):
-            return derivative
-    known = OPS["logical_or"](OPS["not_equal"](dy, 0), OPS["isfinite"](derivative))
-    return OPS["where"](known, derivative, 0.0)
+        finite = math.isfinite(np.vdot(derivative, derivative))  # faster than to look at each
+    else:
+        finite = not _has_infinity(derivative)
+    if finite:
+        return dy * derivative
+    if isinstance(dy, (float, complex)) and not isinstance(derivative, (np.ndarray, np.generic)):
+        return dy * (derivative if dy else 0.0)
+    return dy * np.where((dy != 0) | np.isfinite(derivative), derivative, 0.0)[()]
+
+
+def _multiply_tensors(dy: Any, derivative: Any) -> Any:
+    y = dy * derivative
+    zero = torch.zeros((), dtype=y.dtype, device=y.device)
+    return torch.where(torch.as_tensor(dy, device=y.device) == 0, zero, y)
+
+
+def _conj(x: Any) -> Any:
+    return OPS["conjugate"](x) if getattr(dtype_of(x), "kind", "f") == "c" else x
+
+
+multiply_no_nan = define("multiply_no_nan", _multiply, pointwise(
+    lambda dz, _y, _dy, d: multiply_no_nan(dz, _conj(d)), lambda dz, _y, dy, _d: multiply_no_nan(_conj(dy), dz),
+    direct=True), torch=tensors.elementwise(np.multiply, _multiply_tensors, numbers=True), memory=FRESH,
+    batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
+"""The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
 
 
 def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool,
                conj: Callable[[Any], Any]) -> Partial:
     """Return the partial that multiplies by a derivative which has poles, or may have with these arguments."""
-    def partial(dy: Cotangent, y: Any, *x: Any) -> Any:
+    def partial(dy: Any, y: Any, *x: Any) -> Any:
         found = conj(derivative(y, *x))
-        return dy * (stopped(found, dy) if poles is True or poles(*x) else found)  # type: ignore[operator]
+        return multiply_no_nan(dy, found) if poles is True or poles(*x) else dy * found  # type: ignore[operator]
     return update_wrapper(partial, derivative, (), ())

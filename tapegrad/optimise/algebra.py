@@ -21,6 +21,7 @@ from tapegrad.ops import (
     full,
     full_like,
     multiply,
+    multiply_no_nan,
     negative,
     ones,
     ones_like,
@@ -92,6 +93,11 @@ def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     if op.spec.is_complex:
         return None
     return same(a, op) if number(b) == 1 else same(b, op) if number(a) == 1 else None
+
+
+def nowhere_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
+    """A product that is 0 where its first factor is, if that is a number other than 0."""
+    return w.instead(op, multiply, a, b) if number(a) else None
 
 
 def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
@@ -223,6 +229,7 @@ def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
 
 
 ALGEBRA = (
+    (multiply_no_nan, nowhere_zero),
     (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero),
     (subtract, minus_from_zero),
     (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (add, plus_negative),
@@ -236,7 +243,8 @@ ALGEBRA = (
 _NUMBER = FILLED | {full, full_like}  # constants aside
 _NEGATIVE = frozenset([negative])
 LOOKS_AT: dict[Any, frozenset[Any]] = {
-    **dict.fromkeys([times_one, over_one, plus_zero, minus_zero, minus_from_zero, times_minus_one, squared], _NUMBER),
+    **dict.fromkeys([times_one, nowhere_zero, over_one, plus_zero, minus_zero, minus_from_zero, times_minus_one,
+                     squared], _NUMBER),
     **dict.fromkeys([negated_twice, plus_negative, minus_negative, both_negative, even], _NEGATIVE),
     times_reciprocal: frozenset([divide]),
 }
