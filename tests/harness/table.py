@@ -249,7 +249,7 @@ def compiled_tape(sample: Sample) -> None:
 def primitivized(sample: Sample) -> None:
     """The tape of triples and pullbacks, in primitive calls."""
     if sample.is_differentiable:
-        same(tg.primitivize(sample.written).check().play(*sample.fresh()), sample.gradient, 1e-12)
+        same(sample.primitive.play(*sample.fresh()), sample.gradient, 1e-12)
 
 
 def in_parts(sample: Sample) -> None:
@@ -398,7 +398,7 @@ MODES: dict[str, Mode] = {
     "sparsity": Mode(sparsity, distinct=False), "compiled": Mode(compiled, 2), "compiled tape": Mode(compiled_tape),
     "primitivized": Mode(primitivized, 1, 3), "in parts": Mode(in_parts, 1, 3), "other dtypes": Mode(other_dtypes, 2, 3), "exported": Mode(exported, 2, 3), "saved": Mode(saved, 1, 3),
     "without values": Mode(without_values, 1, 3), "retained": Mode(retained, distinct=False), "summed": Mode(summed, 2, 2, distinct=False),
-    "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1), "tape on torch": Mode(tape_on_torch), "on tensors": Mode(on_tensors, distinct=False),
+    "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1), "tape on torch": Mode(tape_on_torch),
 }
 CHOSEN = {name: chosen(mode.new, mode.every, mode.distinct) for name, mode in MODES.items()}
 
@@ -407,7 +407,7 @@ def examine_case(case: Case) -> None:
     """Take each sample of a case through its modes."""
     def modes(number: int) -> dict[str, Callable[[Sample], None]]:
         mine = {name: mode.check for name, mode in MODES.items() if number in CHOSEN[name].get(case.name, ())}
-        return {**EVERY, "torch": lambda sample: torchs_own(case, sample), **mine}
+        return {**EVERY, "torch": lambda sample: torchs_own(case, sample), **mine, "on tensors": lambda sample: on_tensors(sample, number == 0)}
     examine([(f" of sample {number}", Sample(case.fn, args, case.smooth), modes(number)) for number, args in enumerate(case.samples)])
 
 
