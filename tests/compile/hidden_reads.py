@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 PROGRAMS: dict[str, tuple[str, str, str]] = {
+    "attribute of the metaclass": ("class M(type): rate=2.0\nclass A(metaclass=M): pass", "x*A.rate", "M.rate=2.0+k//3"),
+    "literal getattr of class later": ("class A: pass", "x*getattr(A,'rate',1.0)", "if k==4: A.rate=5.0"),
+    "attribute of function that runs": ("def g(x): return x*2.0", "g(x)*getattr(g,'rate',1.0)", "g.rate=2.0+k//3"),
+    "options": ("import argparse\no=argparse.Namespace(rate=2.0)", "x*o.rate", "o.rate=2.0+k//3"),
+    "partial of a builtin": ("p=functools.partial(pow,2.0)", "x*p(2.0)", "if k==4: p=functools.partial(pow,3.0)"),
     "same size attr swap hook": ("class A: pass\na=A(); a.junk=1", "x*5 if hasattr(a,'hook') else x*2", "if k==4: del a.junk; a.hook=1"),
     "same size instance shadows class": ("class A: r=2.0\na=A(); a.junk=1", "x*a.r", "if k==4: del a.junk; a.r=5.0"),
     "same size class shadows base": ("class B: r=2.0\nclass A(B): junk=1\na=A()", "x*a.r", "if k==4: del A.junk; A.r=5.0"),

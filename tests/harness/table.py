@@ -18,17 +18,17 @@ from tapegrad.rules.types import spec_of_call
 from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
 from tapegrad.tape.spec import NOTHING
-from tapegrad.tape.tape import Call, Tape, drop, has_value
+from tapegrad.tape.tape import Call, Tape, has_value
 from tapegrad.testing import check_grads, contract, weights
 from tapegrad.trace import value_retention
 from tapegrad.transforms import dropping
 from tapegrad.transforms.taylor import coefficients
-from tapegrad.transforms.walk import copy_tape
 from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import chosen
 from tests.cases.case import Case
 from tests.harness.compare import assert_close, same, same_spec
 from tests.harness.on_torch import on_tensors, on_torch, tape_on_torch
+from tests.harness.run import bare
 from tests.harness.sample import Sample, direction, draws, is_inexact, is_narrow, kept, moved, optimised, paired
 
 STANDS_ASIDE = "that NumPy's warnings are errors"  # as they are in these tests: then no tape serves that lacks a call which may warn
@@ -312,14 +312,6 @@ def saved(sample: Sample) -> None:
 
 def without_values(sample: Sample) -> None:
     """A tape whose calls have specs alone is printed, saved, optimised, compiled and differentiated as the one that has values."""
-    def bare(tape: Tape) -> Tape:
-        made = copy_tape(tape)
-        for op in made:
-            if type(op) is Call and op.fn.__name__ != "draw":
-                drop(op)
-                op.pb = None
-        return made
-
     def told(tape: Tape) -> list[tuple[str, str]]:
         return [(repr(op), op.type) for op in tape]
     value, tape = sample.traced
