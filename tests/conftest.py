@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+from types import SimpleNamespace
 
-os.environ["TAPEGRAD_CACHE"] = ""  # code is made anew
+os.environ["TAPEGRAD_CACHE"] = ""  # no code of earlier runs
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of libraries would wait for each other
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import pytest
 
 from tapegrad.compile import cache, memo
-from tapegrad.compile.native import machine
+from tapegrad.compile.native import disk_cache, machine
 
+made: dict[str, bytes] = {}
+"""Machine code by its key: tests compile the same text again and again, of which each process makes code once."""
+machine.disk_cache = SimpleNamespace(key_of=disk_cache.key_of, load=made.get, save=made.__setitem__)  # type: ignore[assignment]
 machine.LEVEL = 0  # compiling takes a quarter of the time; the tests of machine code itself take users' level
 
 

@@ -1,20 +1,14 @@
 """hidden_programs: what steers them is no argument. Each is a module: `f(x)` is called, `act(k)` changes something after call k."""
 
-PROGRAMS: dict[str, str] = {
-    "a context variable that the script sets": """
-var=contextvars.ContextVar('scale')
-var.set(1.0)
-def f(x): return x*var.get()
-def act(k):
-    if k>3: var.set(float(k))
-""",
-    "a context variable that the program sets": """
+PROGRAMS: dict[str, tuple[str, str, str]] = {
+    "a context variable that the script sets": ("var=contextvars.ContextVar('scale')\nvar.set(1.0)", "x*var.get()", "if k>3: var.set(float(k))"),
+    "a context variable that the program sets": ("""
 var=contextvars.ContextVar('scale', default=0.0)
 def f(x):
     var.set(var.get()+1.0)
     return x*(var.get()>4)+x
-""",
-    "a dict of a class that answers by itself": """
+""", "", ""),
+    "a dict of a class that answers by itself": ("""
 class D(dict):
     asked=0
     def __getitem__(self,k): return dict.__getitem__(self,k)*2
@@ -23,54 +17,45 @@ class D(dict):
     def __iter__(self): raise AssertionError
     def __len__(self): raise AssertionError
 d=D(a=1.0)
-def f(x): return x*d['a']
-def act(k):
-    if k>3: dict.__setitem__(d,'a',float(k))
-""",
-    "a tuple of a class that answers by itself": """
+""", "x*d['a']", "if k>3: dict.__setitem__(d,'a',float(k))"),
+    "a tuple of a class that answers by itself": ("""
 class T(tuple):
     def __iter__(self): raise AssertionError
     def __len__(self): raise AssertionError
 d=[T((1.0,2.0))]
-def f(x): return x*d[0][1]
-def act(k):
-    if k>3: d[0]=T((1.0,float(k)))
-""",
-    "counter": """
+""", "x*d[0][1]", "if k>3: d[0]=T((1.0,float(k)))"),
+    "counter": ("""
 n=0
 def f(x):
     global n
     n+=1
     return x*(1.0 if n<5 else 2.0)
-""",
-    "list pop": """
-q=[1.,1.,1.,5.,6.,7.,8.,9.,10.]
-def f(x): return x*q.pop(0)
-""",
-    "attr counter": """
+""", "", ""),
+    "list pop": ("q=[1.,1.,1.,5.,6.,7.,8.,9.,10.]", "x*q.pop(0)", ""),
+    "attr counter": ("""
 class C: n=0
 c=C()
 def f(x):
     c.n+=1
     return x*(c.n>4)+x
-""",
-    "class attr": """
+""", "", ""),
+    "class attr": ("""
 class C: n=0
 def f(x):
     C.n+=1
     return x*(C.n>4)+x
-""",
-    "fn attr": """
+""", "", ""),
+    "fn attr": ("""
 def f(x):
     f.n=getattr(f,'n',0)+1
     return x*(f.n>4)+x
-""",
-    "default list": """
+""", "", ""),
+    "default list": ("""
 def f(x,h=[]):
     h.append(1)
     return x*(len(h)>4)+x
-""",
-    "closure": """
+""", "", ""),
+    "closure": ("""
 def mk():
     n=0
     def g():
@@ -79,347 +64,136 @@ def mk():
         return n
     return g
 g=mk()
-def f(x): return x*(g()>4)+x
-""",
-    "method swap": """
+""", "x*(g()>4)+x", ""),
+    "method swap": ("""
 class M:
     def f(self,x): return x*2
 m=M()
-def f(x): return m.f(x)
-def act(k):
-    if k==3: M.f=lambda self,x: x*5
-""",
-    "base method swap": """
+""", "m.f(x)", "if k==3: M.f=lambda self,x: x*5"),
+    "base method swap": ("""
 class B:
     def f(self,x): return x*2
 class M(B): pass
 m=M()
-def f(x): return m.f(x)
-def act(k):
-    if k==3: B.f=lambda self,x: x*5
-""",
-    "sub method added": """
+""", "m.f(x)", "if k==3: B.f=lambda self,x: x*5"),
+    "sub method added": ("""
 class B:
     def f(self,x): return x*2
 class M(B): pass
 m=M()
-def f(x): return m.f(x)
-def act(k):
-    if k==3: M.f=lambda self,x: x*5
-""",
-    "instance shadows": """
-class B:
-    r=2.0
-m=B()
-def f(x): return m.r*x
-def act(k):
-    if k==3: m.r=5.0
-""",
-    "kwdefaults": """
-def g(x,*,s=2.0): return x*s
-def f(x): return g(x)
-def act(k):
-    if k==3: g.__kwdefaults__['s']=5.0
-""",
-    "defaults": """
-def g(x,s=2.0): return x*s
-def f(x): return g(x)
-def act(k):
-    if k==3: g.__defaults__=(5.0,)
-""",
-    "__call__": """
+""", "m.f(x)", "if k==3: M.f=lambda self,x: x*5"),
+    "instance shadows": ("class B:\n    r=2.0\nm=B()", "m.r*x", "if k==3: m.r=5.0"),
+    "kwdefaults": ("def g(x,*,s=2.0): return x*s", "g(x)", "if k==3: g.__kwdefaults__['s']=5.0"),
+    "defaults": ("def g(x,s=2.0): return x*s", "g(x)", "if k==3: g.__defaults__=(5.0,)"),
+    "__call__": ("""
 class M:
     def __call__(self,x): return x*2
 m=M()
-def f(x): return m(x)
-def act(k):
-    if k==3: M.__call__=lambda self,x: x*5
-""",
-    "property": """
+""", "m(x)", "if k==3: M.__call__=lambda self,x: x*5"),
+    "property": ("""
 class M:
     @property
     def r(self): return 2.0
 m=M()
-def f(x): return m.r*x
-def act(k):
-    if k==3: M.r=property(lambda self: 5.0)
-""",
-    "code": """
-def g(x): return x*2
-def h(x): return x*5
-def f(x): return g(x)
-def act(k):
-    if k==3: g.__code__=h.__code__
-""",
-    "class swap": """
+""", "m.r*x", "if k==3: M.r=property(lambda self: 5.0)"),
+    "code": ("def g(x): return x*2\ndef h(x): return x*5", "g(x)", "if k==3: g.__code__=h.__code__"),
+    "class swap": ("""
 class A:
     def g(self,x): return x*2
 class B:
     def g(self,x): return x*5
 m=A()
-def f(x): return m.g(x)
-def act(k):
-    if k==3: m.__class__=B
-""",
-    "contextvar": """
-v=contextvars.ContextVar('v',default=2.0)
-def f(x): return x*v.get()
-def act(k):
-    if k==3: v.set(5.0)
-""",
-    "environ": """
-os.environ['Q']='2'
-def f(x): return x*float(os.environ['Q'])
-def act(k):
-    os.environ['Q']='5' if k==3 else os.environ['Q']
-""",
-    "getenv": """
-os.environ['Q']='2'
-def f(x): return x*float(os.getenv('Q'))
-def act(k):
-    if k==3: os.environ['Q']='5'
-""",
-    "file": """
-from pathlib import Path
-p=Path(FOLDER)/'rate'
-p.write_text('2')
-def f(x):
-    return x*float(p.read_text())
-def act(k):
-    if k==3: p.write_text('5')
-""",
-    "weakref": """
-class O: r=2.0
-o=O()
-w=weakref.ref(o)
-def f(x):
-    return x*(2.0 if w() is not None else 5.0)
-def act(k):
-    global o
-    if k==3: o=None
-""",
-    "threading.local": """
-L=threading.local()
-L.r=2.0
-def f(x): return x*L.r
-def act(k):
-    if k==3: L.r=5.0
-""",
-    "queue": """
-Q=queue.Queue()
-for i in range(20): Q.put(2.0 if i<4 else 5.0)
-def f(x): return x*Q.get()
-""",
-    "deque": """
-Q=collections.deque([2.]*4+[5.]*20)
-def f(x): return x*Q.popleft()
-""",
-    "decimal ctx": """
-def f(x): return x*float(decimal.Decimal(1)/3)
-def act(k):
-    decimal.getcontext().prec=28 if k!=3 else 3
-""",
-    "ctypes": """
-b=(ctypes.c_double*1)(2.0)
-def f(x): return x*b[0]
-def act(k):
-    if k==3: b[0]=5.0
-""",
-    "globals()": """
-r1=2.0
-r2=5.0
-k_=1
-def f(x): return x*globals()['r%d'%k_]
-def act(k):
-    global r1
-    if k==3: r1=7.0
-""",
-    "d.get": """
-d={'r':2.0}
-F=d.get
-def f(x): return x*F('r')
-def act(k):
-    if k==3: d['r']=5.0
-""",
-    "mod getattr": """
+""", "m.g(x)", "if k==3: m.__class__=B"),
+    "contextvar": ("v=contextvars.ContextVar('v',default=2.0)", "x*v.get()", "if k==3: v.set(5.0)"),
+    "environ": ("os.environ['Q']='2'", "x*float(os.environ['Q'])", "os.environ['Q']='5' if k==3 else os.environ['Q']"),
+    "getenv": ("os.environ['Q']='2'", "x*float(os.getenv('Q'))", "if k==3: os.environ['Q']='5'"),
+    "file": ("from pathlib import Path\np=Path(FOLDER)/'rate'\np.write_text('2')", "x*float(p.read_text())", "if k==3: p.write_text('5')"),
+    "weakref": ("class O: r=2.0\no=O()\nw=weakref.ref(o)", "x*(2.0 if w() is not None else 5.0)", "if k==3: o=None"),
+    "threading.local": ("L=threading.local()\nL.r=2.0", "x*L.r", "if k==3: L.r=5.0"),
+    "queue": ("Q=queue.Queue()\nfor i in range(20): Q.put(2.0 if i<4 else 5.0)", "x*Q.get()", ""),
+    "deque": ("Q=collections.deque([2.]*4+[5.]*20)", "x*Q.popleft()", ""),
+    "decimal ctx": ("", "x*float(decimal.Decimal(1)/3)", "decimal.getcontext().prec=28 if k!=3 else 3"),
+    "ctypes": ("b=(ctypes.c_double*1)(2.0)", "x*b[0]", "if k==3: b[0]=5.0"),
+    "globals()": ("r1=2.0\nr2=5.0\nk_=1", "x*globals()['r%d'%k_]", "if k==3: r1=7.0"),
+    "d.get": ("d={'r':2.0}\nF=d.get", "x*F('r')", "if k==3: d['r']=5.0"),
+    "mod getattr": ("""
 m2=types.ModuleType('m2x')
 st={'r':2.0}
 def ga(n):
     if n=='rate': return st['r']
     raise AttributeError(n)
 m2.__getattr__=ga
-def f(x): return x*m2.rate
-def act(k):
-    if k==3: st['r']=5.0
-""",
-    "lru": """
+""", "x*m2.rate", "if k==3: st['r']=5.0"),
+    "lru": ("""
 r=2.0
 @functools.lru_cache
 def g(): return r
-def f(x): return x*g()
-def act(k):
-    global r
-    if k==3: r=5.0
-    if k==5: g.cache_clear()
-""",
-    "lru2": """
+""", "x*g()", "if k==3: r=5.0\nif k==5: g.cache_clear()"),
+    "lru2": ("""
 r=2.0
 @functools.lru_cache
 def g(): return r
-def f(x): return x*g()
-def act(k):
-    global r
-    if k==3:
-        r=5.0; g.cache_clear()
-""",
-    "cached_property": """
+""", "x*g()", "if k==3: r=5.0; g.cache_clear()"),
+    "cached_property": ("""
 class M:
     def __init__(s): s.r=2.0
     @functools.cached_property
     def v(s): return s.r*2
 m=M()
-def f(x): return x*m.v
-def act(k):
-    if k==3: m.r=5.0
-    if k==5: del m.v
-""",
-    "random": """
-random.seed(0)
-def f(x): return x*random.random()
-""",
-    "random choice rare": """
-random.seed(1)
-def f(x): return x*(2.0 if random.random()<0.8 else 5.0)
-""",
-    "time": """
+""", "x*m.v", "if k==3: m.r=5.0\nif k==5: del m.v"),
+    "random": ("random.seed(0)", "x*random.random()", ""),
+    "random choice rare": ("random.seed(1)", "x*(2.0 if random.random()<0.8 else 5.0)", ""),
+    "time": ("""
 t0=time.perf_counter()
 T=[0]
 def f(x):
     time.perf_counter()
     return x*2
-""",
-    "iter": """
-it=iter([2.]*4+[5.]*10)
-def f(x): return x*next(it)
-""",
-    "count": """
-it=itertools.count()
-def f(x): return x*(2.0 if next(it)<5 else 5.0)
-""",
-    "gen": """
+""", "", ""),
+    "iter": ("it=iter([2.]*4+[5.]*10)", "x*next(it)", ""),
+    "count": ("it=itertools.count()", "x*(2.0 if next(it)<5 else 5.0)", ""),
+    "gen": ("""
 def g():
     for i in range(100): yield 2.0 if i<5 else 5.0
 G=g()
-def f(x): return x*next(G)
-""",
-    "cycle idx": """
+""", "x*next(G)", ""),
+    "cycle idx": ("""
 data=[2.,2.,2.,2.,2.,7.,8.,9.]
 st={'i':0}
 def f(x):
     v=data[st['i']]; st['i']+=1
     return x*v
-""",
-    "registry": """
+""", "", ""),
+    "registry": ("""
 R={}
 def reg(f): R[f.__name__]=f; return f
 @reg
 def a(x): return x*2
-def f(x): return R['a'](x)
-def act(k):
-    if k==3: R['a']=lambda x: x*5
-""",
-    "nested obj": """
-class N: pass
-a=N(); a.b=N(); a.b.c=[2.0]
-def f(x): return x*a.b.c[0]
-def act(k):
-    if k==3: a.b.c[0]=5.0
-""",
-    "slots": """
-class N: __slots__=('r',)
-a=N(); a.r=2.0
-def f(x): return x*a.r
-def act(k):
-    if k==3: a.r=5.0
-""",
-    "namedtuple": """
-T=collections.namedtuple('T','r')
-a=T(2.0)
-def f(x): return x*a.r
-def act(k):
-    global a
-    if k==3: a=T(5.0)
-""",
-    "dataclass": """
-@dataclasses.dataclass
-class D: r: float=2.0
-a=D()
-def f(x): return x*a.r
-def act(k):
-    if k==3: a.r=5.0
-""",
-    "simplenamespace": """
-a=types.SimpleNamespace(r=2.0)
-def f(x): return x*a.r
-def act(k):
-    if k==3: a.r=5.0
-""",
-    "getattr dyn": """
-class A: r=2.0
-a=A()
-n='r'
-def f(x): return x*getattr(a,n)
-def act(k):
-    if k==3: a.r=5.0
-""",
-    "getattr dyn name": """
-class A: r=2.0; s=5.0
-a=A()
-n='r'
-def f(x): return x*getattr(a,n)
-def act(k):
-    global n
-    if k==3: n='s'
-""",
-    "__getattr__": """
+""", "R['a'](x)", "if k==3: R['a']=lambda x: x*5"),
+    "nested obj": ("class N: pass\na=N(); a.b=N(); a.b.c=[2.0]", "x*a.b.c[0]", "if k==3: a.b.c[0]=5.0"),
+    "slots": ("class N: __slots__=('r',)\na=N(); a.r=2.0", "x*a.r", "if k==3: a.r=5.0"),
+    "namedtuple": ("T=collections.namedtuple('T','r')\na=T(2.0)", "x*a.r", "if k==3: a=T(5.0)"),
+    "dataclass": ("@dataclasses.dataclass\nclass D: r: float=2.0\na=D()", "x*a.r", "if k==3: a.r=5.0"),
+    "simplenamespace": ("a=types.SimpleNamespace(r=2.0)", "x*a.r", "if k==3: a.r=5.0"),
+    "getattr dyn": ("class A: r=2.0\na=A()\nn='r'", "x*getattr(a,n)", "if k==3: a.r=5.0"),
+    "getattr dyn name": ("class A: r=2.0; s=5.0\na=A()\nn='r'", "x*getattr(a,n)", "if k==3: n='s'"),
+    "__getattr__": ("""
 class A:
     def __init__(s): s.d={'r':2.0}
     def __getattr__(s,n): return s.d[n]
 a=A()
-def f(x): return x*a.r
-def act(k):
-    if k==3: a.d['r']=5.0
-""",
-    "descriptor": """
+""", "x*a.r", "if k==3: a.d['r']=5.0"),
+    "descriptor": ("""
 class D:
     def __init__(s): s.v=2.0
     def __get__(s,o,c): return s.v
 class A: r=D()
 a=A()
-def f(x): return x*a.r
-def act(k):
-    if k==3: A.__dict__['r'].v=5.0
-""",
-    "array in place": """
-A=np.array([2.0,1.0])
-def f(x): return x*A[0]
-def act(k):
-    if k==3: A[0]=5.0
-""",
-    "array view base": """
-A=np.array([2.0,1.0]); V=A[:1]
-def f(x): return x*V[0]
-def act(k):
-    if k==3: A[0]=5.0
-""",
-    "str mode": """
-MODE='a'
-def f(x): return x*2 if MODE=='a' else x*5
-def act(k):
-    global MODE
-    if k==3: MODE='b'
-""",
-    "captured str": """
+""", "x*a.r", "if k==3: A.__dict__['r'].v=5.0"),
+    "array in place": ("A=np.array([2.0,1.0])", "x*A[0]", "if k==3: A[0]=5.0"),
+    "array view base": ("A=np.array([2.0,1.0]); V=A[:1]", "x*V[0]", "if k==3: A[0]=5.0"),
+    "str mode": ("MODE='a'", "x*2 if MODE=='a' else x*5", "if k==3: MODE='b'"),
+    "captured str": ("""
 def mk():
     mode='a'
     def f(x): return x*2 if mode=='a' else x*5
@@ -428,98 +202,38 @@ def mk():
         if k==3: mode='b'
     return f,act
 f,act=mk()
-""",
-    "module fn swap": """
-hm=types.ModuleType('hmx'); exec('def h(x): return x*2',hm.__dict__)
-def f(x): return hm.h(x)
-def act(k):
-    if k==3: exec('def h(x): return x*5',hm.__dict__)
-""",
-    "history": """
+""", "", ""),
+    "module fn swap": ("hm=types.ModuleType('hmx'); exec('def h(x): return x*2',hm.__dict__)", "hm.h(x)", "if k==3: exec('def h(x): return x*5',hm.__dict__)"),
+    "history": ("""
 H=[]
 def f(x):
     H.append(1)
     return x*2+0*len(H)
-""",
-    "exists later": """
+""", "", ""),
+    "exists later": ("""
 def f(x):
     try: return x*LATER
     except NameError: return x*2
-def act(k):
-    global LATER
-    if k==3: LATER=5.0
-""",
-    "hasattr later": """
-class A: pass
-a=A()
-def f(x): return x*5 if hasattr(a,'hook') else x*2
-def act(k):
-    if k==3: a.hook=1
-""",
-    "dict subclass": """
-class D(dict): pass
-d=D(r=2.0)
-def f(x): return x*d['r']
-def act(k):
-    if k==3: d['r']=5.0
-""",
-    "defaultdict": """
-d=collections.defaultdict(lambda:2.0)
-def f(x): return x*d['r']
-def act(k):
-    if k==3: d['r']=5.0
-""",
-    "set": """
-s={1,2}
-def f(x): return x*len(s)
-def act(k):
-    if k==3: s.add(3)
-""",
-    "partial": """
-def g(r,x): return x*r
-p=functools.partial(g,2.0)
-def f(x): return p(x)
-def act(k):
-    global p
-    if k==3: p=functools.partial(g,5.0)
-""",
-    "np global state": """
-def f(x): return x*float(np.geterr()['divide']=='warn')+x
-def act(k):
-    np.seterr(divide='ignore' if k==3 else 'warn')
-""",
-    "datetime": """
-def f(x): return x*(datetime.datetime.now().year>2000)*2
-""",
-    "sysmodules": """
+""", "", "if k==3: LATER=5.0"),
+    "hasattr later": ("class A: pass\na=A()", "x*5 if hasattr(a,'hook') else x*2", "if k==3: a.hook=1"),
+    "dict subclass": ("class D(dict): pass\nd=D(r=2.0)", "x*d['r']", "if k==3: d['r']=5.0"),
+    "defaultdict": ("d=collections.defaultdict(lambda:2.0)", "x*d['r']", "if k==3: d['r']=5.0"),
+    "set": ("s={1,2}", "x*len(s)", "if k==3: s.add(3)"),
+    "partial": ("def g(r,x): return x*r\np=functools.partial(g,2.0)", "p(x)", "if k==3: p=functools.partial(g,5.0)"),
+    "np global state": ("", "x*float(np.geterr()['divide']=='warn')+x", "np.seterr(divide='ignore' if k==3 else 'warn')"),
+    "datetime": ("", "x*(datetime.datetime.now().year>2000)*2", ""),
+    "sysmodules": ("""
 mm=types.ModuleType('mmx'); mm.r=2.0; sys.modules['mmx']=mm
 def f(x):
     import mmx
     return x*mmx.r
-def act(k):
-    if k==3: mm.r=5.0
-""",
-    "singledispatch": """
-@functools.singledispatch
-def g(a,x): return x*2
-def f(x): return g('s',x)
-def act(k):
-    if k==3: g.register(str,lambda a,x: x*5)
-""",
-    "tgvalue": """
-def f(x): return x*float(tg.value(x))
-""",
-    "enum": """
-class E(enum.Enum): A=1; B=2
-e=E.A
-def f(x): return x*(2 if e is E.A else 5)
-def act(k):
-    global e
-    if k==3: e=E.B
-""",
-    "local import func": """
+""", "", "if k==3: mm.r=5.0"),
+    "singledispatch": ("@functools.singledispatch\ndef g(a,x): return x*2", "g('s',x)", "if k==3: g.register(str,lambda a,x: x*5)"),
+    "tgvalue": ("", "x*float(tg.value(x))", ""),
+    "enum": ("class E(enum.Enum): A=1; B=2\ne=E.A", "x*(2 if e is E.A else 5)", "if k==3: e=E.B"),
+    "local import func": ("""
 def f(x):
     from math import floor
     return x*floor(2.5)
-""",
+""", "", ""),
 }

@@ -12,8 +12,6 @@ import random
 import threading
 import types
 import warnings
-from argparse import Namespace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,21 +75,6 @@ def test_globals_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     check(6)
 
 
-
-OPTIONS = Namespace(rate=2.0)
-POWER = partial(pow, 2.0)
-
-
-def test_options_and_partial_functions_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = tg.value_and_grad(lambda x: x * OPTIONS.rate * POWER(2.0), argnums=None)
-    assert [step(1.0)[0] for _ in range(3)] == [8.0] * 3
-    monkeypatch.setattr(OPTIONS, "rate", 3.0)
-    assert [step(1.0)[0] for _ in range(2)] == [12.0] * 2
-    monkeypatch.setitem(globals(), "POWER", partial(pow, 3.0))
-    assert [step(1.0)[0] for _ in range(2)] == [27.0] * 2
-    assert step.stats.traces == 3
-
-
 def test_defaults_and_class_attributes_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings()
     step = tg.value_and_grad(settings, argnums=None)
@@ -142,10 +125,6 @@ def test_what_changes_in_place_is_looked_at_again(thing: Any, read: Any, change:
         change(thing)
 
 
-class Late:
-    pass
-
-
 THING: Any = None
 function: Any = None
 
@@ -181,25 +160,6 @@ def test_what_stands_in_while_another_trace_runs_is_no_other_function(monkeypatc
         assert tg.grad(lambda x: x * inner(2.0), float(k)) == (k * math.sin(2.0), (None, math.sin(2.0)))
         assert inner(float(k)) == math.sin(k)
     assert inner.stats.traces == 2  # the second call compares, and draws: what it compiles draws no second time
-
-
-def test_attributes_that_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Meta(type):
-        rate = 2.0
-
-    class Model(metaclass=Meta):
-        pass
-    by_attribute, by_class, by_meta = (tg.compile(f) for f in (
-        lambda x: helper(x) * getattr(helper, "rate", 1.0), lambda x: x * getattr(Late, "rate", 1.0), lambda x: x * Model.rate))
-    monkeypatch.setattr(helper, "rate", 2.0, raising=False)
-    for rate in (2.0, 3.0):
-        monkeypatch.setattr(helper, "rate", rate)
-        monkeypatch.setattr(Meta, "rate", rate)
-        assert [by_attribute(2.0) for _ in range(3)] == [2.0 * SCALE * rate] * 3
-        assert [by_meta(2.0) for _ in range(3)] == [2.0 * rate] * 3
-    assert [by_class(2.0) for _ in range(3)] == [2.0] * 3
-    monkeypatch.setattr(Late, "rate", 5.0, raising=False)
-    assert by_class(2.0) == 10.0
 
 
 def test_the_order_of_keywords_and_of_keys() -> None:

@@ -14,6 +14,7 @@ import pytest
 import tapegrad as tg
 from bench.problems import gmm
 from tapegrad.tree.flatten import leaves_of
+from tests.harness.run import exported
 
 
 def module(text: str) -> dict[str, Any]:
@@ -63,10 +64,9 @@ def test_other_arguments_and_paths_are_refused() -> None:
 def test_single_elements_are_numpys_numbers(f: Any) -> None:
     good, bad = np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.0, 3.0])
     for tape, run in ((tg.trace(f, good)[1], f), (tg.gradtape(f, good), lambda x: tg.grad(f, x))):
-        namespace: dict[str, Any] = {}
-        exec(tape.to_python(name="written"), namespace)
+        written = exported(tape)
         for x in (good, bad):
-            found, expected = leaves_of(namespace["written"](x)), leaves_of(run(x))
+            found, expected = leaves_of(written(x)), leaves_of(run(x))
             assert [type(part) for part in found] == [type(part) for part in expected]
             for a, b in zip(found, expected):
                 np.testing.assert_allclose(a, b, rtol=1e-12)

@@ -1,11 +1,12 @@
 """Hidden state: what steers a program and is no argument. A compiled function answers as plain Python does, or traces; it never lies at a later call.
 
-Each program is a module of its own: `f(x)` is called eight times, `act(k)` is the script that changes something after call k.
+A row of the tables is what runs first, what `f(x)` returns (nothing where the first part defines `f`), and what the script does after call k.
 """
 
 from __future__ import annotations
 
 import abc
+import ast
 import builtins
 import calendar
 import collections
@@ -28,6 +29,7 @@ import random
 import sqlite3
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 import types
@@ -41,9 +43,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compile import cache
+from tapegrad.compile import cache, memo
 from tapegrad.compile.watch.code_names import asked
 from tapegrad.tree import installed
+from tests.cases.over import over
 from tests.compile import hidden_answers, hidden_reads
 from tests.compile.hidden_programs import PROGRAMS
 
@@ -51,8 +54,12 @@ LIBRARIES = [abc, builtins, calendar, collections, contextvars, ctypes, dataclas
              logging, math, operator, os, queue, random, sqlite3, sys, tempfile, threading, time, types, typing, warnings, weakref]
 
 
-def program(name: str, text: str, folder: Path) -> Any:
+def program(name: str, row: tuple[str, str, str], folder: Path) -> Any:
     """Return a new module that holds the program."""
+    before, value, act = row
+    changed = sorted({node.id for node in ast.walk(ast.parse(act)) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)})
+    text = before + (f"\ndef f(x): return {value}" if value else "") + (f"\ndef act(k):\n{textwrap.indent(act, '    ')}" if act else "")
+    text = text.replace("def act(k):", f"def act(k):\n    global {', '.join(changed)}") if changed else text
     module = types.ModuleType(f"hidden_{name.replace(' ', '_')}")
     module.__dict__.update({library.__name__: library for library in LIBRARIES}, np=np, tg=tg, FOLDER=str(folder), act=lambda k: None,
                            helper=helper, given=())
@@ -71,9 +78,8 @@ def helper(name: str, text: str) -> Any:
 PROGRAMS |= hidden_reads.PROGRAMS | hidden_answers.PROGRAMS
 
 
-@pytest.mark.parametrize("warmup", [1, 2, None])
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_compiled_function_answers_as_plain_python(name: str, warmup: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@over([pytest.param(name, id=name) for name in PROGRAMS])
+def test_a_compiled_function_answers_as_plain_python(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WARMUP", None)
     before = np.geterr(), decimal.getcontext().copy()
     monkeypatch.setattr(builtins, "myrate", 2.0, raising=False)
@@ -85,20 +91,25 @@ def test_a_compiled_function_answers_as_plain_python(name: str, warmup: int | No
             found.append(float(fn(2.0 + 0.25 * k, *module.given)))
             module.act(k)
         return found
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", tg.RetraceWarning)
-            warnings.simplefilter("ignore", RuntimeWarning)
-            expected = called(lambda f: f)
-            assert called(lambda f: tg.compile(f, warmup=warmup)) == pytest.approx(expected, rel=1e-12, nan_ok=True)
 
-            def value(f: Any) -> Any:
-                step = tg.value_and_grad(f, argnums=None, warmup=warmup)
-                return lambda *args: step(*args)[0]
-            assert called(value) == pytest.approx(expected, rel=1e-12, nan_ok=True)
-    finally:
-        np.seterr(**before[0])
-        decimal.setcontext(before[1])
+    def restored(make: Any) -> list[float]:
+        memo.kept.clear()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", tg.RetraceWarning)
+                warnings.simplefilter("ignore", RuntimeWarning)
+                return called(make)
+        finally:
+            np.seterr(**before[0])
+            decimal.setcontext(before[1])
+
+    def value(f: Any, warmup: int | None) -> Any:
+        step = tg.value_and_grad(f, argnums=None, warmup=warmup)
+        return lambda *args: step(*args)[0]
+    expected = pytest.approx(restored(lambda f: f), rel=1e-12, nan_ok=True)
+    for warmup in (1, 2, None):
+        assert restored(lambda f, n=warmup: tg.compile(f, warmup=n)) == expected, f"compile, warmup={warmup}"
+        assert restored(lambda f, n=warmup: value(f, n)) == expected, f"value_and_grad, warmup={warmup}"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -123,15 +134,19 @@ def test_a_tape_is_not_played_where_another_warning_would_come(record: bool) -> 
 
 
 UNNOTICED = {
-    "a large read-only array": "A=np.ones(3000); A.flags.writeable=False\ndef f(x): return x*A[5]\ndef act(k):\n"
-                               "    if k==4:\n        A.flags.writeable=True; A[5]=5.0; A.flags.writeable=False\n",
-    "Cython's": "import scipy.special\ndef f(x): return x*float(scipy.special.gammaln(-1.0)==np.inf)\ndef act(k): scipy.special.seterr(all='raise' if k==4 else 'ignore')\n",
-    "a variable of the standard library's": "import reprlib\ndef f(x): return x*len(reprlib.repr([1]*9))\ndef act(k): reprlib.aRepr.maxlist=2 if k==4 else 6\n",
-    "memory that C changes": "import ctypes\nB=bytes(bytearray(b'\\x01\\x02'))\ndef f(x): return x*B[0]\ndef act(k): ctypes.memset(id(B)+bytes.__basicsize__-1, 5 if k==4 else 1, 1)\n",
-    "a name that a library computes": "import sys,sysconfig,types\nlib=sys.modules['libcomputes']=types.ModuleType('libcomputes')\nlib.__file__=sysconfig.get_path('purelib')+'/libcomputes.py'\n"
-                                      "conf=types.ModuleType('conf'); conf.RATE=2.0; conf.__file__=lib.__file__+'/conf.py'; sys.modules['conf']=conf\nexec(compile('def rate(module): return getattr(module, chr(82)+chr(65)+\\'TE\\')', lib.__file__, 'exec'), lib.__dict__)\n"
-                                      "from libcomputes import rate\ndef f(x): return x*rate(conf)\ndef act(k): conf.RATE=5.0 if k==4 else 2.0\n",
-    "a function that is replaced": "S=np.sin\ndef f(x): return x*np.sin(1.0)\ndef act(k):\n    np.sin=(lambda x: 5.0) if k==4 else S\n",
+    "a large read-only array": ("A=np.ones(3000); A.flags.writeable=False", "x*A[5]", "if k==4:\n    A.flags.writeable=True; A[5]=5.0; A.flags.writeable=False"),
+    "Cython's": ("import scipy.special", "x*float(scipy.special.gammaln(-1.0)==np.inf)", "scipy.special.seterr(all='raise' if k==4 else 'ignore')"),
+    "a variable of the standard library's": ("import reprlib", "x*len(reprlib.repr([1]*9))", "reprlib.aRepr.maxlist=2 if k==4 else 6"),
+    "memory that C changes": ("B=bytes(bytearray(b'\\x01\\x02'))", "x*B[0]", "ctypes.memset(id(B)+bytes.__basicsize__-1, 5 if k==4 else 1, 1)"),
+    "a name that a library computes": ("""
+import sysconfig
+lib=sys.modules['libcomputes']=types.ModuleType('libcomputes')
+lib.__file__=sysconfig.get_path('purelib')+'/libcomputes.py'
+conf=types.ModuleType('conf'); conf.RATE=2.0; conf.__file__=lib.__file__+'/conf.py'; sys.modules['conf']=conf
+exec(compile('def rate(module): return getattr(module, chr(82)+chr(65)+\\'TE\\')', lib.__file__, 'exec'), lib.__dict__)
+from libcomputes import rate
+""", "x*rate(conf)", "conf.RATE=5.0 if k==4 else 2.0"),
+    "a function that is replaced": ("S=np.sin", "x*np.sin(1.0)", "np.sin=(lambda x: 5.0) if k==4 else S"),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.numbers.cotangents import layout_of
 from tapegrad.tree.flatten import leaves_of
+from tests.harness.run import exported
 
 RNG = np.random.default_rng(0)
 A, B, TALL = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 5)), RNG.standard_normal((1000, 3))
@@ -51,10 +52,9 @@ def test_of_a_gradient(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
     expected, fast = orders(tg.grad(f, *args)), tg.value_and_grad(f, argnums=None)
     for _ in range(3):
         assert orders(fast(*args)) == expected
-    tape, names = tg.gradtape(f, *args), dict[str, Any]()
+    tape = tg.gradtape(f, *args)
     assert orders(tape.play(*args)) == expected and orders(tg.compile(tape)(*args)) == expected
-    exec(tape.to_python(name="written"), names)
-    assert orders(names["written"](*args)) == expected
+    assert orders(exported(tape)(*args)) == expected
 
 
 def test_what_lies_right_is_not_copied() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.testing import check_grads
+from tests.harness.run import exported
 
 
 @pytest.mark.quick
@@ -189,9 +190,7 @@ def test_results_have_numpys_dtype(f: Any, x: Any) -> None:
     except TypeError:
         pytest.skip("NumPy has no such function")
     value, tape = tg.trace(f, x)
-    space: dict[str, Any] = {}
-    exec(tape.to_python("replay"), space)
-    for found in (value, tape.play(x), tg.optimise(tape).play(x), tg.compile(tape)(x), space["replay"](x)):
+    for found in (value, tape.play(x), tg.optimise(tape).play(x), tg.compile(tape)(x), exported(tape)(x)):
         assert found.dtype == y.dtype and found.shape == y.shape
         np.testing.assert_allclose(found, y, rtol=1e-3)
 

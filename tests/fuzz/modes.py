@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tapegrad as tg
+from tests.harness.run import exported
 
 Way = Callable[..., Any]
 
@@ -18,13 +19,6 @@ def loaded(tape: tg.Tape) -> tg.Tape:
         file = Path(folder) / "program.tape"
         tape.save(file)
         return tg.load(file)
-
-
-def exported(tape: tg.Tape) -> Way:
-    """Return the function of a tape's Python text."""
-    space: dict[str, Any] = {"__name__": "exported"}
-    exec(compile(tape.to_python("exported"), "<exported>", "exec"), space)
-    return space["exported"]  # type: ignore[no-any-return]
 
 
 def rolled(tape: tg.Tape) -> tg.Tape:

@@ -68,9 +68,12 @@ def tape_on_torch(sample: Sample) -> None:
             alike(fast(*given), expected)
 
 
-def on_tensors(sample: Sample) -> None:
-    """Tapes recorded with arrays, played on tensors."""
+def on_tensors(sample: Sample, primitive: bool) -> None:
+    """Tapes recorded with arrays, played on tensors: of the value, of the gradient, and that in primitive calls."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's and SciPy's own, of the numbers that a row is about
-        for tape in (sample.traced[1], *([sample.written] if sample.is_differentiable else [])):
-            replayed(tape, sample.args, "float64", "cpu")
+        replayed(sample.traced[1], sample.args, "float64", "cpu")
+        if sample.is_differentiable:
+            replayed(sample.written, sample.args, "float64", "cpu")
+            if primitive:
+                replayed(sample.primitive, sample.args, "float64", "cpu")

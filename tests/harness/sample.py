@@ -141,6 +141,11 @@ class Sample:
         return tg.gradtape(self.loss, *self.fresh()).check()
 
     @functools.cached_property
+    def primitive(self) -> tg.Tape:
+        """The tape of triples and pullbacks, in primitive calls."""
+        return tg.primitivize(self.written).check()
+
+    @functools.cached_property
     def flat(self) -> tg.Tape:
         """The gradient in primitive calls."""
         return tg.flatgrad(self.primal).check()

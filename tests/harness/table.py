@@ -18,18 +18,18 @@ from tapegrad.rules.types import spec_of_call
 from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
 from tapegrad.tape.spec import NOTHING
-from tapegrad.tape.tape import Call, Tape, drop, has_value
+from tapegrad.tape.tape import Call, Tape, has_value
 from tapegrad.testing import check_grads, contract, weights
 from tapegrad.trace import value_retention
 from tapegrad.transforms import dropping
 from tapegrad.transforms.taylor import coefficients
-from tapegrad.transforms.walk import copy_tape
 from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import chosen
 from tests.cases.case import Case
 from tests.harness.compare import assert_close, same, same_spec
 from tests.harness.on_device import on_device
 from tests.harness.on_torch import on_tensors, on_torch, tape_on_torch
+from tests.harness.run import bare
 from tests.harness.sample import (
     Sample,
     as_tape_has_it,
@@ -247,7 +247,7 @@ def compiled_tape(sample: Sample) -> None:
 def primitivized(sample: Sample) -> None:
     """The tape of triples and pullbacks, in primitive calls."""
     if sample.is_differentiable:
-        same(tg.primitivize(sample.written).check().play(*sample.fresh()), sample.gradient, 1e-12)
+        same(sample.primitive.play(*sample.fresh()), sample.gradient, 1e-12)
 
 
 def in_parts(sample: Sample) -> None:
@@ -310,14 +310,6 @@ def saved(sample: Sample) -> None:
 
 def without_values(sample: Sample) -> None:
     """A tape whose calls have specs alone is printed, saved, optimised, compiled and differentiated as the one that has values."""
-    def bare(tape: Tape) -> Tape:
-        made = copy_tape(tape)
-        for op in made:
-            if type(op) is Call and op.fn.__name__ != "draw":
-                drop(op)
-                op.pb = None
-        return made
-
     def told(tape: Tape) -> list[tuple[str, str]]:
         return [(repr(op), op.type) for op in tape]
     value, tape = sample.traced
@@ -396,7 +388,7 @@ MODES: dict[str, Mode] = {
     "sparsity": Mode(sparsity, distinct=False), "compiled": Mode(compiled, 2), "compiled tape": Mode(compiled_tape),
     "primitivized": Mode(primitivized, 1, 3), "in parts": Mode(in_parts, 1, 3), "other dtypes": Mode(other_dtypes, 2, 3), "exported": Mode(exported, 2, 3), "saved": Mode(saved, 1, 3),
     "without values": Mode(without_values, 1, 3), "retained": Mode(retained, distinct=False), "summed": Mode(summed, 2, 2, distinct=False),
-    "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1), "tape on torch": Mode(tape_on_torch), "on tensors": Mode(on_tensors, distinct=False),
+    "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1), "tape on torch": Mode(tape_on_torch),
     "on a device": Mode(on_device, 1, 5),
 }
 CHOSEN = {name: chosen(mode.new, mode.every, mode.distinct) for name, mode in MODES.items()}
@@ -406,7 +398,7 @@ def examine_case(case: Case) -> None:
     """Take each sample of a case through its modes."""
     def modes(number: int) -> dict[str, Callable[[Sample], None]]:
         mine = {name: mode.check for name, mode in MODES.items() if number in CHOSEN[name].get(case.name, ())}
-        return {**EVERY, "torch": lambda sample: torchs_own(case, sample), **mine}
+        return {**EVERY, "torch": lambda sample: torchs_own(case, sample), **mine, "on tensors": lambda sample: on_tensors(sample, number == 0)}
     examine([(f" of sample {number}", Sample(case.fn, args, case.smooth), modes(number)) for number, args in enumerate(case.samples)])
 
 

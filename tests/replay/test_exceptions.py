@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.harness.run import exported
 
 ERRORS = (ArithmeticError, ValueError, LookupError, np.linalg.LinAlgError, StopIteration, AssertionError)
 MATRIX, SINGULAR, BAD = np.array([[2.0, 1.0], [1.0, 3.0]]), np.zeros((2, 2)), -np.eye(2)
@@ -110,10 +111,10 @@ def test_a_replay_takes_the_programs_path(name: str, wrap: Any) -> None:
         np.testing.assert_allclose(dx, expected, rtol=1e-14)
     for before, after in ((good, bad), (bad, good)):
         tape = tg.trace(f, *before)[1]
-        module: dict[str, Any] = {}
+        runs = [tape.play, tg.optimise(tape).play, tg.compile(tape)]
         with contextlib.suppress(tg.ArgumentError):  # a call that raised has no source
-            exec(tape.to_python("replay"), module)
-        for run in (tape.play, tg.optimise(tape).play, tg.compile(tape), *[module["replay"] for _ in module][:1]):
+            runs.append(exported(tape))
+        for run in runs:
             np.testing.assert_allclose(run(*before), f(*before), rtol=1e-14)
             with contextlib.suppress(*ERRORS, tg.TapeError):  # refused; the error itself, of which the caller knows whether the program caught it
                 np.testing.assert_allclose(run(*after), f(*after), rtol=1e-14)

@@ -9,6 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tests.harness.compare import same
+from tests.harness.run import exported
 
 TABLE = np.arange(10.0) ** 2
 COUNTS = [3, 1, 4, 1, 5]
@@ -78,10 +79,8 @@ def test_gradients_and_replays_are_those_of_the_numbers(f: Any, backend: str) ->
 def test_tapes_refuse_other_numbers(f: Any, tmp_path: Any) -> None:
     tape = tg.trace(f, X)[1]
     tape.save(tmp_path / "f.tape")
-    module: dict[str, Any] = {}
-    exec(tape.to_python("again"), module)
     other = np.array([-5.3, -3.7, -0.2, 7.4])
-    for replay, error in ((tape.play, tg.GuardError), (tg.load(tmp_path / "f.tape").play, tg.GuardError), (module["again"], ValueError)):
+    for replay, error in ((tape.play, tg.GuardError), (tg.load(tmp_path / "f.tape").play, tg.GuardError), (exported(tape), ValueError)):
         same(replay(X + 1e-3), f(X + 1e-3), 1e-12)
         if f is written_by_mask:  # an array that the program makes is traced, and so is what is written to it
             same(replay(other), f(other), 1e-12)

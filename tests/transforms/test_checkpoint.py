@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import threading
-import tracemalloc
 import warnings
 import weakref
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from torch import nn
 
 import tapegrad as tg
 from tapegrad.tree.flatten import leaves_of
+from tests.harness.run import peak
 
 X = np.array([0.3, 0.5, -1.0])
 W = np.arange(9.0).reshape(3, 3) / 9
@@ -300,10 +300,7 @@ def test_it_takes_less_memory() -> None:
     for f in (deep(tg.checkpoint), deep(plainly)):
         flat = tg.flatgrad(tg.trace(f, x)[1])
         for run in (lambda f=f: tg.gradient(f, x), lambda flat=flat: flat.play(x)):
-            tracemalloc.start()
-            run()
-            peaks.append(tracemalloc.get_traced_memory()[1] / x.nbytes)
-            tracemalloc.stop()
+            peaks.append(peak(run)[0] / x.nbytes)
     one_shot, replay, plain, plain_replay = peaks
     assert one_shot < 40 and replay < 30 and plain > 100 and plain_replay > 100  # 16 arguments, and one block's 8 to 16 values
 

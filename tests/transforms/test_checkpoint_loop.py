@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 import tapegrad as tg
 from tapegrad.ops.binomial import forward_steps, kept, schedule
 from tapegrad.ops.steps import Steps
+from tests.harness.run import peak
 
 X, V = np.array([0.3, 1.0]), np.zeros(2)
 
@@ -193,10 +193,7 @@ def test_it_keeps_few_states() -> None:
             x = x + 0.01 * np.sin(x)
         return x.sum()
     for f in (lambda x: run(x).sum(), loop):
-        tracemalloc.start()
-        tg.gradient(f, x)
-        peaks.append(tracemalloc.get_traced_memory()[1] / x.nbytes)
-        tracemalloc.stop()
+        peaks.append(peak(lambda f=f: tg.gradient(f, x))[0] / x.nbytes)
     assert peaks[0] < 20 and peaks[1] > 60
 
 
@@ -204,19 +201,15 @@ def test_it_keeps_few_states() -> None:
 def test_memory_grows_with_the_states_that_are_kept_and_not_with_the_steps(compiled: bool) -> None:
     x = np.random.default_rng(0).random(20_000)
 
-    def peak(n: int, slots: int) -> float:
+    def most(n: int, slots: int) -> float:
         run = tg.checkpoint_loop(n, slots)(lambda x: x + 0.01 * np.sin(x))
         step = tg.value_and_grad(lambda x: run(x).sum(), argnums=0, warmup=1)
         sweep = step if compiled else lambda x: tg.gradient(lambda x: run(x).sum(), x)
         for _ in range(3 if compiled else 1):
             sweep(x)
-        tracemalloc.start()
-        sweep(x)
-        found = tracemalloc.get_traced_memory()[1] / x.nbytes
-        tracemalloc.stop()
-        return found
+        return peak(lambda: sweep(x))[0] / x.nbytes
     for counts in ((50, 100), (300, 600)):  # of long loops steps are compiled
-        few, many, wide = (peak(n, slots) for n, slots in zip((*counts, counts[1]), (6, 6, 40)))
+        few, many, wide = (most(n, slots) for n, slots in zip((*counts, counts[1]), (6, 6, 40)))
         assert many < few + 2 and few < 14 + 6
         assert 20 < wide - many < 38  # one state a slot
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from tapegrad.trace.tracer import record
 from tapegrad.transforms import dropping
 from tapegrad.transforms.dropping import drop_large
 from tests.harness.compare import same
+from tests.harness.run import peak
 
 SMALL = {"elementwise": {"n": 1 << 18}, "lstm": {"characters": 5}, "recurrence": {"iterations": 5}, "rk4": {"steps": 5}, "filling": {"n": 10},
          "gp": {"n": 20}, "mlp": {"batch": 4}, "mlp32": {"batch": 4}, "fft_filter": {"n": 64}}
@@ -73,16 +72,6 @@ def test_a_released_tape_is_compiled_without_its_values(name: str, monkeypatch: 
     assert missing == [op for op in released if not has_value(op)]  # as it was
     assert run.source == tg.compile(whole).source
     same(run(*problem.args, **problem.given), whole.play(*problem.args, **problem.given))
-
-
-def peak(call: Callable[[], Any]) -> tuple[int, int]:
-    """Return the most bytes that a call has in use, and how many it leaves."""
-    tracemalloc.start()
-    kept = call()
-    now, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    del kept
-    return most, now
 
 
 def test_a_first_call_takes_the_memory_of_grad(monkeypatch: pytest.MonkeyPatch) -> None:

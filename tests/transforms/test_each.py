@@ -14,6 +14,7 @@ from scipy.linalg import expm, solve_sylvester
 import tapegrad as tg
 from tapegrad.errors import GuardError, MissingRule
 from tapegrad.ops.each import Each
+from tests.harness.run import exported
 
 RNG = np.random.default_rng(0)
 SQUARES = RNG.normal(size=(3, 2, 2)) / 2
@@ -170,9 +171,7 @@ def test_compiled_exported_and_saved(case: Any, tmp_path: Path) -> None:
 def test_exported() -> None:
     for name in ("one of two", "twice", "several"):
         f, x = CASES[name]
-        scope: dict[str, Any] = {}
-        exec(tg.batchtape(f, x).to_python("batched"), scope)
-        close(scope["batched"](x), each(f, x))
+        close(exported(tg.batchtape(f, x))(x), each(f, x))
 
 
 def test_no_members_and_one(case: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +15,7 @@ import torch
 
 import tapegrad as tg
 from tests.harness.compare import assert_close
+from tests.harness.run import peak
 from tests.transforms.test_checkpoint import PROGRAMS, X, assert_same, capturing, filling, layers, plainly, writing
 
 OWN: list[tuple[Callable[[Any], Any], tuple[Any, ...]]] = [
@@ -126,7 +126,7 @@ def test_memory() -> None:
     """Of ten calls, each of twenty operations, the values and derivatives are kept, and nothing that was computed on the way."""
     x = np.linspace(0.0, 1.0, 20000)
 
-    def peak(wrap: Any) -> int:
+    def most(wrap: Any) -> int:
         def layer(x: Any) -> Any:
             for _ in range(10):
                 x = np.sin(x) * 1.1
@@ -137,12 +137,8 @@ def test_memory() -> None:
             for _ in range(10):
                 x = kernel(x)
             return x.sum()
-        tracemalloc.start()
-        tg.gradient(f, x)
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most
-    assert peak(tg.forwarddiff) < 0.5 * peak(plainly)
+        return peak(lambda: tg.gradient(f, x))[0]
+    assert most(tg.forwarddiff) < 0.5 * most(plainly)
 
 
 def test_batches() -> None:

@@ -19,6 +19,7 @@ from tapegrad.testing import check_grads
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.tree.flatten import Structure
+from tests.harness.run import exported
 
 
 @pytest.mark.quick
@@ -239,9 +240,8 @@ def test_a_closure_that_captures_itself() -> None:
     assert [tg.grad(walk, 3, 1.5), tg.gradtape(walk, 3, 1.5).play(3, 1.5), fast(3, 1.5), fast(3, 1.5), fast(3, 1.5)] == [expected] * 5
     assert fast.stats.traces == 1
     assert tg.grad(lambda f, x: f(2, x), walk, 1.5) == (6.0, (None, {"c": 6.0}, 4.0))
-    namespace: dict[str, Any] = {}
-    exec(tg.gradtape(walk, 3, 1.5).to_python(), namespace)
-    assert namespace["walk"](3, 1.5) == expected and namespace["walk"](3, 1.5, c=1.0) == (1.5, ({"c": 4.5}, 0.0, 1.0))
+    written = exported(tg.gradtape(walk, 3, 1.5))
+    assert written(3, 1.5) == expected and written(3, 1.5, c=1.0) == (1.5, ({"c": 4.5}, 0.0, 1.0))
 
 
 def test_closures_that_capture_each_other() -> None:

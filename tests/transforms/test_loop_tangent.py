@@ -13,6 +13,7 @@ import torch
 import tapegrad as tg
 from tapegrad.ops.loop import is_loop
 from tapegrad.tree.flatten import leaves_of
+from tests.harness.run import exported
 from tests.optimise.loop_programs import arguments, made
 from tests.optimise.test_looped_tapes import nested, network
 
@@ -81,9 +82,7 @@ def test_a_loop_carries_its_tangents(f: Callable[..., Any], args: Any, other: An
         agree(long.play(*given, *ts), expected, rtol)
         for run in (tg.compile(tape), tg.optimise(tape).play, tg.unroll(tape).play):
             agree(run(*given, *ts), expected, rtol)
-        names: dict[str, Any] = {}
-        exec(tape.to_python("tangent"), names)
-        agree(names["tangent"](*given, *ts), expected, rtol)
+        agree(exported(tape)(*given, *ts), expected, rtol)
 
 
 @pytest.mark.parametrize(("f", "args", "other"), ROWS[:4])

@@ -26,10 +26,9 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 ROWS = [pytest.param(case, id=case.name) for case in CASES]
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize(("dtype", "device"), [(dtype, device) for device in DEVICES for dtype in TOLERANCES if (dtype, device) != ("float64", "cpu")])
 @over(ROWS)
-def test_every_case_replays_on_tensors(case: Case, dtype: str, device: str) -> None:
+def test_every_case_replays_on_tensors_of_other_kinds(case: Case, dtype: str, device: str) -> None:
     check(case, dtype, device)
 
 

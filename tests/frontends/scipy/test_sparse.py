@@ -63,9 +63,10 @@ def check(f: Callable[[Any], Any], x: Any, again: bool = True) -> None:
     _, tangent = tg.jvp(f, (x,), (with_data(x, direction) if ss.issparse(x) else direction,))
     np.testing.assert_allclose(tangent, np.sum(np.conj(expected) * direction).real, 1e-5, 1e-6)
     step, plain = tg.value_and_grad(f, argnums=0, warmup=1), tg.compile(f)
+    wanted = {1.0: (value, with_data(x, dx) if ss.issparse(x) else dx), **({k: tg.grad(f, x * k, argnums=0) for k in (1.1, 0.9)} if again else {})}
     for k in (1.0, 1.1, 0.9, 1.1) if again else ():
         got, found = step(x * k)
-        again, expected = tg.grad(f, x * k, argnums=0)
+        again, expected = wanted[k]
         np.testing.assert_allclose(got, again, 1e-12)
         np.testing.assert_allclose(plain(x * k), again, 1e-12)
         for a, b in zip((found, expected), (expected, found)):

@@ -50,7 +50,8 @@ def agree(f: Callable[..., Any], *args: Any, draws: bool = False, again: bool = 
         assert torch.equal(x, was)  # the caller's tensors are never touched
     if draws or not again:
         return
-    for tape in (tg.gradtape(f, *args), flatgrad(tg.trace(f, *args)[1])):
+    primal = tg.trace(f, *args)[1]
+    for tape in (tg.gradtape(primal), flatgrad(primal)):
         tape.check()
         value, (_, *dxs) = tape.play(*args)
         torch.testing.assert_close(value, y, equal_nan=True)
