@@ -64,10 +64,9 @@ def counted(problem: Problem, precision: str, name: str = "") -> Counts:
 
     def number(kind: str) -> int:
         return sum(event.kind == kind for event in steady)
-    lowered = run.runs[0].lowered.tape
     return Counts(name or problem.name, precision, len(launches), number("view"),
                   sum(event.size for event in launches), sum(event.flops for event in launches), number("read"),
-                  number("upload"), planned(lowered), expected(launches, precision, EAGER),
+                  number("upload"), profiled(run, args, given), expected(launches, precision, EAGER),
                   expected(launches, precision, GRAPH))
 
 
@@ -83,7 +82,7 @@ def expected(launches: Iterable[Event], precision: str, launch: float) -> float:
 
 def planned(tape: Tape) -> int:
     """Return the bytes that the values of a program take at once, by the specs on its tape and the last uses: each is
-    dropped there, as the program's text does it.
+    dropped there, as the program's text does it. What a loop collects is not among them.
     """
     held: dict[Operation, int] = {}
     users: dict[Operation, set[Operation]] = {}
