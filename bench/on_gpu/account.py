@@ -1,7 +1,7 @@
 """account: what each problem of bench/gpu.py asks of a device, counted without one, and the time an H100 would take.
 
 `python -m bench.on_gpu.account` prints docs/gpu.md's table. The problems run on the device that is not there
-(bench/on_gpu/virtual.py), in graph mode by a stand-in for the capture.
+(bench/on_gpu/virtual.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import torch
 import tapegrad as tg
 from bench.on_gpu.peers import gradient_tape, replayed
 from bench.on_gpu.sizes import SIZES, made
-from bench.on_gpu.stand_in import graphs, recorded
-from bench.on_gpu.virtual import DEVICE, Event, Log, Virtual, device
+from bench.on_gpu.virtual import DEVICE, Event, Virtual, device
 from bench.problems.problem import Problem
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.memory import is_given, root
@@ -40,8 +39,7 @@ class Counts:
 
     problem: str
     precision: str
-    launches: int  # of a program whose calls are made one by one
-    nodes: int  # of a graph
+    launches: int  # which a graph holds as they are
     views: int
     size: int  # bytes read and written by the launches
     flops: float
@@ -54,7 +52,7 @@ class Counts:
 
 def counted(problem: Problem, precision: str, name: str = "") -> Counts:
     """Count what the compiled gradient of a problem asks of a device."""
-    tape, logs = gradient_tape(problem, precision), list[Log]()
+    tape = gradient_tape(problem, precision)
     with device() as log:
         args, given = replayed(problem, str(DEVICE), precision)
         run = tg.compile(tape, backend="torch", device=DEVICE)
@@ -62,19 +60,14 @@ def counted(problem: Problem, precision: str, name: str = "") -> Counts:
             log.events.clear()
             run(*args, **given)
         steady = list(log.events)
-    with device(), graphs(recorded(logs)):
-        replay = tg.compile(tape, backend="torch", device=DEVICE, mode="graph")
-        for _ in range(2):
-            replay(*args, **given)
-    launches, nodes = ([event for event in events if event.kind == "launch"] for events in (steady, logs[0].events))
+    launches = [event for event in steady if event.kind == "launch"]
 
     def number(kind: str) -> int:
         return sum(event.kind == kind for event in steady)
-    lowered = run.runs[0].lowered.tape
-    return Counts(name or problem.name, precision, len(launches), len(nodes), number("view"),
+    return Counts(name or problem.name, precision, len(launches), number("view"),
                   sum(event.size for event in launches), sum(event.flops for event in launches), number("read"),
-                  number("upload"), planned(lowered), expected(launches, precision, EAGER),
-                  expected(nodes, precision, GRAPH))
+                  number("upload"), profiled(run, args, given), expected(launches, precision, EAGER),
+                  expected(launches, precision, GRAPH))
 
 
 def expected(launches: Iterable[Event], precision: str, launch: float) -> float:
@@ -89,7 +82,7 @@ def expected(launches: Iterable[Event], precision: str, launch: float) -> float:
 
 def planned(tape: Tape) -> int:
     """Return the bytes that the values of a program take at once, by the specs on its tape and the last uses: each is
-    dropped there, as the program's text does it.
+    dropped there, as the program's text does it. What a loop collects is not among them.
     """
     held: dict[Operation, int] = {}
     users: dict[Operation, set[Operation]] = {}
@@ -169,8 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-HEAD = ("| problem | launches | in the graph | views | MB moved | GFLOP | host reads | copies from the host | "
-        "MB held | eager, ms | graph, ms |\n|---|" + 10 * "---:|")
+HEAD = ("| problem | launches | views | MB moved | GFLOP | host reads | copies from the host | "
+        "MB held | eager, ms | graph, ms |\n|---|" + 9 * "---:|")
 
 
 def table(rows: Sequence[Counts]) -> str:
@@ -180,7 +173,7 @@ def table(rows: Sequence[Counts]) -> str:
 
 def line(row: Counts) -> str:
     """Return a row of the table."""
-    cells = (row.launches, row.nodes, row.views, f"{row.size / 1e6:.3g}", f"{row.flops / 1e9:.3g}", row.reads,
+    cells = (row.launches, row.views, f"{row.size / 1e6:.3g}", f"{row.flops / 1e9:.3g}", row.reads,
              row.uploads, f"{row.peak / 1e6:.3g}", f"{row.eager * 1e3:.3g}", f"{row.graph * 1e3:.3g}")
     return f"| {row.problem} | {' | '.join(map(str, cells))} |"
 

@@ -251,7 +251,8 @@ class SegmentLoop:
                 at[_Local(j)] = at[uses[0]]
             else:
                 new = copy_op(op, lambda arg: arg)
-                new.args, new.note = tuple([use.value if type(use) is _Same else at[use] for use in uses]), ""
+                new.args = tuple([use.value if type(use) is _Same else at[use] for use in uses])
+                new.note = "pullback" if new.note.startswith("pullback") else ""  # of which variable differs by the run
                 body.ops.append(new)
                 new.id = len(body.ops)
                 at[_Local(j)] = new

@@ -43,8 +43,10 @@ class Body(Lowering):
     What stands for an input may be a constant: the body is for that alone.
     """
 
-    def __init__(self, outer: Lowering, loop: Loop, values: list[Any], refs: list[Any], owned: set[int]) -> None:
+    def __init__(self, outer: Lowering, op: Call, values: list[Any], refs: list[Any], owned: set[int]) -> None:
+        loop: Loop = op.fn
         super().__init__(loop.body, values, outer.device, True, outer.loops)
+        self.backward = outer.backward or op.note.startswith("pullback")
         self.loop, self.references, self.owned = loop, iter(refs), set(owned)
         self.first = len(values) - loop.sizes[3]
         for j in owned:

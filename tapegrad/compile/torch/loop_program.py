@@ -81,7 +81,7 @@ class _Call:
                                       for i, ref in enumerate(self.refs)]
         for _ in range(TRIES):
             now = [x.clone() if j in self.written else x for j, x in enumerate(self.values[self.first:])]
-            body = Body(self.outer, self.loop, self.inputs(self.loop.runs[0], now), refs, self.written)
+            body = Body(self.outer, self.op, self.inputs(self.loop.runs[0], now), refs, self.written)
             body.lower()
             wrong = [j for j, x in enumerate(self.values[self.first:]) if not _same(x, body.made[j])]
             if not wrong:
@@ -159,7 +159,7 @@ class _Call:
         made, found = Runs(self.loop, self.refs[self.first:]), Runs(self.loop, self.values[self.first:])
         for k in self.loop.runs:
             refs = self.references(k, made.now)
-            body = Body(self.outer, self.loop, self.inputs(k, found.now), refs, self.written)
+            body = Body(self.outer, self.op, self.inputs(k, found.now), refs, self.written)
             body.lower()
             made.add(k, copied(self.outer, body.body, refs))
             found.add(k, [x.detach() if is_tensor(x) else x for x in body.made])

@@ -100,6 +100,8 @@ class Lowering:
     The calls on that have the values that were found where these follow from constants alone, and all have types.
     """
 
+    backward = False  # of the body of a pullback's loop, which gets nan or inf as pullbacks do
+
     def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
         self.tape, self.leaves, self.numbers, self.device, self.loops = tape, leaves, numbers, device, loops
         self.memory = Memory(tape, device, strict=False)
@@ -272,7 +274,7 @@ class Lowering:
         else:
             self.trail(op, trail)
             self.set(op, y, op.kwargs["into"].build(refs) if fn is ops.pack else self.ref_of(y, op))
-        if is_tensor(y) and raising(op, fn) is not None:
+        if is_tensor(y) and not self.backward and raising(op, fn) is not None:
             self.finite(op, y)
 
     def finite(self, op: Call, y: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tapegrad as tg
+from bench.on_gpu.stand_in import repeated
 from bench.problems import PROBLEMS
 from tapegrad.compile.torch import backend
 from tapegrad.compile.torch.cuda_graph import replaying
@@ -19,7 +20,6 @@ from tapegrad.errors import GuardError
 from tapegrad.ops.loop import Loop, is_loop
 from tests.cases.case import draw
 from tests.compile.torch.test_compile import SMALL
-from tests.compile.torch.test_modes import repeated
 from tests.harness.compare import alike as close
 from tests.harness.on_torch import tensors
 
