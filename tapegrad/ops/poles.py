@@ -5,6 +5,7 @@ So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)` ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
@@ -22,11 +23,10 @@ def stopped(derivative: Any, dy: Cotangent) -> Any:
     """
     kind = type(derivative)
     if kind is float or kind is np.float64:
-        if derivative - derivative == 0.0:
+        if math.isfinite(derivative):
             return derivative
     elif kind is np.ndarray and (derivative.dtype == np.float64 or derivative.dtype == np.float32):
-        square = np.vdot(derivative, derivative)  # faster than to look at each
-        if square - square == 0.0:
+        if math.isfinite(np.vdot(derivative, derivative)):  # faster than to look at each
             return derivative
     known = OPS["logical_or"](OPS["not_equal"](dy, 0), OPS["isfinite"](derivative))
     return OPS["where"](known, derivative, 0.0)
