@@ -88,8 +88,8 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
                 push: Partial | None = None, spec: types.Family | None = None,
                 poles: Callable[..., bool] | bool = False) -> Op:
     """Define an op by the derivative with respect to each argument."""
-    return define(name, impl, tuple(chain(derivative, poles) for derivative in derivatives), means=means, scalar=scalar, direct=True, pointwise=True,
-                  push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None, spec=spec)
+    return define(name, impl, tuple(chain(derivative, poles) for derivative in derivatives), means=means,
+                  scalar=scalar, direct=True, pointwise=True, push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None, spec=spec)
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False,
@@ -220,7 +220,8 @@ exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,),
 expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), scalar=math.expm1)
 log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), scalar=math.log, poles=True)
 log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), scalar=math.log2, poles=True)
-log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10, poles=True)
+log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), scalar=math.log10,
+                    poles=True)
 log1p = elementwise("log1p", np.log1p, lambda _y, x: 1 / (1 + x), means=(np.log1p,), scalar=math.log1p, poles=True)
 logaddexp = elementwise("logaddexp", np.logaddexp, lambda y, a, _b: exp(a - y), lambda y, _a, b: exp(b - y),
                         means=(np.logaddexp,))

@@ -25,9 +25,10 @@ def stopped(derivative: Any, dy: Cotangent) -> Any:
     if kind is float or kind is np.float64:
         if math.isfinite(derivative):
             return derivative
-    elif kind is np.ndarray and (derivative.dtype == np.float64 or derivative.dtype == np.float32):
-        if math.isfinite(np.vdot(derivative, derivative)):  # faster than to look at each
-            return derivative
+    # faster than to look at each
+    elif (kind is np.ndarray and derivative.dtype in (np.float64, np.float32)
+          and math.isfinite(np.vdot(derivative, derivative))):
+        return derivative
     known = OPS["logical_or"](OPS["not_equal"](dy, 0), OPS["isfinite"](derivative))
     return OPS["where"](known, derivative, 0.0)
 
