@@ -89,7 +89,8 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
                 poles: Callable[..., bool] | bool = False) -> Op:
     """Define an op by the derivative with respect to each argument."""
     return define(name, impl, tuple(chain(derivative, poles) for derivative in derivatives), means=means,
-                  scalar=scalar, direct=True, pointwise=True, push=push, torch=of_tensors(name, impl, means, on_torch), aliases=None, spec=spec)
+                  scalar=scalar, direct=True, pointwise=True, push=push, aliases=None, spec=spec,
+                  torch=of_tensors(name, impl, means, on_torch))
 
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, raises: bool = False,
