@@ -17,7 +17,7 @@ X = np.array([0.0, 4.0])
 
 
 def masked(x: Any) -> Any:
-    return np.where(x > 0, np.sqrt(x), 0.0).sum()
+    return np.where(x > 0, np.arccos(1.0 - x / 4.0), 0.0).sum()
 
 
 def overflow(x: Any) -> Any:
