@@ -85,7 +85,7 @@ def _profile(parser: argparse.ArgumentParser) -> None:
 
 
 EXPLAIN = Command("explain", "print where a gradient comes from, and what looks wrong about it", """\
-  tapegrad explain "sum(where(x > 0, sqrt(x), 0))" "x=[0, 1]"
+  tapegrad explain "sum(where(x > 0, arccos(1 - x), 0))" "x=[0, 1]"
   tapegrad explain pkg.mod:loss 2.0 "[1, 2, 3]"
 """, _explain, run_explain)
 

@@ -37,8 +37,8 @@ def differences(fn: Callable[..., Any], method: str = "central", step: float | N
     >>> import tapegrad as tg
     >>> gamma = tg.differences(math.lgamma)
     >>> value, (_, slope) = tg.grad(lambda x: gamma(x) * x, 3.0)
-    >>> f"{slope:.8f}, {gamma.error(3.0):.0e}"
-    '3.46150019, 1e-11'
+    >>> f"{slope:.8f}", gamma.error(3.0) < 1e-9
+    ('3.46150019', True)
     """
     if method not in _STEPS:
         raise ArgumentError(f"there is no method {method!r} of differences", None, '"central" or "complex"')

@@ -252,8 +252,9 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
             if called == uses:
                 names = tuple(meant[name] if other == name else other for other in names)
             elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
-                for step in [steps[at] for at in called if steps[at].opname == "LOAD_GLOBAL"]:
-                    changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1
+                for step in [steps[at] for at in called]:
+                    flagged = step.opname == "LOAD_GLOBAL" or sys.version_info >= (3, 12)  # beside the name's number
+                    changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1 if flagged else len(names)
                 names = (*names, meant[name]) if called else names
     parts = tuple(_renamed(part, scope, meant) if type(part) is CodeType else part for part in code.co_consts)
     places = (list(_calls_of_variables(code)) if _VARIABLE is not None and meant is _NAMES and len(parts) < 256

@@ -22,7 +22,7 @@ def masked(x: Any) -> Any:
 
 
 def root(x: Any) -> Any:
-    return np.where(x > 0, np.sqrt(x), 0.0).sum()
+    return np.where(x > 0, np.arccos(1.0 - x / 4.0), 0.0).sum()
 
 
 def layers(x: Any, w: Any, b: float) -> Any:

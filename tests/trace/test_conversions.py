@@ -30,6 +30,8 @@ def of_numpy(x): return np.sin(np.float64(x)) / numpy.float64(3.0)
 def by_name(x): return float64(x) * x
 def of_complex(x): return abs(complex(x, 2 * x)) + complex(imag=x).imag + (complex(x) * 1j).imag
 def of_complex128(x): return abs(np.complex128(x) * (1 + 1j)) + float(np.longdouble(2) * x)
+def of_dtypes(x):
+    return np.float64(x) ** 2 + np.dtype(np.float64).itemsize * abs(np.complex128(x)) + np.zeros(1, np.complex128)[0].real
 def of_map(x): return sum(map(float, [x, x * x])) + abs(sum(map(complex, (x, 1j * x))))
 def of_objects(x): return float(Standard(x)) + abs(complex(Standard(x)))
 class Standard:
@@ -117,7 +119,7 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 
 @NEEDED
 @pytest.mark.quick
-@pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_map",
+@pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_dtypes", "of_map",
                                   "of_objects", "of_arrays", "exact", "inner", "operators", "point",
                                   *(["of_variable", "of_variables", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
