@@ -65,6 +65,8 @@ def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False
         x = Number(x.parts[0], x.kind)
     elif isinstance(x, Elements):
         x = in_memory(f, x)
+    if isinstance(x, Array) and len(x.shape) > len(to.shape):  # by axes of length 1 in front
+        x = x._replace(shape=x.shape[-len(to.shape):], strides=x.strides[-len(to.shape):])
     if math.prod(to.shape) == 1:
         text = f.convert(x.ir if isinstance(x, Number) else f.load(x.kind, x.data), x.kind, to.kind)
         if add:

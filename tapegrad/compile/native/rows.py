@@ -87,11 +87,6 @@ def _elementwise(op: Call, batch: Shape, y: Spec) -> Form | None:
     return _aligned(op, op.fn, op.args, batch, y.ndim - len(batch), row_spec(y, y.shape[len(batch):]), op.kwargs)
 
 
-def _is_operand(x: Any) -> bool:
-    x = spec_of(x)
-    return kind_of(x) is not None
-
-
 def _aligned(op: Call, fn: Op, args: Sequence[Any], batch: Shape, rank: int, spec: Spec, kwargs: dict[str, Any],
              sink: str = "") -> Form | None:
     """Return the form of a call whose arguments are broadcast."""
@@ -215,7 +210,7 @@ def _writes(op: Call, batch: Shape, y: Spec) -> Form | None:
             at += 1 + count
         kwargs = {"shape": y.shape[1:], "ranks": tuple(ranks)}
     for x, full in pieces:
-        if not _is_operand(x) or (spec_of(x).is_array and not isinstance(x, Operation)):
+        if kind_of(spec_of(x)) is None or (spec_of(x).is_array and not isinstance(x, Operation)):
             return None
         if spec_of(x).is_array:
             lead, row = lead_of(x, full - 1)

@@ -46,6 +46,13 @@ def written(x: Any) -> Any:
     return y + x
 
 
+def written_below(x: Any) -> Any:
+    y = x[:, None] * np.ones(20, x.dtype)
+    y[:, 0] = (x * x)[None]
+    y[:, 1:2] = x[None, :, None]
+    return y[:, :3] + y[:, 1:4]
+
+
 def table(x: Any) -> Any:
     rows = x[:len(x) // 3 * 3].reshape(-1, 3)
     return np.stack([rows[:, 1] * 2, rows[:, 0], rows[:, 2] * rows[:, 1]], axis=1).sum(axis=1)
@@ -58,7 +65,7 @@ ANY: dict[str, Callable[[Any], Any]] = {
     "backwards": lambda x: x[::-1] * x, "every second": lambda x: x[: len(x) // 2 * 2: 2] * 3 - x[1::2], "equal": lambda x: (x * x == x) | (x != 3),
     "any and all": lambda x: (x == x[0]).any() | (x * x == x).all(), "which": lambda x: np.any(x[:60].reshape(6, 10) == 1, axis=1) | np.all(x[:60].reshape(10, 6), axis=0)[0],
     "count": lambda x: (x * x != x).sum(), "joined": lambda x: np.concatenate([x * 2, x]).sum(), "few": lambda x: (x[:5] * x[1:6]).sum() * x[3],
-    "written": written, "table": table, "square": lambda x: np.square(x + 1) * 2, "outer": lambda x: (x[:9, None] * x[None, :11]).sum(axis=1),
+    "written": written, "written below": written_below, "table": table, "square": lambda x: np.square(x + 1) * 2, "outer": lambda x: (x[:9, None] * x[None, :11]).sum(axis=1),
     "gathered": lambda x: x[[0, 0, 5, 3] * 30] * 2, "numbers": lambda x: x * np.float32(0.5) + x * 2, "wider": lambda x: x * np.arange(len(x)) + 1,
 }
 REAL: dict[str, Callable[[Any], Any]] = {
