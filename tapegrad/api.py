@@ -12,6 +12,7 @@ from typing import Any
 import tapegrad.transforms.each
 import tapegrad.transforms.integral
 import tapegrad.transforms.ode
+import tapegrad.transforms.steps  # gives checkpoints and long loops their pullbacks
 import tapegrad.transforms.switch
 import tapegrad.transforms.vectorize  # noqa: F401  (gives np.vectorize its)
 from tapegrad.numbers.lazy import needed
@@ -21,6 +22,7 @@ from tapegrad.tape.check import check
 from tapegrad.tape.facade import does
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
+from tapegrad.trace.outside_arrays import WITNESSES
 
 does("check")(check)
 
@@ -32,6 +34,15 @@ def _faster(steps: Steps, values: Sequence[Any]) -> Any:
 
 
 Steps.faster = staticmethod(_faster)
+
+
+def _witness(samples: bool = False) -> Any:
+    """Return an observer of a run: who tells whether a program changes what it reads."""
+    from tapegrad.compile.watch.observer import Observer
+    return Observer(samples=samples)
+
+
+WITNESSES.append(_witness)
 
 
 @does("play")

@@ -61,12 +61,19 @@ class Location(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}"
+        return f"{self.cell or self.file}:{self.line} in {self.function}"
 
     @property
     def short(self) -> str:
         """The file's name without its folder, and the line: what fits a column."""
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{self.cell or Path(self.file).name}:{self.line}"
+
+    @property
+    def cell(self) -> str:
+        """The cell of a notebook that holds the line, `In[3]`, "" for a line of a file."""
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", type(None))()
+        found = shell.compile.format_code_name(self.file) if shell is not None else None
+        return "" if found is None else str(found[1])
 
     @property
     def source(self) -> str:

@@ -102,7 +102,7 @@ class Operation(Variable):
 
     @property
     def body(self) -> str:
-        """What stands to the right of `%4 = `."""
+        """The operation as text, without the variable it defines: `multiply(%2, %3)`."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
