@@ -5,7 +5,7 @@ author = "tapegrad"
 copyright = "tapegrad"  # noqa: A001
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
-exclude_patterns = ["_build", "compiled.md", "coverage.md", "debugging.md", "rules.md", "solvers.md", "torch.md", "transforms.md"]
+exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "tapegrad"
 html_static_path = ["_static"]
