@@ -115,6 +115,8 @@ def _format(tape: Tape, format: str, width: int | None) -> str:
     if format in WRITTEN:
         from tapegrad.show.plain import format_tape
         return format_tape(tape, format == "compact", width)
+    if format == "steps":
+        return str(_steps(tape).format(width))
     needed("rich")
     from tapegrad.show.view import written
     return written(tape, format, width)
@@ -123,8 +125,17 @@ def _format(tape: Tape, format: str, width: int | None) -> str:
 @does("show")
 def _show(tape: Tape, format: str, group: str | None, width: int | None, file: Any, console: Any) -> None:
     needed("rich")
-    from tapegrad.show.view import show
-    show(tape, format, group, width, file, console)
+    from tapegrad.show.view import present, show
+    if format == "steps":
+        present(_steps(tape), width, file, console)
+    else:
+        show(tape, format, group, width, file, console)
+
+
+@does("steps")
+def _steps(tape: Tape) -> Any:
+    from tapegrad.debug.steps import Steps
+    return Steps(tape)
 
 
 @does("view")

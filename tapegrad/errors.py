@@ -71,7 +71,8 @@ class Location(NamedTuple):
     @property
     def cell(self) -> str:
         """The cell of a notebook that holds the line, `In[3]`, "" for a line of a file."""
-        shell = getattr(sys.modules.get("IPython"), "get_ipython", type(None))()
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython is not None else None
         found = shell.compile.format_code_name(self.file) if shell is not None else None
         return "" if found is None else str(found[1])
 
