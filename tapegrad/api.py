@@ -122,6 +122,12 @@ def _format(tape: Tape, format: str, width: int | None) -> str:
     return written(tape, format, width)
 
 
+@does("text")
+def _text(tape: Tape) -> str:
+    from tapegrad.show.plain import format_tape
+    return format_tape(tape, whole=False)
+
+
 @does("show")
 def _show(tape: Tape, format: str, group: str | None, width: int | None, file: Any, console: Any) -> None:
     needed("rich")

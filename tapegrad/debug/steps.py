@@ -89,7 +89,7 @@ class Steps(Report):
             self.to_svg(i, path)
         return paths
 
-    def _repr_html_(self) -> str:
+    def _html(self) -> str:
         return to_page(self.picture, self.steps, cell=True)
 
 

@@ -60,7 +60,7 @@ def present(shown: Any, width: int | None, file: IO[str] | None, console: Consol
     """Print on a console, or into a file; in a notebook display what has a form of its own for one."""
     if console is not None and file is not None:
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
-    if console is None and file is None and hasattr(shown, "_repr_html_") and Console().is_jupyter:
+    if console is None and file is None and hasattr(shown, "_repr_mimebundle_") and Console().is_jupyter:
         from IPython.display import display
         display(shown)
         return

@@ -140,6 +140,10 @@ class Methods:
         """Return the tape as text: "plain", "compact" (a triple on one line), or another format of `show`."""
         return _done_by["format"](self, format, width)  # type: ignore[no-any-return]
 
+    def __str__(self) -> str:
+        """Return the tape as plain text, a long one by its head and its tail; `format()` writes all of it."""
+        return _done_by["text"](self)  # type: ignore[no-any-return]
+
     def to_networkx(self) -> networkx.DiGraph:
         """Return a networkx graph: a node for each operation, with its op, type, line and cost,
         and an edge to each use of it.

@@ -379,9 +379,6 @@ class Tape(Methods):
             raise MalformedTape(f"`{op.body}` uses {bound.name} before its definition", op.where)
         return bound
 
-    def __str__(self) -> str:
-        return self.format()
-
     def __repr__(self) -> str:
         return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"
 

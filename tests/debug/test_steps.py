@@ -84,7 +84,7 @@ def test_formats(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for path in paths:
         ElementTree.fromstring(path.read_text("utf-8"))
     assert "Back through %5 = b · b" in paths[10].read_text("utf-8") and "data-key" in paths[0].read_text("utf-8")
-    assert tape.steps()._repr_html_().startswith("<iframe sandbox")
+    assert tape.steps()._repr_mimebundle_()["text/html"].startswith("<iframe sandbox")
     assert tape.steps().to_html(tmp_path / "page.html") == (tmp_path / "page.html").read_text("utf-8")
 
 

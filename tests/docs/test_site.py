@@ -14,7 +14,8 @@ import tapegrad as tg
 DOCS = Path(__file__).parents[2] / "docs"
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXECUTED = [path for path in sorted(DOCS.rglob("*.md")) if CELL.search(path.read_text("utf-8"))]
+EXECUTED = [path for path in sorted(DOCS.rglob("*.md")) if CELL.search(text := path.read_text("utf-8")) and "\nslow: true\n" not in text]
+"""What takes more than two seconds runs when the site is built."""
 
 
 class Cell(NamedTuple):

@@ -1,0 +1,27 @@
+"""display: what prints itself on a terminal shows the same colours in a notebook."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+COLUMNS = 110  # characters to a line of a notebook's cell
+FRAME = ('<pre style="font:12px/1.45 ui-monospace,\'DejaVu Sans Mono\',Menlo,Consolas,monospace;white-space:pre;'
+         'overflow-x:auto;margin:0">{code}</pre>')
+
+
+class Displayed:
+    """What a notebook shows in colour, and as plain text where it cannot."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._html()}
+
+    def _html(self) -> str:
+        """Return what a notebook shows, as HTML."""
+        from rich.console import Console
+        console = Console(file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, force_jupyter=False,
+                          color_system="truecolor", legacy_windows=False)
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format=FRAME)
