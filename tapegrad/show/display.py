@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-COLUMNS = 110  # characters to a line of a notebook's cell
+COLUMNS = 100  # characters to a line of a notebook's cell
 FRAME = ('<pre style="font:12px/1.45 ui-monospace,\'DejaVu Sans Mono\',Menlo,Consolas,monospace;white-space:pre;'
          'overflow-x:auto;margin:0">{code}</pre>')
 
