@@ -12,6 +12,7 @@ from typing import Any
 import tapegrad.transforms.each
 import tapegrad.transforms.integral
 import tapegrad.transforms.ode
+import tapegrad.transforms.steps  # gives checkpoints and long loops their pullbacks
 import tapegrad.transforms.switch
 import tapegrad.transforms.vectorize  # noqa: F401  (gives np.vectorize its)
 from tapegrad.numbers.lazy import needed
@@ -21,6 +22,7 @@ from tapegrad.tape.check import check
 from tapegrad.tape.facade import does
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
+from tapegrad.trace.outside_arrays import WITNESSES
 
 does("check")(check)
 
@@ -32,6 +34,15 @@ def _faster(steps: Steps, values: Sequence[Any]) -> Any:
 
 
 Steps.faster = staticmethod(_faster)
+
+
+def _witness(samples: bool = False) -> Any:
+    """Return an observer of a run: who tells whether a program changes what it reads."""
+    from tapegrad.compile.watch.observer import Observer
+    return Observer(samples=samples)
+
+
+WITNESSES.append(_witness)
 
 
 @does("play")
@@ -104,6 +115,8 @@ def _format(tape: Tape, format: str, width: int | None) -> str:
     if format in WRITTEN:
         from tapegrad.show.plain import format_tape
         return format_tape(tape, format == "compact", width)
+    if format == "steps":
+        return str(_steps(tape).format(width))
     needed("rich")
     from tapegrad.show.view import written
     return written(tape, format, width)
@@ -118,8 +131,17 @@ def _text(tape: Tape) -> str:
 @does("show")
 def _show(tape: Tape, format: str, group: str | None, width: int | None, file: Any, console: Any) -> None:
     needed("rich")
-    from tapegrad.show.view import show
-    show(tape, format, group, width, file, console)
+    from tapegrad.show.view import present, show
+    if format == "steps":
+        present(_steps(tape), width, file, console)
+    else:
+        show(tape, format, group, width, file, console)
+
+
+@does("steps")
+def _steps(tape: Tape) -> Any:
+    from tapegrad.debug.steps import Steps
+    return Steps(tape)
 
 
 @does("view")

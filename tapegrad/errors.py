@@ -61,25 +61,25 @@ class Location(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{cell_of(self.file) or self.file}:{self.line} in {self.function}"
+        return f"{self.cell or self.file}:{self.line} in {self.function}"
 
     @property
     def short(self) -> str:
-        """The file's name without its folder, or the notebook's cell, and the line: what fits a column."""
-        return f"{cell_of(self.file) or Path(self.file).name}:{self.line}"
+        """The file's name without its folder, and the line: what fits a column."""
+        return f"{self.cell or Path(self.file).name}:{self.line}"
+
+    @property
+    def cell(self) -> str:
+        """The cell of a notebook that holds the line, `In[3]`, "" for a line of a file."""
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython is not None else None
+        found = shell.compile.format_code_name(self.file) if shell is not None else None
+        return "" if found is None else str(found[1])
 
     @property
     def source(self) -> str:
         """The text of the line, or "" where it cannot be read."""
         return linecache.getline(self.file, self.line).strip()
-
-
-def cell_of(file: str) -> str | None:
-    """Return `In[3]` for the file that IPython names a cell's code by; None for any other."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    named = None if shell is None else shell.compile.format_code_name(file)
-    return None if named is None else str(named[1])
 
 
 class Quoted(Location):

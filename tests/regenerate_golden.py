@@ -18,7 +18,7 @@ from tapegrad.cli.parser import COMMANDS
 from tapegrad.cli.parser import main as main_of_cli
 from tapegrad.show.coverage import listing
 from tests.golden import debugged
-from tests.golden.programs import branch, f, loss, steps, swing, wave
+from tests.golden.programs import branch, f, loss, network, steps, swing, wave
 from tests.golden.results import RESULTS
 
 FOLDER = Path(__file__).parent / "golden"
@@ -113,6 +113,7 @@ def goldens() -> dict[str, str]:
         "triples_compact.txt": tg.rewrite(primal).format("compact"),
         "gradient.txt": str(gradient),
         "gradient_compact.txt": gradient.format("compact"),
+        "gradient_steps.txt": gradient.format("steps"),
         "flat.txt": str(tg.primitivize(gradient)),
         "gradient_rich60.txt": on_console(gradient, 60),
         "gradient_rich80.txt": on_console(gradient, 80),
@@ -133,7 +134,7 @@ def goldens() -> dict[str, str]:
 
 
 def pictures() -> dict[str, str]:
-    """Return the golden pictures by name; README shows gradient.svg."""
+    """Return the golden pictures by name; README shows gradient.svg, network.svg and step.svg."""
     gradient = tg.gradtape(f, 2.0, 3.0)
     wide = tg.gradtape(wave, np.array([0.5, 1.0, 1.5]), {"gain": 2.0}, seed=(1.0, np.ones(3)))
     drawn = {
@@ -144,6 +145,8 @@ def pictures() -> dict[str, str]:
         "loop.dot": tg.roll(tg.trace(swing, 0.5, -0.1)[1]).to_dot(),
         "wave_lines.svg": wide.to_svg(group="line"),
         "wave.dot": wide.to_dot(),
+        "network.svg": tg.gradtape(network, np.ones((4, 3)), np.ones((2, 4)), np.ones(3)).to_svg(),
+        "step.svg": gradient.steps().to_svg(9),
     }
     return {name: text.removesuffix("\n") for name, text in drawn.items()}
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from numbers import Number
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import scipy.special
 
 import tapegrad as tg
 from tapegrad import errors
+from tapegrad.errors import Location
 
 LEAKED: list[Any] = []
 OUTSIDE = np.zeros(3)
@@ -197,3 +199,12 @@ def test_a_traceback_shows_the_programs_frames(call: Any, monkeypatch: pytest.Mo
     assert sum(file in errors.INTERNAL for file in found) <= 2  # what was called
     monkeypatch.setattr(errors, "FULL_TRACEBACKS", True)
     assert shown()[-1] in errors.INTERNAL
+
+
+def test_a_line_of_a_notebook_is_named_by_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython's compiler knows which file is which cell; here is one that knows of one."""
+    names = {"/tmp/ipykernel_1/2.py": ("Cell", "In[3]")}
+    shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=names.get))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    cell, file = Location("/tmp/ipykernel_1/2.py", 7, "f"), Location("/tmp/demo.py", 7, "f")
+    assert (cell.short, str(cell), file.short, str(file)) == ("In[3]:7", "In[3]:7 in f", "demo.py:7", "/tmp/demo.py:7 in f")

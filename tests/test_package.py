@@ -170,3 +170,14 @@ for call in (lambda: tg.value_and_grad(f, backend="torch"), tape.to_fx, lambda: 
     torch, scipy = (f'{name} is not installed, and what was called needs it | pip install "tapegrad[{name}]"'
                     for name in ("torch", "scipy"))
     assert out.splitlines() == [torch, torch, scipy]
+
+
+@pytest.mark.parametrize("program", [
+    "block = tg.checkpoint(np.sin)\nprint(tg.gradient(lambda x: block(x).sum(), np.zeros(1)))",
+    "loop = tg.checkpoint_loop(50, slots=3)(lambda x: np.sin(x))\nprint(tg.gradient(lambda x: loop(x).sum(), np.zeros(1)))",
+    "TABLE = np.ones(2)\ndef f(x):\n    y = TABLE.copy()\n    y[0] = x[0]\n    return y.sum()\nprint(tg.gradient(f, np.ones(1)))",
+    "@tg.vmap\ndef f(x):\n    out.append(1)\n    return x\nout = []\nprint(tg.gradient(lambda x: f(x).sum(), np.ones(1)))"])
+def test_what_is_imported_later_is_there_for_the_first_call_of_a_process(program: str) -> None:
+    code = f"import numpy as np\nimport tapegrad as tg\n{program}"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (out.stdout, out.stderr) == ("(array([1.]),)\n", "")

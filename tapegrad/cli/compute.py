@@ -131,7 +131,7 @@ TRACE = Command("trace", "print the value and the tape of every call", """\
   tapegrad trace pkg.mod:function 2.0 "[1, 2, 3]"
 """, _stages, run_trace)
 
-GRAD = Command("grad", "print the value and the gradient by each argument", """\
+GRAD = Command("grad", "print the value and the gradient with respect to each argument", """\
   tapegrad grad "a / (a + b*b)" a=2 b=3
   tapegrad grad "sum(x * sin(x))" "x=[0.0, 0.5, 1.0]" --tape
   tapegrad grad "x * x" "x=[1, 2]" --seed "[1, 0]"

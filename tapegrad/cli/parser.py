@@ -8,18 +8,19 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import NoReturn
 
 import tapegrad
-from tapegrad.cli import compute, coverage, debug, look
+from tapegrad.cli import compute, coverage, debug, doctor, look
 from tapegrad.cli.completion import COMPLETION
 from tapegrad.cli.failure import Disagreement, Failure, one_line
 
 # What is offered, in the order of the help. A command whose function is not there is left out.
 COMMANDS = (
     compute.GRAD, look.SHOW, compute.TRACE, debug.STEP, debug.PROFILE, debug.EXPLAIN, debug.FIND, compute.CHECK,
-    look.SAVE, compute.PLAY, look.EXPORT, look.DIFF, coverage.COVERAGE, COMPLETION,
+    look.SAVE, compute.PLAY, look.EXPORT, look.DIFF, coverage.COVERAGE, doctor.DOCTOR, COMPLETION,
 )
 
 EXAMPLES = """\
@@ -33,8 +34,9 @@ examples:
 
 PROGRAMS = """\
 What is run is an expression, its variables given as name=value (np, math, and NumPy's functions by bare name can
-be used), a function pkg.mod:function, its arguments in order or by name, or a saved tape; modules are looked for in
-the current directory too. Values are Python literals; a list becomes an array of floats.
+be used), a function pkg.mod:function or file.py:function, its arguments in order or by name, or a saved tape; modules
+are looked for in the current directory too. Values are Python literals or expressions of NumPy's (np.pi/4); a list
+becomes an array of floats.
 """
 
 
@@ -63,6 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        slip = re.search(r"argument command: invalid choice: '([^']*)'", message)
+        if slip:
+            like = get_close_matches(slip[1], [command.name for command in COMMANDS], 1)
+            message = f"there is no command {slip[1]!r}" + (f"; did you mean {like[0]!r}?" if like else "")
         raise Failure(f"{message} (see {self.prog} --help)")
 
 

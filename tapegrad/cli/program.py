@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import importlib.util
 import inspect
 import keyword
 import linecache
@@ -27,7 +28,7 @@ from tapegrad.store.read import from_bytes
 from tapegrad.tape.tape import Tape
 
 EXPRESSION = "<expression>"
-NAMED = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+NAMED = re.compile(r"(?:[^\W\d][\w.]*|[\w./\\~+-]+\.py):[^\W\d][\w.]*")
 
 
 class Program(NamedTuple):
@@ -61,6 +62,8 @@ def load(what: str, given: list[str], known: list[str] | None = None) -> Program
             positional.append(literal(text, f"argument {len(positional) + 1}"))
     if is_saved(what.strip()):
         return _saved(what.strip(), positional, named, known or [])
+    if what.strip().endswith(".py"):
+        what = only_function(what.strip())
     if NAMED.fullmatch(what.strip()):
         return _bind(find(what.strip()), what.strip(), positional, named)
     if positional:
@@ -111,20 +114,20 @@ def arguments_of(tape: Tape) -> list[str]:
 
 
 def literal(text: str, name: str) -> Any:
-    """Read a Python literal, lists of numbers as arrays of floats; or look up what `pkg.mod:name` names: an array, a
-    tensor, a torch.nn.Module.
+    """Compute a Python expression of literals and NumPy's names, lists of numbers as arrays of floats; or look up what
+    `pkg.mod:name` names: an array, a tensor, a torch.nn.Module.
 
-    >>> literal("[1, 2]", "x"), literal("math:pi", "y")
-    (array([1., 2.]), 3.141592653589793)
+    >>> literal("[1, 2]", "x"), literal("math:pi", "y"), literal("1/2", "z"), literal("np.pi", "z")
+    (array([1., 2.]), 3.141592653589793, 0.5, 3.141592653589793)
     """
     if NAMED.fullmatch(text.strip()):
         return look_up(text.strip(), "nothing called")
     try:
-        return _arrays(ast.literal_eval(text.strip()))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise Failure(f"{name}: {text.strip()!r} is no value: give a Python literal, such as 2.0, [1, 2], (1.0, [2.0]) "
-                      "or \"'text'\", "
-                      "or pkg.mod:name") from None
+        return _arrays(eval(compile(text.strip(), "<value>", "eval"), _namespace()))
+    except Exception as err:
+        why = "" if isinstance(err, (SyntaxError, NameError)) else f" ({type(err).__name__}: {err})"
+        raise Failure(f"{name}: {text.strip()!r} is no value{why}: give a Python literal or an expression of NumPy's, "
+                      "such as 2.0, [1, 2], np.pi/4, (1.0, [2.0]) or \"'text'\", or pkg.mod:name") from None
 
 
 def _arrays(value: Any) -> Any:
@@ -189,18 +192,48 @@ def find(what: str) -> Callable[..., Any]:
     return fn  # type: ignore[no-any-return]
 
 
+def only_function(file: str) -> str:
+    """Return `file.py:f` where a file defines one function."""
+    module = _of_file(file)
+    found = [name for name, value in vars(module).items() if isinstance(value, FunctionType)
+             and value.__module__ == module.__name__ and not name.startswith("_")]
+    if len(found) != 1:
+        raise Failure(f"which function of {file}? " + (f"It has {', '.join(found[:8])}: {file}:{found[0]}" if found
+                                                      else "It defines none"))
+    return f"{file}:{found[0]}"
+
+
+def _of_file(file: str) -> Any:
+    """Import a file by its path, as a module of its name; once."""
+    path = Path(file).expanduser().resolve()
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise Failure(f"there is no file {file!r}")
+    module = importlib.util.module_from_spec(spec)
+    if known is None:
+        sys.modules[path.stem] = module
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module
+
+
 def look_up(what: str, nothing: str) -> Any:
-    """Import what `pkg.mod:name` names."""
-    name, _, path = what.partition(":")
+    """Import what `pkg.mod:name`, or `path/to/file.py:name`, names."""
+    name, _, path = what.rpartition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        module = importlib.import_module(name)
+        module = _of_file(name) if name.endswith(".py") else importlib.import_module(name)
     except ModuleNotFoundError as err:
         if err.name and (name == err.name or name.startswith(f"{err.name}.")):
-            hint = f"; of a file it is {name[:-3]}:{path}" if name.endswith(".py") else ""
-            raise Failure(f"there is no module {name!r}, installed or in the current directory{hint}") from None
+            raise Failure(f"there is no module {name!r}, installed or in the current directory") from None
         raise Failure(f"{name} cannot be imported: {one_line(err)}") from err
+    except Failure:
+        raise
     except Exception as err:
         raise Failure(f"{name} cannot be imported: {one_line(err)}") from err
     try:

@@ -13,7 +13,7 @@ from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.errors import Location
 from tapegrad.numbers.formatting import brief
-from tapegrad.show.notebook import mimebundle
+from tapegrad.show.display import Displayed
 from tapegrad.show.styles import STYLES
 
 LAST = 32  # calls whose reasons are kept
@@ -38,14 +38,12 @@ class Reason(NamedTuple):
         return f"{self.what}{values}{line}"
 
 
-class Reasons:
+class Reasons(Displayed):
     """What a compiled function says of itself: `print(step.explain())`.
 
     `calls` are those that were made, `hits` those that ran compiled; `last` the reasons of the last traced ones, in
     order, `counts` how many calls each had. `paths` says of each path what its calls do.
     """
-
-    _repr_mimebundle_ = mimebundle
 
     def __init__(self, name: str, hits: int, traces: int, log: Log, paths: list[str]) -> None:
         self.name, self.hits, self.traces, self.calls = name, hits, traces, hits + traces

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tapegrad.show.notebook import mimebundle
+from tapegrad.show.display import Displayed
 from tapegrad.show.styles import STYLES
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ STYLE = {**STYLES, "": "", "finding": "bold #d55e00", "advice": "bold #009e73", 
 WIDE = 120  # the least width at which text that has no limit is wrapped
 
 
-class Report:
+class Report(Displayed):
     """What prints itself: `lines` says how, for a width and a set of characters."""
-
-    _repr_mimebundle_ = mimebundle
 
     def lines(self, width: int | None, ascii_only: bool) -> Iterable[Spans]:
         """Return the lines; one that is too long is cut."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tapegrad.numbers.formatting import brief
-from tapegrad.show.notebook import mimebundle
+from tapegrad.show.display import Displayed
 from tapegrad.show.styles import STYLES
 from tapegrad.tape.tape import Call, Operation, Tape
 
@@ -30,7 +30,7 @@ class Step(NamedTuple):
         return "; new: ".join(filter(None, [fewer or ("nothing" if more else ""), more]))
 
 
-class Report:
+class Report(Displayed):
     """Collects the steps of `optimise`; printed, it says what each pass did.
 
     >>> from tapegrad.passes import Report, dce
@@ -39,8 +39,6 @@ class Report:
     >>> print(report)
     dce: 1 -> 1
     """
-
-    _repr_mimebundle_ = mimebundle
 
     def __init__(self) -> None:
         self.steps: list[Step] = []

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.show.display import Displayed
 from tapegrad.show.line import Line, count_of, lines, shorten
 from tapegrad.show.match import Matching
-from tapegrad.show.notebook import mimebundle
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.collector import collector
@@ -52,13 +52,11 @@ class Row(NamedTuple):
     source: str
 
 
-class Diff:
+class Diff(Displayed):
     """The operations of two tapes beside each other: the same whatever their numbers, removed, added, or changed.
 
     True if anything differs. It prints as text, and in colours on a terminal; `summary` says it in one line.
     """
-
-    _repr_mimebundle_ = mimebundle
 
     def __init__(self, old: Tape, new: Tape) -> None:
         if not isinstance(new, Tape):

@@ -9,31 +9,28 @@ from tapegrad.show.line import Line, fields_of, heading, joins, lines, shorten, 
 from tapegrad.tape.tape import Tape
 
 _BETWEEN = "  "
-WHOLE, HEAD, TAIL = 1000, 300, 100  # operations
+LONG, HEAD, TAIL = 2000, 200, 100  # operations that are written whole; of a longer tape those at its ends
 
 
 def format_tape(tape: Tape, compact: bool = False, width: int | None = None, whole: bool = True) -> str:
     """Return a line for each operation; if `compact`, one for each triple and for each pullback's call.
 
-    At most `width` characters to a line, by leaving out the least important columns; of a long tape, if not the
-    `whole`, its head and its tail.
+    At most `width` characters to a line, by leaving out the least important columns. If not `whole`, the middle of a
+    long tape is left out.
     """
     fields = fields_of(tape) if compact else None
     joined = joins(fields)
     shown = [op for op in tape if op not in joined]
-    left = 0 if whole or len(shown) <= WHOLE else len(shown) - HEAD - TAIL
-    if left:
-        shown[HEAD:-TAIL] = []
-    rows: list[Line] = []
-    head = 0
-    for number, (op, line) in enumerate(zip(shown, lines(tape, shown, fields))):
-        head = len(rows) if number == HEAD else head
-        rows += [_ascii(row) for row in (line, *(inner.row for inner in body(op, compact)))]
-    rows = [row._replace(note=f"# {row.note}" if row.note else "", source="") for row in rows]
-    size = widths(rows, width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
-    written = [_escape(heading(tape)), *(_write(row, size, width is not None) for row in rows)]
-    if left:
-        written.insert(1 + head, f"... {left:,} operations left out: print(tape.format()) has them all ...")
+    elided = 0 if whole or len(shown) <= LONG else len(shown) - HEAD - TAIL
+    shown = shown[:HEAD] + shown[-TAIL:] if elided else shown
+    groups = [[_ascii(row) for row in (line, *(inner.row for inner in body(op, compact)))]
+              for op, line in zip(shown, lines(tape, shown, fields))]
+    groups = [[row._replace(note=f"# {row.note}" if row.note else "", source="") for row in group] for group in groups]
+    size = widths([row for group in groups for row in group], width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
+    texts = [[_write(row, size, width is not None) for row in group] for group in groups]
+    if elided:
+        texts.insert(HEAD, [f"... {elided:,} of {len(tape):,} operations left out, see tape.format()"])
+    written = [_escape(heading(tape)), *(text for group in texts for text in group)]
     return "\n".join(written if width is None else [shorten(line, width) for line in written])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tapegrad.show.display import bundle
 from tapegrad.show.line import shorten
-from tapegrad.show.notebook import mimebundle
 from tapegrad.show.styles import STYLES, empty
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Sheet(NamedTuple):
     numbers: bool = False  # in all columns but the first
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return mimebundle(self, include, exclude)
+        return bundle(self)
 
     def format(self, width: int | None = None) -> str:
         """Return aligned text, ASCII, of at most `width` characters to a line."""

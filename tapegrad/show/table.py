@@ -39,7 +39,7 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
     yield from _part(head, rows, size, group, options)
     if left_out:
         more, what = dots(options.ascii_only), "lines" if compact else "operations"
-        yield Text(f"{more} {left_out:,} of {len(shown):,} {what} left out, see print(tape) {more}", STYLES["rule"])
+        yield Text(f"{more} {left_out:,} of {len(shown):,} {what} left out, see tape.format() {more}", STYLES["rule"])
         yield from _part(tail, rows, size, group, options, show_header=False)
         yield Text("")
         yield summary.sheet(tape, options.max_width)

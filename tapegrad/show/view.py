@@ -48,13 +48,22 @@ def show(tape: Tape, format: str = "table", group: str | None = None, width: int
         raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, FORMATS))}")
     if group is not None and group not in GROUPS:
         raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}, or None")
-    if console is not None and file is not None:
-        raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
     shown: Any = View(tape, format, group)
     if format == "plain":
         shown = Text(format_tape(tape, width=width))
     if format == "python":
         shown = Syntax(tape.to_python(), "python", theme=THEME, background_color="default", word_wrap=True)
+    present(shown, width, file, console)
+
+
+def present(shown: Any, width: int | None, file: IO[str] | None, console: Console | None) -> None:
+    """Print on a console, or into a file; in a notebook display what has a form of its own for one."""
+    if console is not None and file is not None:
+        raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
+    if console is None and file is None and hasattr(shown, "_repr_mimebundle_") and Console().is_jupyter:
+        from IPython.display import display
+        display(shown)
+        return
     with collector:
         (console or Console(file=file, width=width)).print(shown, width=width)
 

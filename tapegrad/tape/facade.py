@@ -97,6 +97,15 @@ class Methods:
         """
         return _done_by["step"](self, args, kwargs)
 
+    def steps(self) -> Any:
+        """Return the steps of the tape: each operation traced, its pullback, and the reverse sweep, with values, local
+        derivatives in words, and where each contribution to a cotangent comes from.
+
+        A notebook shows a page that plays them; `to_html(path)` writes it, `to_svg(i, path)` one step's picture,
+        `save(folder)` all of them. `show("steps")` does it on the spot. Raises ArgumentError for a long tape.
+        """
+        return _done_by["steps"](self)
+
     def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
         """Return a Profile, the time, bytes and calls of each operation and line; without
         arguments, on those of the trace.
@@ -130,9 +139,8 @@ class Methods:
         """Return the tape as text: "plain", "compact" (a triple on one line), or another format of `show`."""
         return _done_by["format"](self, format, width)  # type: ignore[no-any-return]
 
-    def text(self) -> str:
-        """Return what `print` shows: the tape as plain text, of more than a thousand operations the head and the tail.
-        """
+    def __str__(self) -> str:
+        """Return the tape as plain text, a long one by its head and its tail; `format()` writes all of it."""
         return _done_by["text"](self)  # type: ignore[no-any-return]
 
     def to_networkx(self) -> networkx.DiGraph:
@@ -168,9 +176,9 @@ class Methods:
 
         `format` is "table", "plain" (as `format` has it), "compact" (a triple on one line), "tree" (calls,
         lines, operations), "mirror" (the primal calls, and beside each what the reverse sweep does for it), "summary"
-        (operations by line) or "python" (its source, highlighted). `group` puts a heading above each "line" or "call".
-        A long tape is shown by its head, its tail and a summary. `console` is one of rich's. Raises ArgumentError for
-        other formats.
+        (operations by line), "python" (its source, highlighted) or "steps" (see `steps`; a page in a notebook).
+        `group` puts a heading above each "line" or "call". A long tape is shown by its head, its tail and a summary.
+        `console` is one of rich's. Raises ArgumentError for other formats.
         """
         _done_by["show"](self, format, group, width, file, console)
 

@@ -102,7 +102,7 @@ class Operation(Variable):
 
     @property
     def body(self) -> str:
-        """What stands to the right of `%4 = `."""
+        """The operation as text, without the variable it defines: `multiply(%2, %3)`."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -378,9 +378,6 @@ class Tape(Methods):
         if bound.id > at:
             raise MalformedTape(f"`{op.body}` uses {bound.name} before its definition", op.where)
         return bound
-
-    def __str__(self) -> str:
-        return self.text()
 
     def __repr__(self) -> str:
         return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"

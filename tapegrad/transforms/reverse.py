@@ -47,7 +47,7 @@ _OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not
 
 
 def back(tape: Tape, seed: Any = 1) -> Tape:
-    """Return the tape of triples with its reverse sweep appended; it returns (value, (df, *dargs)).
+    """Return the tape of triples with its reverse sweep appended; it returns `(value, (df, *dargs))`.
 
     Each appended operation's note says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises
     ArgumentError for a tape on which a call that the gradient must pass is no triple.

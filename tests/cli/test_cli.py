@@ -178,7 +178,7 @@ def test_functions_written_in_c(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("argv", "words"), [
-    ([], ["required"]), (["fly"], ["invalid choice: 'fly'"]), (["grad"], ["required: what"]),
+    ([], ["required"]), (["fly"], ["there is no command 'fly' (see"]), (["gard", "x"], ["there is no command 'gard'; did you mean 'grad'?"]), (["grad"], ["required: what"]),
     (["show", "x", "x=1", "--format", "html"], ["'html'", "compact"]),
     (["grad", "x*y", "x=2"], ["y in 'x*y' has no value", "y=1.0"]), (["grad", "u*sin(v)", "x=2"], ["u and v in"]),
     (["grad", "x*+*y", "x=2"], ["'x*+*y' does not parse", "column 4"]), (["grad", "x = 3"], ["does not parse"]), (["grad", ""], ["does not parse"]),
@@ -196,7 +196,8 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], argv: list[str]
 
 
 @pytest.mark.parametrize(("argv", "words"), [
-    (["file.py:f"], ["of a file it is file:f"]), (["no_such_module:f"], ["there is no module 'no_such_module'"]), (["clipkg.nothing:f"], ["there is no module 'clipkg.nothing'"]),
+    (["file.py:f"], ["there is no file 'file.py'"]), (["file.py"], ["there is no file 'file.py'"]),
+    (["cliprog.py", "2.0"], ["which function of cliprog.py? It has f, total"]), (["cliprog.py:g", "2.0"], ["cliprog.py has no function 'g'"]), (["no_such_module:f"], ["there is no module 'no_such_module'"]), (["clipkg.nothing:f"], ["there is no module 'clipkg.nothing'"]),
     (["cliprog:totl"], ["cliprog has no function 'totl'; it has total"]), (["cliprog:constant"], ["cliprog:constant is no function", "int"]),
     (["cliprog:Model.gain"], ["no function 'Model.gain'"]),
     (["clibad:f"], ["clibad cannot be imported: SyntaxError", "clibad.py:1"]),
@@ -258,3 +259,31 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_a_function_of_a_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "clisub").mkdir()
+    (folder / "clisub" / "clione.py").write_text("from clihelp import k\n\ndef f(x):\n    return k * x\n\ndef _own(x):\n    return x\n")
+    (folder / "clisub" / "clihelp.py").write_text("k = 3.0\n")
+    told = "value = 6.0\ndx    = 3.0\n"
+    assert run(capsys, "grad", "clisub/clione.py", "2.0") == told
+    assert run(capsys, "grad", "clisub/clione.py:f", "2.0") == told
+    assert run(capsys, "grad", str(folder / "cliprog.py") + ":f", "2.0", "3.0").startswith("value = 0.18")
+
+
+@pytest.mark.parametrize(("text", "value"), [("np.pi", np.pi), ("1/2", 0.5), ("-sqrt(2)", -np.sqrt(2)), ("2**0.5", 2**0.5)])
+def test_a_value_may_be_an_expression(capsys: pytest.CaptureFixture[str], text: str, value: float) -> None:
+    assert run(capsys, "grad", "x * 1.0", f"x={text}") == f"value = {value}\ndx    = 1.0\n"
+    assert "1/0' is no value (ZeroDivisionError: division by zero)" in fail(capsys, "grad", "x", "x=1/0")
+
+
+def test_the_source_is_the_program_s_whatever_the_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "x*x + x" in run(capsys, "show", "x*x + x", "x=1/2", "--grad", "--seed", "1/3", "--format", "steps")
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    out = run(capsys, "doctor")
+    assert f"tapegrad {__version__}" in out and f"numpy     {np.__version__}" in out and "torch     yes: cpu" in out and "missing" not in out
+    monkeypatch.setattr("tapegrad.cli.doctor._version", lambda name: "" if name in ("torch", "scipy") else "1.0")
+    out = run(capsys, "doctor")
+    assert 'scipy     missing' in out and 'pip install "tapegrad[scipy]"' in out and 'torch     no: pip install "tapegrad[torch]"' in out

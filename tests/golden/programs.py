@@ -54,3 +54,8 @@ def swing(angle: float, speed: float) -> float:
         speed = speed - 0.01 * (np.sin(angle) - push)
         angle = angle + 0.01 * speed
     return angle
+
+
+def network(w1: Any, w2: Any, x: Any) -> Any:
+    hidden = np.tanh(w1 @ x)
+    return np.sum((w2 @ hidden) ** 2)

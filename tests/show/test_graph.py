@@ -176,8 +176,8 @@ def test_a_gradient_reads_like_mathematics() -> None:
     boxes = fold(TAPES["f"]).boxes.values()
     assert [(box.title, box.detail) for box in boxes] == [
         ("a", "2"), ("b", "3"), ("%5 = b · b", "9"), ("%8 = a + %5", "11"), ("%11 = a / %8", "f = 0.181818"), ("d%11 = 1", "seed"),
-        ("da, d%8 ← d%11", "pullback of divide"), ("da, d%5 ← d%8", "pullback of add"), ("da ← da + da", "0.0743802"),
-        ("db ← d%5", "pullback of multiply"), ("db ← db + db", "−0.0991736")]
+        ("da, d%8 ← d%11", "pullback of divide: 0.0909, −0.0165"), ("da, d%5 ← d%8", "pullback of add: −0.0165, −0.0165"),
+        ("da ← from ÷ + from +", "0.0743802"), ("db ← d%5", "pullback of multiply: −0.0496, −0.0496"), ("db ← from × + from ×", "−0.0991736")]
     assert [box.role for box in boxes] == ["input"] * 2 + ["operation"] * 3 + ["seed"] + ["pullback"] * 2 + ["gradient", "pullback", "gradient"]
     assert [box.title for box in boxes if box.marked] == ["%11 = a / %8"]
 

@@ -38,7 +38,6 @@ from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.conversions import ORIGINAL
-from tapegrad.trace.outside_arrays import WITNESSES
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import running
 from tapegrad.tree.signature import Signature
@@ -211,9 +210,6 @@ class Observer:
             label, was, now = changed
             self.reason = f"it changes {label}, which it reads" + (f": from {was} to {now}" if was != now else "")
         return fresh, self.reason, self.where
-
-
-WITNESSES.append(Observer)
 
 
 def _profile(observer: Observer) -> Callable[[], None]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import conform
+from tapegrad.numbers.formatting import brief
 from tapegrad.ops import default_rng, draw, getfield, pack
 from tapegrad.rules.user import rrule
 from tapegrad.show.body import body
@@ -14,7 +15,7 @@ from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.network import place_of
 from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.graph.sides import Sides
-from tapegrad.show.graph.words import constant, derivative, expression, value_text
+from tapegrad.show.graph.words import INFIX, constant, derivative, expression, number, value_text
 from tapegrad.show.line import heading, role_of, short, shorten, tidy
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value, operands
 from tapegrad.transforms.reverse import is_triple
@@ -28,10 +29,12 @@ def fold(tape: Tape) -> Picture:
     A triple is one box, and so is a pullback's call with the cotangents taken out of it. Constants are written where
     they are used, and guards belong to the box of what they guard.
     """
-    return _Folding(tape).picture()
+    return Folding(tape).picture()
 
 
-class _Folding:
+class Folding:
+    """A tape whose operations are gathered into boxes."""
+
     def __init__(self, tape: Tape) -> None:
         self.tape, self.sides = tape, Sides(tape)
         self.triples = any(map(is_triple, tape))
@@ -97,11 +100,15 @@ class _Folding:
         found = self.home.get(partner) if partner is not None else None
         return before if found is None or self.sides.reverse(found) else found.id
 
+    def value_of(self, home: Operation, group: list[Operation]) -> Operation:
+        """Return the operation that holds a box's value: of a triple its first field."""
+        return next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0),  # type: ignore[attr-defined]
+                    home)
+
     # -- what is written
 
     def _box(self, home: Operation, group: list[Operation], beside: int | None) -> Box:
-        shown = next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0),  # type: ignore[attr-defined]
-                     home)
+        shown = self.value_of(home, group)
         guards = self.guards.get(home, [])
         title, detail = self._texts(home, shown, group)
         return Box(home.id, self._role(home, group), shorten(title, WIDEST, "…"), shorten(detail, WIDEST + 6, "…"),
@@ -134,9 +141,14 @@ class _Folding:
         if isinstance(home, Call) and isinstance(home.fn, Operation):
             given = ", ".join(self.name(arg) for arg in home.args if isinstance(arg, Operation))
             fields = ", ".join(dict.fromkeys(self.name(op) for op in group[1:])) or home.name
-            return f"{fields} ← {given}", f"pullback of {self._pulled(home)}"
+            numbers = [number(op.val, 3) if has_value(op) else "" for op in group[1:]]
+            told = f": {', '.join(numbers)}" if numbers and all(numbers) else ""
+            return f"{fields} ← {given}", f"pullback of {self._pulled(home)}{told}"
         if isinstance(home, Call):
             name = self.name(shown)
+            if self.triples and role_of(home) == "accumulation":
+                sources = " + ".join(f"from {self.source(part)}" for part in self.parts(home))
+                return f"{name} ← {sources}", self._detail(shown, value)
             return f"{name} {'←' if name.startswith('d') else '='} {self._expression(home)}", self._detail(shown, value)
         return shown.body, value
 
@@ -148,6 +160,23 @@ class _Folding:
         triple = self.sides.partner(home)
         return (tidy(getattr(triple.args[0], "__name__", "a call")) if isinstance(triple, Call) and is_triple(triple)
                 else "a call")
+
+    def parts(self, total: Operation) -> list[Operation]:
+        """Return the contributions that were added up to a cotangent."""
+        found: list[Operation] = []
+        for arg in total.args:
+            if isinstance(arg, Operation):
+                found += self.parts(arg) if arg in self.partial else [arg]
+        return found
+
+    def source(self, part: Operation) -> str:
+        """Write which call a contribution to a cotangent comes from, by its sign or its name."""
+        home = self.home.get(part)
+        triple = self.sides.partner(home) if home is not None else None
+        if not isinstance(triple, Call) or triple.fn is not rrule:
+            return "the seed"
+        op = brief(triple.args[0])
+        return {"divide": "÷", "multiply": "×"}.get(op) or INFIX.get(op, op)
 
     def _expression(self, op: Call) -> str:
         fn, args = (op.args[0], op.args[1:]) if op.fn is rrule else (op.fn, op.args)

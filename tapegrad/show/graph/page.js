@@ -106,6 +106,8 @@
   $("in").addEventListener("click", () => scale(1.25));
   $("out").addEventListener("click", () => scale(.8));
   $("fit").addEventListener("click", () => scale(zoom === 1 ? 0 : 1 / zoom));
+  const room = (view.clientWidth - 4) / svg.viewBox.baseVal.width; // a picture that is a little too wide opens fitted
+  if (room < 1 && room > .4) scale(room);
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") { query.value = ""; card.hidden = true; if (chosen) choose(chosen); else search(); return; }
     if (event.target === query || event.ctrlKey || event.metaKey || event.altKey) return;

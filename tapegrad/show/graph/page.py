@@ -11,7 +11,7 @@ from tapegrad.show.graph.layout import layout
 from tapegrad.show.graph.picture import Picture
 from tapegrad.show.graph.svg import text, to_svg
 
-_BAR, _MOST = 52, 680  # pixels: the page's header; how high a notebook's cell gets
+_BAR, MOST = 52, 680  # pixels: the page's header; how high a notebook's cell gets
 
 
 def to_html(picture: Picture) -> str:
@@ -49,7 +49,7 @@ def to_cell(picture: Picture) -> str:
     """Return what a notebook shows: the page in a frame of its own, so that neither's styles
     and names touch the other's.
     """
-    height = min(round(layout(picture).height) + 22 + _BAR, _MOST)
+    height = min(round(layout(picture).height) + 22 + _BAR, MOST)
     page = escape(to_html(picture), quote=True)
     style = f"width:100%;height:{height}px;border:0;border-radius:8px"
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 
 from tapegrad.show.graph.layout import HEIGHT, MARGIN, Layout, Placed, Route, layout
@@ -17,6 +18,7 @@ HUES = {role: STYLES[style].split()[-1] for role, style in {
 LEGEND = {"input": "input", "operation": "operation", "constant": "no gradient passes", "seed": "seed",
           "pullback": "pullback",
           "accumulation": "accumulation", "gradient": "gradient"}
+LINE = 22  # pixels from one line of text to the next
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]")
 _HEADS = {"down": "-4-7h8l-4 7z", "up": "-4 7h8l-4-7z", "right": "-7-4v8l7-4z"}
 
@@ -53,22 +55,30 @@ def text(value: str) -> str:
     return escape(_FORBIDDEN.sub("\ufffd", value), quote=True)
 
 
-def to_svg(picture: Picture) -> str:
-    """Draw a picture."""
+def to_svg(picture: Picture, style: str = "", below: Sequence[str] = ()) -> str:
+    """Draw a picture, with rules of style besides its own, and lines of text below it."""
     placed, heading = layout(picture), shorten(picture.title, 100, "…")
-    width = max(placed.width, 2 * MARGIN + 8.5 * len(heading), _legend(picture, 0)[1])
-    height = placed.height + 22
+    lines = [shorten(line, 110, "…") for line in below]
+    width = max(placed.width, _legend(picture, 0)[1], *(2 * MARGIN + 8.5 * len(line) for line in (heading, *lines)))
+    end = placed.height + 22
+    height = end + (LINE * len(lines) + MARGIN if lines else 0)
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" class="tapegrad" role="img" '
         f'width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">',
-        f"<title>{text(picture.title)}</title>", f"<style>{STYLE}</style>",
+        f"<title>{text(picture.title)}</title>", f"<style>{STYLE}{style}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
         f'<text class="heading" x="{MARGIN:.0f}" y="28">{text(heading)}</text>', *_sides(picture, placed),
         '<g class="arrows">', *(_arrow(picture, arrow, route) for arrow, route in placed.routes.items()), "</g>",
         '<g class="boxes">', *(_box(box, placed.boxes[key]) for key, box in picture.boxes.items()), "</g>",
-        _legend(picture, height - 14)[0], "</svg>"]
+        _legend(picture, end - 14)[0], *(_line(line, i, end) for i, line in enumerate(lines)), "</svg>"]
     return "\n".join(parts) + "\n"
+
+
+def _line(line: str, i: int, end: float) -> str:
+    """Return a line of text below the picture, the first one as a heading."""
+    y = end + LINE * (i + 1)
+    return f'<text class="{"told" if i else "heading"}" x="{MARGIN:.0f}" y="{y:.0f}">{text(line)}</text>'
 
 
 def _sides(picture: Picture, placed: Layout) -> list[str]:

@@ -18,7 +18,7 @@ INFIX = {"add": "+", "accumulate": "+", "subtract": "−", "multiply": "·", "di
          "logical_and": "∧", "logical_or": "∨",
          "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 PREFIX = {"negative": "−", "positive": "+", "logical_not": "¬", "bitwise_invert": "~", "sqrt": "√"}
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Name = Callable[[Operation], str]
 
@@ -41,7 +41,7 @@ def expression(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: Nam
         if op == "pow":
             exponent = plain(args[1])
             if type(exponent) is int:
-                return _bracket(parts[0]) + str(exponent).translate(_RAISED)
+                return _bracket(parts[0]) + str(exponent).translate(RAISED)
             return f"{_bracket(parts[0])} ^ {_bracket(parts[1])}"
     if not named and len(args) == 1 and op in PREFIX:
         return PREFIX[op] + _bracket(parts[0])

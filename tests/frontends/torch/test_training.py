@@ -24,8 +24,8 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def readme() -> list[float]:
-    """Run the README's example as it stands there; return the losses."""
+def example() -> list[float]:
+    """Run the example of docs/torch.md as it stands there; return the losses."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 2))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -45,8 +45,8 @@ def readme() -> list[float]:
     return values
 
 
-def test_the_readme_s_example_learns() -> None:
-    values = readme()
+def test_the_example_of_the_documentation_learns() -> None:
+    values = example()
     assert values[-1] < 0.5 * values[0]
 
 

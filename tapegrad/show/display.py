@@ -1,0 +1,28 @@
+"""display: what prints itself on a terminal shows the same colours in a notebook."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+COLUMNS = 100  # characters to a line of a notebook's cell
+FRAME = ('<pre style="font:12px/1.45 ui-monospace,\'DejaVu Sans Mono\',Menlo,Consolas,monospace;white-space:pre;'
+         'overflow-x:auto;margin:0">{code}</pre>')
+
+
+def bundle(shown: Any) -> dict[str, str]:
+    """Return what a notebook shows: colours, and plain text where it cannot."""
+    from rich.console import Console
+    console = Console(file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, force_jupyter=False,
+                      color_system="truecolor", legacy_windows=False)
+    console.print(shown)
+    return {"text/plain": str(shown), "text/html": console.export_html(inline_styles=True, code_format=FRAME)}
+
+
+class Displayed:
+    """What a notebook shows in colour, and as plain text where it cannot."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return bundle(self)
