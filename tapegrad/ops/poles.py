@@ -28,7 +28,7 @@ def _has_infinity(x: Any) -> bool:
     return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
 
 
-def _multiply(dy: Any, derivative: Any) -> Any:
+def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
     kind = type(derivative)
     if kind is float or kind is np.float64:
         finite = math.isfinite(derivative)
@@ -43,7 +43,7 @@ def _multiply(dy: Any, derivative: Any) -> Any:
     return dy * np.where((dy != 0) | np.isfinite(derivative), derivative, 0.0)[()]
 
 
-def _multiply_tensors(dy: Any, derivative: Any) -> Any:
+def _multiply_no_nan_tensors(dy: Any, derivative: Any) -> Any:
     y = dy * derivative
     zero = torch.zeros((), dtype=y.dtype, device=y.device)
     return torch.where(torch.as_tensor(dy, device=y.device) == 0, zero, y)
@@ -53,9 +53,9 @@ def _conj(x: Any) -> Any:
     return OPS["conjugate"](x) if getattr(dtype_of(x), "kind", "f") == "c" else x
 
 
-multiply_no_nan = define("multiply_no_nan", _multiply, pointwise(
+multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
     lambda dz, _y, _dy, d: multiply_no_nan(dz, _conj(d)), lambda dz, _y, dy, _d: multiply_no_nan(_conj(dy), dz),
-    direct=True), torch=tensors.elementwise(np.multiply, _multiply_tensors, numbers=True), memory=FRESH,
+    direct=True), torch=tensors.elementwise(np.multiply, _multiply_no_nan_tensors, numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
 
