@@ -13,7 +13,7 @@ import numpy as np
 from tapegrad.bridges.sweeps import Sweeps, inexact
 from tapegrad.numbers.cotangents import ZERO, conform
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.lazy import jax
+from tapegrad.numbers.lazy import jax, needed
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import Members
 from tapegrad.rules.op import Op
@@ -83,6 +83,14 @@ def _to_jax(sweeps: Sweeps) -> Callable[..., Any]:
 # -- a function of JAX's on a tape
 
 
+def doubles() -> Any:
+    """Return a context in which JAX computes in double precision, as NumPy does."""
+    try:
+        return jax.enable_x64(True)
+    except AttributeError:  # before JAX 0.8
+        return needed("jax.experimental").enable_x64()
+
+
 @functools.cache
 def from_jax(fn: Callable[..., Any]) -> Op:
     """Return a function of JAX's, jitted or not, as one operation: `jax.vjp` is its pullback, `jax.jvp` its tangent and
@@ -98,7 +106,7 @@ def from_jax(fn: Callable[..., Any]) -> Op:
     compiled = jax.jit(fn)
 
     def run(*args: Any) -> Any:
-        with jax.enable_x64(True):  # NumPy's numbers are doubles
+        with doubles():
             return jax.tree.map(np.asarray, compiled(*args))
     run.__name__ = getattr(fn, "__name__", "function of JAX")
     op = primitive(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.bridges.jax_functions import doubles
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -16,8 +18,8 @@ X = np.array([0.2, 1.2, -0.7])
 
 
 @pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    with jax.enable_x64(True):
+def in_double_precision() -> Iterator[None]:
+    with doubles():
         yield
 
 
@@ -62,8 +64,10 @@ def test_integers_have_no_gradient() -> None:
 
 
 def test_single_precision_stays() -> None:
-    with jax.enable_x64(False):
-        assert jax.grad(tg.to_jax(lambda x: (x ** 2).sum()))(jnp.ones(3)).dtype == np.float32
+    with contextlib.ExitStack() as stack:
+        if hasattr(jax, "enable_x64"):
+            stack.enter_context(jax.enable_x64(False))
+        assert jax.grad(tg.to_jax(lambda x: (x ** 2).sum()))(jnp.ones(3, np.float32)).dtype == np.float32
 
 
 def test_a_program_that_raises() -> None:
