@@ -10,13 +10,13 @@ FRAME = ('<pre style="font:12px/1.45 ui-monospace,\'DejaVu Sans Mono\',Menlo,Con
          'overflow-x:auto;margin:0">{code}</pre>')
 
 
-def bundle(shown: Any) -> dict[str, str]:
-    """Return what a notebook shows: colours, and plain text where it cannot."""
+def as_html(shown: Any) -> str:
+    """Return what a terminal shows as HTML, in its colours."""
     from rich.console import Console
     console = Console(file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, force_jupyter=False,
                       color_system="truecolor", legacy_windows=False)
     console.print(shown)
-    return {"text/plain": str(shown), "text/html": console.export_html(inline_styles=True, code_format=FRAME)}
+    return console.export_html(inline_styles=True, code_format=FRAME)
 
 
 class Displayed:
@@ -25,4 +25,7 @@ class Displayed:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return bundle(self)
+        return {"text/plain": str(self), "text/html": self._html()}
+
+    def _html(self) -> str:
+        return as_html(self)

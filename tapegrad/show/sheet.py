@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tapegrad.show.display import bundle
+from tapegrad.show.display import as_html
 from tapegrad.show.line import shorten
 from tapegrad.show.styles import STYLES, empty
 
@@ -22,7 +22,7 @@ class Sheet(NamedTuple):
     numbers: bool = False  # in all columns but the first
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return bundle(self)
+        return {"text/plain": str(self), "text/html": as_html(self)}
 
     def format(self, width: int | None = None) -> str:
         """Return aligned text, ASCII, of at most `width` characters to a line."""
