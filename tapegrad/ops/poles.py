@@ -45,8 +45,9 @@ def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
 
 def _multiply_no_nan_tensors(dy: Any, derivative: Any) -> Any:
     y = dy * derivative
-    zero = torch.zeros((), dtype=y.dtype, device=y.device)
-    return torch.where(torch.as_tensor(dy, device=y.device) == 0, zero, y)
+    if tensors.is_tensor(dy):
+        return y.masked_fill(dy == 0, 0)
+    return y if dy else torch.zeros_like(y)
 
 
 def _conj(x: Any) -> Any:
