@@ -129,6 +129,8 @@ class _Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in (torch.tensor, torch.as_tensor, torch.asarray) and kwargs.get("device") is not None:
             wanted = torch.device(kwargs["device"])
+            if func is not torch.tensor and isinstance(args[0], Virtual) and wanted.type == DEVICE.type:
+                return args[0] if kwargs.get("dtype") is None else args[0].to(kwargs["dtype"])  # it lies there
             return func(*args, **{**kwargs, "device": HOST}).to(wanted)
         if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and isinstance(args[0], Virtual):
             # torch itself makes a tensor of a list where no operator shows it
