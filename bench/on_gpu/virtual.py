@@ -11,7 +11,7 @@ import linecache
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -162,7 +162,7 @@ def called(func: Any, args: Any, kwargs: dict[str, Any], mode: device | None) ->
     """Make a call, and record it."""
     if func is torch.ops.prim.device.default:
         return args[0].device if isinstance(args[0], Virtual) else HOST
-    given = list(_tensors((args, kwargs)))
+    given = list(tensors_in((args, kwargs)))
     asked = kwargs.get("device")
     here = any(isinstance(x, Virtual) for x in given)
     if not Virtual.computing and any(x.device.type == DEVICE.type and not isinstance(x, Virtual) for x in given):
@@ -189,7 +189,7 @@ def called(func: Any, args: Any, kwargs: dict[str, Any], mode: device | None) ->
 def record(mode: device, func: Any, name: str, args: Any, given: list[Any], out: Any, here: bool, there: bool,
            sized: bool) -> None:
     """Put down what a call was."""
-    results = list(_tensors(out))
+    results = list(tensors_in(out))
     kind = kind_of(func, name, args, given, results, here, there, sized)
     if kind is not None:
         size = sum(x.numel() * x.element_size() for x in [*given, *({id(x): x for x in results}.values())])
@@ -272,15 +272,16 @@ def called_by(text: str) -> str:
     return re.sub(r"_\d+$", "", found[1].rpartition(".")[2]) if found else text
 
 
-def _tensors(x: Any) -> Any:
+def tensors_in(x: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested lists, tuples and dicts."""
     if isinstance(x, torch.Tensor):
         yield x
     elif isinstance(x, (tuple, list)):
         for part in x:
-            yield from _tensors(part)
+            yield from tensors_in(part)
     elif isinstance(x, dict):
         for part in x.values():
-            yield from _tensors(part)
+            yield from tensors_in(part)
 
 
 def _wrapped(x: Any) -> Any:

@@ -49,33 +49,6 @@ def test_it_says_what_a_device_is_asked() -> None:
 # -- NumPy programs, in NumPy's spelling
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_problems(name: str) -> None:
-    problem = made(name, small=True)
-    tape = gradient_tape(problem, "float64")
-    logs: list[Log] = []
-    with device() as log:
-        args, given = replayed(problem, str(DEVICE), "float64")
-        for mode in ("eager", "graph"):
-            with graphs(recorded(logs)):
-                fast = tg.compile(tape, backend="torch", device=DEVICE, mode=mode)
-                for _ in range(2):
-                    log.events.clear()
-                    found = fast(*args, **given)
-            asked = [event.name for event in log.of("mixed", "host", "upload", "read")]
-            if mode == "eager":
-                assert asked == ["_linalg_check_errors"] * (name == "gp")  # whether the matrix has a factor
-            else:
-                assert set(asked) <= {"_to_copy"} and len(asked) <= 1  # flags of guards and failures, once at the end
-    torchs, also = replayed(problem, "cpu", "float64")
-    expected = tape.play(*torchs, **also)
-    for a, b in zip(tg.tree.leaves(found), tg.tree.leaves(expected), strict=True):
-        assert (b is None and a is None) or (a.device == DEVICE and a.dtype == b.dtype)
-        if b is not None:
-            torch.testing.assert_close(torch.as_tensor(a.cpu().numpy()), b.detach(), rtol=1e-9, atol=1e-9)
-    assert len(logs) == 1 and logs[0].count("launch") > 0  # what a graph holds: `recorded` refuses all else
-
-
 def filled(x: Any) -> Any:
     y = np.zeros(x.shape)
     y[1:] = x[:-1] * 2
