@@ -98,6 +98,21 @@ class Virtual(torch.Tensor):
         return called(func, args, kwargs or {}, None)
 
 
+class Generator(torch.Generator):
+    """A generator of the device, with the numbers of one of the CPU's; or one of the CPU's."""
+
+    place: torch.device
+
+    def __new__(cls, device: Any = DEVICE) -> Any:
+        new = super().__new__(cls)
+        new.place = torch.device(device)
+        return new
+
+    @property
+    def device(self) -> torch.device:
+        return self.place
+
+
 class device(TorchDispatchMode):
     """The context in which there is the device; its value is the log."""
 
@@ -127,6 +142,8 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if kwargs.get("generator") is not None:
+            refuse_generator(kwargs["generator"], args, kwargs)
         if func in (torch.tensor, torch.as_tensor, torch.asarray) and kwargs.get("device") is not None:
             wanted = torch.device(kwargs["device"])
             if func is not torch.tensor and isinstance(args[0], Virtual) and wanted.type == DEVICE.type:
@@ -142,6 +159,15 @@ class _Functions(TorchFunctionMode):
         if func is torch.Tensor.tolist and isinstance(args[0], Virtual):
             return args[0].cpu().tolist()
         return func(*args, **kwargs)
+
+
+def refuse_generator(generator: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    """Raise RuntimeError, as torch does, for a draw on one device by a generator of another."""
+    asked = kwargs.get("device")
+    there = any(isinstance(x, Virtual) for x in tensors_in((args, kwargs)))
+    device = torch.device(asked) if asked is not None else DEVICE if there else HOST
+    if generator.device.type != device.type:
+        raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{generator.device.type}'")
 
 
 def _uploaded(part: Any) -> Any:
