@@ -78,3 +78,11 @@ def test_problems(name: str) -> None:
     assert launches == Counter({"copy_": len(region.inputs), "clone": len(region.results), "full": filled})
     assert sorted(asked) == sorted([*uploads, *numbers, *factors]) and outside.written <= inputs
     assert not storages(tg.tree.leaves(found)) & (inputs | results | constants | region.memory.made.keys())
+
+
+def test_a_capture_tells_memory_that_is_not_its_own() -> None:
+    apart, x = torch.zeros(3), torch.ones(3)
+    regions: list[Region] = []
+    held(regions)(lambda x: [apart.add_(x * 2)], [x])
+    memory = regions[0].memory
+    assert memory.taken == {storage(apart), storage(x)} and memory.written == {storage(apart)} and len(memory.made) == 1
