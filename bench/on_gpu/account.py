@@ -10,7 +10,7 @@ import argparse
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,8 @@ import tapegrad as tg
 from bench.on_gpu.peers import gradient_tape, replayed
 from bench.on_gpu.sizes import SIZES, made
 from bench.on_gpu.virtual import DEVICE, Event, Virtual, device
-from bench.problems.problem import Problem
+from bench.problems import PROBLEMS
+from bench.problems.problem import Problem, Size
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.tape.liveness import last_uses
@@ -30,6 +31,8 @@ from tapegrad.tree.flatten import leaves_of
 BANDWIDTH = 3.35e12
 FLOPS = {8: (34e12, 67e12), 4: (67e12, 67e12)}  # a second, by the bytes of a number: plain, and of products
 EAGER, GRAPH = 4e-6, 0.8e-6  # seconds that a launch takes from Python, and within a graph
+SCALED: dict[str, tuple[Size, int]] = {"elementwise": ({"n": 10 ** 6}, 100)}
+"""Problems that no memory of a host need hold: the size that is counted, and how many times as long it is measured."""
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul")
 
 
@@ -50,8 +53,8 @@ class Counts:
     graph: float
 
 
-def counted(problem: Problem, precision: str, name: str = "") -> Counts:
-    """Count what the compiled gradient of a problem asks of a device."""
+def counted(problem: Problem, precision: str, name: str = "", times: int = 1) -> Counts:
+    """Count what the compiled gradient of a problem asks of a device, for arrays that are so many times as long."""
     tape = gradient_tape(problem, precision)
     with device() as log:
         args, given = replayed(problem, str(DEVICE), precision)
@@ -60,13 +63,14 @@ def counted(problem: Problem, precision: str, name: str = "") -> Counts:
             log.events.clear()
             run(*args, **given)
         steady = list(log.events)
-    launches = [event for event in steady if event.kind == "launch"]
+    launches = [replace(event, size=event.size * times, flops=event.flops * times)
+                for event in steady if event.kind == "launch"]
 
     def number(kind: str) -> int:
         return sum(event.kind == kind for event in steady)
     return Counts(name or problem.name, precision, len(launches), number("view"),
                   sum(event.size for event in launches), sum(event.flops for event in launches), number("read"),
-                  number("upload"), profiled(run, args, given), expected(launches, precision, EAGER),
+                  number("upload"), profiled(run, args, given) * times, expected(launches, precision, EAGER),
                   expected(launches, precision, GRAPH))
 
 
@@ -158,7 +162,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     print(HEAD, flush=True)
     for name in options.names or SIZES:
-        print(line(counted(made(name, options.small), options.precision, name)), flush=True)
+        size, times = ({}, 1) if options.small else SCALED.get(name, ({}, 1))
+        problem = PROBLEMS[name].made(**size) if size else made(name, options.small)
+        print(line(counted(problem, options.precision, name, times)), flush=True)
     return 0
 
 

@@ -54,9 +54,10 @@ def arguments(problem: Problem, device: str, precision: str,
     if problem.module:
         module, *args = of_module(problem)[1]
         return (placed(module, device, precision), *[x.to(device) for x in args]), {}
+    given = {} if problem.form else problem.given
     return (tuple([tensor(arg, device, precision) for arg in problem.args]),
             {name: tensor(value, device, precision) if isinstance(value, np.ndarray) else number(value)
-             for name, value in problem.given.items()})
+             for name, value in given.items()})
 
 
 def replayed(problem: Problem, device: str, precision: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -90,9 +91,9 @@ def gradient_tape(problem: Problem, precision: str) -> tg.Tape:
     if problem.module:
         module, *args = of_module(problem)[1]
         return tg.flatgrad(tg.trace(of_module(problem)[0], placed(module, "cpu", precision), *args)[1])
-    given = {name: array(value, precision) for name, value in problem.given.items()}
-    args = [array(arg, precision) for arg in problem.args]
-    return tg.flatgrad(tg.roll(tg.trace(problem.objective, *args, **given)[1]))
+    problem = replace(problem, data={name: array(value, precision) for name, value in problem.data.items()})
+    f, given = problem.program()
+    return tg.flatgrad(tg.roll(tg.trace(f, *problem.args, **given)[1]))
 
 
 def tapegrad(mode: str) -> Callable[..., Gradient]:

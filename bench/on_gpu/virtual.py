@@ -11,7 +11,7 @@ import linecache
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -98,6 +98,21 @@ class Virtual(torch.Tensor):
         return called(func, args, kwargs or {}, None)
 
 
+class Generator(torch.Generator):
+    """A generator of the device, with the numbers of one of the CPU's; or one of the CPU's."""
+
+    place: torch.device
+
+    def __new__(cls, device: Any = DEVICE) -> Any:
+        new = super().__new__(cls)
+        new.place = torch.device(device)
+        return new
+
+    @property
+    def device(self) -> torch.device:
+        return self.place
+
+
 class device(TorchDispatchMode):
     """The context in which there is the device; its value is the log."""
 
@@ -127,8 +142,12 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if kwargs.get("generator") is not None:
+            refuse_generator(kwargs["generator"], args, kwargs)
         if func in (torch.tensor, torch.as_tensor, torch.asarray) and kwargs.get("device") is not None:
             wanted = torch.device(kwargs["device"])
+            if func is not torch.tensor and isinstance(args[0], Virtual) and wanted.type == DEVICE.type:
+                return args[0] if kwargs.get("dtype") is None else args[0].to(kwargs["dtype"])  # it lies there
             return func(*args, **{**kwargs, "device": HOST}).to(wanted)
         if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and isinstance(args[0], Virtual):
             # torch itself makes a tensor of a list where no operator shows it
@@ -140,6 +159,15 @@ class _Functions(TorchFunctionMode):
         if func is torch.Tensor.tolist and isinstance(args[0], Virtual):
             return args[0].cpu().tolist()
         return func(*args, **kwargs)
+
+
+def refuse_generator(generator: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    """Raise RuntimeError, as torch does, for a draw on one device by a generator of another."""
+    asked = kwargs.get("device")
+    there = any(isinstance(x, Virtual) for x in tensors_in((args, kwargs)))
+    device = torch.device(asked) if asked is not None else DEVICE if there else HOST
+    if generator.device.type != device.type:
+        raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{generator.device.type}'")
 
 
 def _uploaded(part: Any) -> Any:
@@ -160,7 +188,7 @@ def called(func: Any, args: Any, kwargs: dict[str, Any], mode: device | None) ->
     """Make a call, and record it."""
     if func is torch.ops.prim.device.default:
         return args[0].device if isinstance(args[0], Virtual) else HOST
-    given = list(_tensors((args, kwargs)))
+    given = list(tensors_in((args, kwargs)))
     asked = kwargs.get("device")
     here = any(isinstance(x, Virtual) for x in given)
     if not Virtual.computing and any(x.device.type == DEVICE.type and not isinstance(x, Virtual) for x in given):
@@ -187,7 +215,7 @@ def called(func: Any, args: Any, kwargs: dict[str, Any], mode: device | None) ->
 def record(mode: device, func: Any, name: str, args: Any, given: list[Any], out: Any, here: bool, there: bool,
            sized: bool) -> None:
     """Put down what a call was."""
-    results = list(_tensors(out))
+    results = list(tensors_in(out))
     kind = kind_of(func, name, args, given, results, here, there, sized)
     if kind is not None:
         size = sum(x.numel() * x.element_size() for x in [*given, *({id(x): x for x in results}.values())])
@@ -270,15 +298,16 @@ def called_by(text: str) -> str:
     return re.sub(r"_\d+$", "", found[1].rpartition(".")[2]) if found else text
 
 
-def _tensors(x: Any) -> Any:
+def tensors_in(x: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested lists, tuples and dicts."""
     if isinstance(x, torch.Tensor):
         yield x
     elif isinstance(x, (tuple, list)):
         for part in x:
-            yield from _tensors(part)
+            yield from tensors_in(part)
     elif isinstance(x, dict):
         for part in x.values():
-            yield from _tensors(part)
+            yield from tensors_in(part)
 
 
 def _wrapped(x: Any) -> Any:

@@ -116,8 +116,10 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
     last = len(xp) - 1
     i = (torch.searchsorted(xp.contiguous(), x.contiguous(), side="right") - 1).clamp(0, builtins.max(last - 1, 0))
     k = (i + 1).clamp(max=last)
-    slope = (fp[k] - fp[i]) / torch.where(xp[k] == xp[i], 1.0, xp[k] - xp[i])
-    y = torch.where(x >= xp[-1], fp[-1], torch.where(x < xp[0], fp[0], slope * (x - xp[i]) + fp[i]))
+    left, low = xp.take(i), fp.take(i)  # not xp[i]: one integer is read by the host there
+    gap = xp.take(k) - left
+    slope = (fp.take(k) - low) / torch.where(gap == 0, 1.0, gap)
+    y = torch.where(x >= xp[-1], fp[-1], torch.where(x < xp[0], fp[0], slope * (x - left) + low))
     return torch.where(torch.isnan(x), math.nan, y)
 
 

@@ -15,7 +15,9 @@ import numpy as np
 
 from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import is_complex_number
 from tapegrad.rules import batching
 from tapegrad.rules.facts import FRESH, Partial, pointwise
 from tapegrad.rules.op import OPS
@@ -51,7 +53,9 @@ def _multiply_no_nan_tensors(dy: Any, derivative: Any) -> Any:
 
 
 def _conj(x: Any) -> Any:
-    return OPS["conjugate"](x) if getattr(dtype_of(x), "kind", "f") == "c" else x
+    kind = getattr(dtype_of(x), "kind", None)  # a Python number has none
+    is_complex = kind == "c" if kind is not None else is_complex_number(plain(x))
+    return OPS["conjugate"](x) if is_complex else x
 
 
 multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(

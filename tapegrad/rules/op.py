@@ -106,6 +106,7 @@ class Op:
 
     _tapegrad_op = True  # and no object of the program's, whatever module a class of it is from
     loose = False  # made by a context for one trace: only that context calls it primitive
+    hosted = 0  # arguments at the front that stay on the host: the state of a generator (`dropout_mask`)
 
     def __init__(self, name: str, impl: Callable[..., Any],
                  rule: Rule | tuple[Partial | None, ...] | Partial | None = None, *, spec: Family = UNTYPED,
@@ -195,7 +196,8 @@ class Op:
         if own is None:
             y = self.impl(*map(wrap, args), **{key: wrap(arg) for key, arg in kwargs.items()})
             return y if wrapped else unwrap(y)
-        y = own(*on_one_device([unwrap(arg) for arg in args] if wrapped else args), **kwargs)
+        given = [unwrap(arg) for arg in args] if wrapped else args
+        y = own(*given[:self.hosted], *on_one_device(given[self.hosted:]), **kwargs)
         return wrap(y) if wrapped else y
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -74,7 +74,7 @@ def is_asked_for(event: Event) -> bool:
 
 def brings(tape: tg.Tape) -> bool:
     """True for a tape on which the host may make an array, which is brought to the device."""
-    names = {op.fn.__name__.removeprefix("each_") for op in tape if op.kind == "call"}
+    names = {op.fn.__name__.removeprefix("each ") for op in tape if op.kind == "call"}
     return not names.isdisjoint({*ON_HOST, *SOMETIMES})
 
 

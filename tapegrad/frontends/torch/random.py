@@ -11,6 +11,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -184,7 +185,8 @@ def state(device: str) -> torch.Tensor:
 def set_state(device: str, value: torch.Tensor) -> None:
     """Set the state of torch's own generator of a device; of one recorded on another device a seed is made."""
     if value.numel() != state(device).numel():
-        value = torch.Generator(device).manual_seed(int(value.cpu().long().sum()) * 2654435761 % 2 ** 62).get_state()
+        seed = int.from_bytes(blake2b(value.cpu().numpy().tobytes(), digest_size=7).digest(), "little")
+        value = torch.Generator(device).manual_seed(seed).get_state()
     if device.startswith("cuda"):
         torch.cuda.set_rng_state(value.cpu(), device)
     else:
@@ -210,8 +212,11 @@ def seeded(func: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return func(*args, **kwargs)
         finally:
-            if before.numel() != begin.numel() or not torch.equal(before, begin.cpu()):
+            apart = before.numel() != begin.numel()  # recorded on another device
+            if apart or not torch.equal(before, begin.cpu()):
                 set_state(device, before)
+            if apart and torch.equal(begin.cpu(), state("cpu")):
+                torch.rand(())  # the next replay begins from the state after this
     run.__name__ = func.__name__
     return run
 

@@ -17,7 +17,7 @@ from bench.on_gpu.account import counted, planned, profiled
 from bench.on_gpu.peers import gradient_tape, placed, replayed
 from bench.on_gpu.sizes import SIZES, made
 from bench.on_gpu.stand_in import graphs, recorded
-from bench.on_gpu.virtual import DEVICE, Log, device, put
+from bench.on_gpu.virtual import DEVICE, Generator, Log, device, put
 from tapegrad.errors import ArgumentError
 from tests.cases.case import draw
 from tests.harness.compare import alike
@@ -47,33 +47,6 @@ def test_it_says_what_a_device_is_asked() -> None:
 
 
 # -- NumPy programs, in NumPy's spelling
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_problems(name: str) -> None:
-    problem = made(name, small=True)
-    tape = gradient_tape(problem, "float64")
-    logs: list[Log] = []
-    with device() as log:
-        args, given = replayed(problem, str(DEVICE), "float64")
-        for mode in ("eager", "graph"):
-            with graphs(recorded(logs)):
-                fast = tg.compile(tape, backend="torch", device=DEVICE, mode=mode)
-                for _ in range(2):
-                    log.events.clear()
-                    found = fast(*args, **given)
-            asked = [event.name for event in log.of("mixed", "host", "upload", "read")]
-            if mode == "eager":
-                assert asked == ["_linalg_check_errors"] * (name == "gp")  # whether the matrix has a factor
-            else:
-                assert set(asked) <= {"_to_copy"} and len(asked) <= 1  # flags of guards and failures, once at the end
-    torchs, also = replayed(problem, "cpu", "float64")
-    expected = tape.play(*torchs, **also)
-    for a, b in zip(tg.tree.leaves(found), tg.tree.leaves(expected), strict=True):
-        assert (b is None and a is None) or (a.device == DEVICE and a.dtype == b.dtype)
-        if b is not None:
-            torch.testing.assert_close(torch.as_tensor(a.cpu().numpy()), b.detach(), rtol=1e-9, atol=1e-9)
-    assert len(logs) == 1 and logs[0].count("launch") > 0  # what a graph holds: `recorded` refuses all else
 
 
 def filled(x: Any) -> Any:
@@ -201,6 +174,40 @@ def test_torch_code_that_writes_and_makes_tensors() -> None:
     found, log = steady(tg.compile(tape, backend="torch"), (put(x),))
     assert not log.of("mixed", "host", "upload", "read")
     alike((found[0].cpu().numpy(), found[1][1].cpu().numpy()), (tape.play(x)[0].numpy(), tape.play(x)[1][1].numpy()))
+
+
+OWN = Generator()
+DRAWN: dict[str, Any] = {
+    "rand": lambda x: (x * torch.rand(x.shape, generator=OWN, device=x.device, dtype=x.dtype)).sum(),
+    "bernoulli": lambda x: (x * torch.bernoulli(x.abs().clamp(max=1.0), generator=OWN)).sum(),
+    "normal_": lambda x: (x * torch.empty_like(x).normal_(generator=OWN)).sum()}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_draws_are_those_of_a_generator_of_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "Generator", Generator)
+    x = put(torch.tensor(draw(3, 4)))
+    with device() as log:
+        run = tg.compile(tg.gradtape(DRAWN[name], x), backend="torch", device=DEVICE)
+        run(x)
+        OWN.manual_seed(1)
+        log.events.clear()
+        found = [run(x)[0] for _ in range(3)]
+        assert not log.of("mixed", "host", "upload", "read")
+        OWN.manual_seed(1)
+        assert list(map(float, found)) == pytest.approx([float(DRAWN[name](x)) for _ in range(3)])
+        with pytest.raises(RuntimeError, match="Expected a 'meta' device type for generator"):
+            torch.bernoulli(x.abs(), generator=Generator("cpu"))
+
+
+@pytest.mark.parametrize("name, f", [("dropout", nn.functional.dropout), ("a copy", lambda x: x * torch.empty_like(x).uniform_())])
+def test_draws_of_a_tape_that_was_recorded_on_the_host(name: str, f: Any) -> None:
+    tape = tg.gradtape(lambda x: (f(x) ** 2).sum(), torch.tensor(draw(3, 4)))
+    run, x = tg.compile(tape, backend="torch", device=DEVICE), there((torch.tensor(draw(3, 4)),))
+    first, log = steady(run, x)
+    assert not log.of("mixed", "host", "upload", "read")  # the state of the generator stays on the host
+    second, _ = steady(run, x)
+    assert first[0].cpu() != second[0].cpu()
 
 
 # -- torch's own device without numbers, and its fake tensors

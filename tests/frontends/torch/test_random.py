@@ -10,6 +10,7 @@ import torch.distributions as D
 import torch.nn.functional as F
 
 import tapegrad as tg
+from tapegrad.frontends.torch import random
 from tapegrad.transforms.flat_gradient import flatgrad
 
 X = torch.linspace(0.1, 0.9, 12).reshape(3, 4)
@@ -210,3 +211,30 @@ def test_what_is_compiled_draws_torchs_own_stream(f: Any, maker: Any) -> None:
             values += [float(y[0] if fn is not f and maker is tg.value_and_grad else y), float(torch.rand(()))]
         return values
     assert run(maker(f, backend="torch")) == pytest.approx(run(f), rel=1e-6)
+
+
+def test_a_state_of_the_cpu_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws there are of a seed made of the state: the same again for a pullback, others in the next replay."""
+    own = [torch.zeros(16, dtype=torch.uint8)]
+
+    class Generator(torch.Generator):
+        def __new__(cls, device: Any) -> Any:
+            return super().__new__(cls)
+
+        def manual_seed(self, seed: int) -> Any:
+            self.seed_state = torch.tensor(list(seed.to_bytes(16, "little")), dtype=torch.uint8)
+            return self
+
+        def get_state(self) -> Any:
+            return self.seed_state
+    monkeypatch.setattr(torch, "Generator", Generator)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: own[0])
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda value, device: own.__setitem__(0, value))
+    monkeypatch.setattr(random, "device_name", lambda args: "cuda:0")
+    run = random.seeded(lambda: own[0].tolist())
+    seen = []
+    for _ in range(5):
+        begin = random.state("cpu")
+        seen.append(run(begin))
+        assert run(begin) == seen[-1]
+    assert len({tuple(x) for x in seen}) == 5 and not own[0].any()  # and the device's own generator is where it was

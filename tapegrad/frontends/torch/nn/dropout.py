@@ -29,6 +29,7 @@ def mask_op(func: Callable[..., Any]) -> Op:
     def run(begin: Any, x: Array, p: float = 0.5) -> Any:
         return random.seeded(func)(begin, torch.ones_like(x), p)
     op = of_frontend(Op(f"{func.__name__}_mask", run, rule=CONSTANT, effects=DRAWS, torch=run))
+    op.hosted = 1
     return op
 
 
