@@ -59,11 +59,7 @@ def is_inexact(dtype: Any) -> bool:
     return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
 
 
-Poles = Callable[..., bool] | bool
-"""Whether a derivative has poles, or a function of the arguments that says so."""
-
-
-def chain(derivative: Callable[..., Any] | float, poles: Poles = False) -> Partial:
+def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:
     """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
     if not callable(derivative):
         return (lambda dy, *_: dy) if derivative == 1 else (lambda dy, *_: -dy if derivative == -1 else dy * derivative)
@@ -86,9 +82,9 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
                 means: tuple[Any, ...] = (), python: Callable[..., Any] | None = None,
                 on_torch: Callable[..., Any] | str | None = None, tangent: Push | None = None,
-                spec: types.Family | None = None, poles: Poles | tuple[Poles, ...] = False) -> Op:
+                spec: types.Family | None = None, poles: Any = False) -> Op:
     """Define an op by the derivative with respect to each argument, which all have `poles` or each has its own."""
-    each = poles if isinstance(poles, tuple) else (poles,) * len(derivatives)
+    each = poles if isinstance(poles, tuple) else [poles] * len(derivatives)
     rule = pointwise(*map(chain, derivatives, each), direct=True)
     return define(name, impl, rule, means=means, python=python, tangent=tangent,
                   torch=of_tensors(name, impl, means, on_torch), memory=FRESH, spec=spec)
