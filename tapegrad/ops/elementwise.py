@@ -82,9 +82,10 @@ def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> A
 def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | float,
                 means: tuple[Any, ...] = (), python: Callable[..., Any] | None = None,
                 on_torch: Callable[..., Any] | str | None = None, tangent: Push | None = None,
-                spec: types.Family | None = None, poles: Callable[..., bool] | bool = False) -> Op:
-    """Define an op by the derivative with respect to each argument."""
-    rule = pointwise(*[chain(derivative, poles) for derivative in derivatives], direct=True)
+                spec: types.Family | None = None, poles: Any = False) -> Op:
+    """Define an op by the derivative with respect to each argument, which all have `poles` or each has its own."""
+    each = poles if isinstance(poles, tuple) else [poles] * len(derivatives)
+    rule = pointwise(*map(chain, derivatives, each), direct=True)
     return define(name, impl, rule, means=means, python=python, tangent=tangent,
                   torch=of_tensors(name, impl, means, on_torch), memory=FRESH, spec=spec)
 
@@ -181,12 +182,12 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
 
 
 def _has_pole(_x: Array, p: Any) -> bool:
-    """True unless a power is one of a number's that is known to have no pole at 0."""
+    """True unless a power is one of a number's whose derivative by the base is known to have no pole at 0."""
     return not (type(p) in (int, float) and p >= 1)
 
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power,
-                  poles=_has_pole)
+                  poles=(_has_pole, True))  # by the exponent: the logarithm of the base, whatever the exponent
 float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
                           python=math.pow)
 

@@ -282,9 +282,8 @@ class Dependence:
                 args.append(_read(x))
         found = np.asarray(fn.run(*args, **self.kwargs))
         whole = stacked(parts)
-        if found.dtype.kind != "c":
-            return rows_of(whole, found.ravel() - 1)
-        return union([rows_of(whole, numbers.ravel().astype(np.int64) - 1) for numbers in (found.real, found.imag)])
+        halves = (found.real, found.imag) if found.dtype.kind == "c" else (found,)  # real numbers may be one half's
+        return union([rows_of(whole, numbers.ravel().astype(np.int64) - 1) for numbers in halves])
 
     def _scattered(self) -> Any:
         """Read the places of the value where each piece is added."""

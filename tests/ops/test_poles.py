@@ -66,3 +66,15 @@ def test_derivatives_of_higher_order_are_those_of_the_product() -> None:
     for hessian in (tg.hessian(f)(x), np.array([tg.hvp(f)(x, e) for e in np.eye(2)])):
         assert np.allclose(hessian, np.diag(0.5 / x ** 1.5))
     assert np.isclose(tg.hessian(lambda x: np.log(x) ** 2)(1.0), 2.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exponent", [1, 2.0, 0.5])
+def test_a_zero_cotangent_stops_at_the_logarithm_of_a_negative_base(exponent: float) -> None:
+    def f(p: Any, x: Any) -> Any:
+        return np.where(x > 0, x ** p, 0.0).sum()
+    x = np.array([-1.0, 0.5, 2.0])
+    slope = np.sum(x[1:] ** exponent * np.log(x[1:]))
+    step = tg.value_and_grad(f, warmup=1)
+    found = [tg.gradient(f, exponent, x)[0], *[step(exponent, x)[1] for _ in range(3)]]
+    assert np.allclose(found, slope)

@@ -90,6 +90,16 @@ def test_second_derivatives_are_where_numbers_meet() -> None:
     assert exact(tg.hessian_sparsity(lambda x: ((a @ x) ** 2).sum(), x)) == (a.T @ a).tolist()
 
 
+def test_one_half_of_a_complex_array_is_read_or_scaled_in_place() -> None:
+    def f(x: Any) -> Any:
+        w = np.zeros(3, complex)
+        w[:] = x
+        w.imag[::2] *= 3
+        return np.abs(w) ** 4
+
+    assert (tg.jacobian_sparsity(f, np.ones(3)).toarray() == np.eye(3)).all()
+
+
 def test_a_long_filling_and_a_rolled_tape() -> None:
     def f(x: Any) -> Any:
         y = np.zeros(300)
