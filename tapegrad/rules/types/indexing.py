@@ -41,6 +41,9 @@ def read(x: Any, *index: Any, through: Any = ()) -> Spec:
 
 def place(x: Spec, index: Sequence[Any]) -> Spec:
     """Return the type of a part of an array."""
+    flags = [each for each in index if isinstance(each, (bool, np.bool_))]
+    if flags:
+        return _flagged(x, index, all(flags))
     index = [part for each in index for part in (_places(each) if _is_mask(each) else [each])]
     parts = [_part(each) for each in index]
     taken = sum(_axes(part) for part in parts)
@@ -71,6 +74,18 @@ def place(x: Spec, index: Sequence[Any]) -> Spec:
     if not shape and not has_dots:
         return number(x.dtype)
     return viewed(x, shape, None if x.strides is None else steps)
+
+
+def _flagged(x: Spec, index: Sequence[Any], count: bool) -> Spec:
+    """Return the type of a part by an index with Python's bools among slices: an axis of 1 or 0, of a copy."""
+    first = next(i for i, each in enumerate(index) if isinstance(each, (bool, np.bool_)))
+    rest = [each for each in index if not isinstance(each, (bool, np.bool_))]
+    basic = all(each is None or each is Ellipsis or isinstance(each, slice) for each in rest)
+    if not basic or len(index) - len(rest) > 1 or Ellipsis in rest[:first]:
+        raise Unknown("a bool among other indices")
+    found = place(x, [*rest[:first], None, *rest[first:]])
+    at = sum(each is None or isinstance(each, slice) for each in rest[:first])
+    return array(x.dtype, (*found.shape[:at], int(count), *found.shape[at + 1:]), None)
 
 
 def _axes(part: Any) -> int:
