@@ -63,6 +63,7 @@ multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
     direct=True), torch=tensors.elementwise(np.multiply, _multiply_no_nan_tensors, numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
+multiply_no_nan.pythonic = True  # its implementation serves every type of number
 
 
 def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool,

@@ -236,7 +236,7 @@ def lower_product(f: Function, op: Call) -> Value:
         raise Unlowered("a product in memory")
     x, y = (f.elements(arg) for arg in op.args)
     kind = required_kind(op.spec)
-    if kind == "b" or (op.fn in (ops.vdot, ops.vecdot) and x.kind in COMPLEX):
+    if kind == "b" or (op.fn in (ops.vdot, ops.vecdot, ops.vecmat) and kind in COMPLEX):
         raise Unlowered("a product of bools, or of a conjugate")
     x, y = (Elements(tuple([f.convert(part, each.kind, kind) for part in each.parts]), each.shape, kind)
             for each in (x, y))

@@ -283,3 +283,12 @@ def test_modes() -> None:
         for mode in ("fast", "threads", "blocks", "plain"):
             with pytest.raises(tg.ArgumentError, match=f"there is no mode '{mode}'"):
                 make(lambda x: x, mode=mode)
+
+
+@pytest.mark.parametrize("fn", [np.vdot, np.vecdot, np.vecmat, np.matvec])
+def test_products_of_a_conjugate(fn: Any) -> None:
+    z = np.array([[1 + 2j, 0.5 - 1j, 3j], [2.0, 1j, 1 - 1j], [0.3, -1j, 2 + 1j]])
+    a, b = (z, z[0]) if fn is np.matvec else (z[0], z.T) if fn is np.vecmat else (z[0], z[1])
+    step = tg.compile(fn, mode="native")
+    for _ in range(3):
+        np.testing.assert_allclose(step(a, b), fn(a, b), 1e-13)
