@@ -314,7 +314,8 @@ def stand_in(x: Any) -> Any:
     """
     if type(x) in WRAPPED:
         return WRAPPED[type(x)](x)
-    if GIVEN and type(x).__name__ in COMPILED and x in GIVEN and x not in STAND_IN:
+    compiled = type(x).__name__ in COMPILED and type(x).__hash__ is not None
+    if compiled and x in GIVEN and x not in STAND_IN:
         STAND_IN[x] = standing_for(x, GIVEN[x].run)
         return STAND_IN[x]
     if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and type(x.__self__) not in GENERATORS:
@@ -322,7 +323,7 @@ def stand_in(x: Any) -> Any:
     stand_ins()
     numpy_module()
     # the user's objects are not asked for a hash
-    return STAND_IN.get(x, x) if type(x) in _kinds() or type(x).__name__ in COMPILED else x
+    return STAND_IN.get(x, x) if type(x) in _kinds() or compiled else x
 
 
 @functools.cache

@@ -108,7 +108,7 @@ ONES = np.ones((2, 3))
 RULE_ROWS: list[tuple[Any, Callable[..., Any], Any, str]] = [
     (algebra.times_one, lambda x: np.exp(1.0 * x * ONES), X, "exp"),
     (algebra.over_one, lambda x: np.exp((x / 1) ** 1), X, "exp"),
-    (algebra.nowhere_zero, lambda x: np.exp(tg.ops.multiply_no_nan(2 * ONES, x)), X, "exp multiply"),
+    (algebra.nowhere_zero, lambda x: np.exp(tg.ops.multiply_no_nan(2 * ONES, x)), X, "multiply exp"),
     (algebra.plus_zero, lambda x: np.exp(-0.0 + x + (-0.0)), X, "exp"),
     (algebra.minus_zero, lambda x: np.exp(x - 0.0), X, "exp"),
     (algebra.minus_from_zero, lambda x: np.exp(-0.0 - x), X, "negative exp"),
