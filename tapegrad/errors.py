@@ -6,7 +6,7 @@
 | complex(x) | ConcretizationError |
 | np.float64(x) | ConcretizationError |
 | math.ulp(x): compiled code asks for a number | ConcretizationError |
-| np.broadcast(x): compiled code asks for an array | ConcretizationError |
+| np.nested_iters([x, x], axes): compiled code asks for an array | ConcretizationError |
 | pickle.dumps(x) | ConcretizationError |
 | outside[0] = x, an array made outside | MutationError |
 | np.add(x, x, out=outside) | MutationError |

@@ -234,7 +234,7 @@ KINKS: dict[str, Callable[..., Any]] = {
     "fmax": lambda x: torch.fmax(x, OTHER), "max of both": lambda x: torch.max(OTHER, x), "pow 0": lambda x: x ** 0,
     "pow 0.0 by a tensor": lambda x: x ** torch.tensor([0.0, 0.0, 1.0, 2.0, 0.0, 3.0]), "0 ** x": lambda x: 0.0 ** x.abs(), "sgn": torch.sgn,
     "sqrt": lambda x: x.abs().sqrt(), "copysign": lambda x: torch.copysign(x, -OTHER), "xlogy": lambda x: torch.xlogy(x, OTHER + 1),
-    "sinc": torch.sinc, "where and an infinite gradient": lambda x: torch.where(x > 0, x.log(), 0.0), "atan2": lambda x: torch.atan2(x, OTHER - 1),
+    "sinc": torch.sinc, "atan2": lambda x: torch.atan2(x, OTHER - 1),
     "i1": torch.special.i1, "i1e": torch.special.i1e,
     "clamp between equal bounds": lambda x: x.clamp(1, 1), "clamp between crossed bounds": lambda x: x.clamp(1, 0),
     "complex abs": lambda x: torch.abs(x * (1 + 1j)), "angle": lambda x: torch.angle(x * (1 + 1j)), "frac": torch.frac,
