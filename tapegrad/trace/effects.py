@@ -16,7 +16,6 @@ import numpy as np
 
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.interposition import original
 from tapegrad.trace.random_state import is_meant, silent_names
 from tapegrad.tree.attributes import is_foreign
@@ -122,21 +121,6 @@ class Reach:
         hidden = [value for each in classes for name, value in vars(each).items()
                   if name.startswith("__") and name not in _MADE and isinstance(value, FunctionType)]
         return [*vars(x).values(), *hidden]
-
-
-def purely(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function that does nothing but compute what it returns; return NotImplemented of another, undone."""
-    reach = Reach(fn)
-    if not reach.pure:
-        return NotImplemented
-    found = fn(*args, **kwargs)
-    if reach.is_as_before():
-        return found
-    reach.put_back()
-    return NotImplemented
-
-
-FOREIGN["purely"] = purely
 
 
 @functools.lru_cache(maxsize=1024)

@@ -24,8 +24,8 @@ from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES
 from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
 from tapegrad.trace.interposition import GENERATORS, numpy_module, original, stand_in
-from tapegrad.trace.wrapped_functions import is_compiled, uncached, uncompiled
-from tapegrad.tree.copies import CACHED, is_empty
+from tapegrad.trace.wrapped_functions import is_compiled, uncompiled
+from tapegrad.tree.copies import is_empty
 
 NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
 FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are
@@ -120,8 +120,6 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
         return value
     if is_compiled(kind):
         return uncompiled(value)
-    if kind is CACHED and not isinstance(holder, type):  # as a method it is bound
-        return uncached(value)
     if kind in GENERATORS and type(holder) is not dict:  # what is drawn of such a one is not recorded
         return value
     there = stand_in(value)

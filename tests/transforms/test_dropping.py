@@ -10,7 +10,7 @@ import pytest
 
 import tapegrad as tg
 from bench.problems import PROBLEMS
-from tapegrad.compile import backend, cache
+from tapegrad.compile import backend, cache, compiling
 from tapegrad.compile.numpy.source import write_source
 from tapegrad.tape.tape import Constant, has_value
 from tapegrad.trace.context import DEFAULT
@@ -35,7 +35,7 @@ def test_the_source_is_the_same_as_of_a_tape_with_its_values(name: str, monkeypa
             drop_large(tape, 0)
             assert not any(type(op.val) is np.ndarray and op.kind == "call" and not op.fn.memory.blank and op.fn.__name__ != "setitem"
                            and not getattr(op.args[0], "fn", op.fn).memory.blank for op in tape)
-        written = write_source(backend.choose("numpy", None, "auto", cache.PASSES).finish(tape))
+        written = write_source(backend.choose("numpy", None, "auto", compiling.PASSES).finish(tape))
         return [*written.body, written.result]
     assert source(True) == source(False)
 

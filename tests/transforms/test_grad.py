@@ -260,7 +260,7 @@ def test_a_recursion_inside_a_traced_function() -> None:
 
 SINGULAR = [  # a function, where Python's floats raise in its rule, and the slope there
     (lambda x: np.sin(x) / x, 0.0, math.nan), (lambda x: np.log(x), 0.0, math.inf), (lambda x: x ** 0.5, 0.0, math.inf),
-    (math.sqrt, 0.0, math.inf), (lambda x: np.log(x) * x, 0.0, math.nan), (lambda x: np.log(x), 0, math.inf),
+    (math.sqrt, 0.0, math.inf), (lambda x: np.log(x) * x, 0.0, -math.inf), (lambda x: np.log(x), 0, math.inf),
     (lambda x: x ** -1.5, 1e-200, -math.inf),
 ]
 
