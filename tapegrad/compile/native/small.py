@@ -79,7 +79,7 @@ def lower_move(f: Function, op: Call) -> Value:
             raise Unlowered("of several kinds")
         numbered.append(np.arange(len(texts), len(texts) + len(x.parts), dtype=np.int64).reshape(x.shape))
         texts += [f.convert(part, x.kind, kind) for part in x.parts]
-    places = moved_by(op, numbered, list(map(known, index)))
+    places = moved_by(op, numbered, list(map(known, index)), kind in COMPLEX)
     return result(op, [texts[int(place)] for place in places.ravel()], kind)
 
 
@@ -91,12 +91,13 @@ def required_kind(x: Spec) -> str:
     return kind
 
 
-def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any]) -> Any:
+def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any], of_complex: bool = False) -> Any:
     """Return which element stands where, 0 for a zero. Raises Unlowered for a call that does more than move them: other
-    numbers in their stead must come out in the same places.
+    numbers in their stead, complex ones too, must come out in the same places.
     """
     places = np.asarray(op.fn.impl(*[x if x.shape else x[()] for x in numbered], *index, **op.kwargs))
     others = np.random.default_rng(0).normal(size=1 + sum(x.size for x in numbered))
+    others = others * (1 + 0.5j) if of_complex else others
     others[0] = 0.0
     given = [others[x] for x in numbered]
     found = np.asarray(op.fn.impl(*[x if x.shape else x[()] for x in given], *index, **op.kwargs))
@@ -142,6 +143,8 @@ def lower_scatter(f: Function, op: Call) -> Value:
             put_in(f, memory, index[0], f.number(piece))
             return result(op, f.loaded(memory).parts, kind)
         chosen = places
+        if path and kind in COMPLEX:
+            raise Unlowered("a part of complex numbers")
         for step in path:
             chosen = step.op.impl(chosen, *step.args, **step.kwargs)
         chosen = np.asarray(chosen[tuple(map(known, index))])

@@ -292,3 +292,17 @@ def test_products_of_a_conjugate(fn: Any) -> None:
     step = tg.compile(fn, mode="native")
     for _ in range(3):
         np.testing.assert_allclose(step(a, b), fn(a, b), 1e-13)
+
+
+@pytest.mark.parametrize("part", ["real", "imag"])
+@pytest.mark.parametrize("index", [slice(None), slice(None, None, 2), 1], ids=str)
+def test_a_write_into_a_part_of_complex_numbers(part: str, index: Any) -> None:
+    def f(x: Any, k: float) -> Any:
+        z = x * k
+        getattr(z, part)[index] = k
+        return z.sum(), z * 1j
+    for n in (3, 200):
+        x, step = np.linspace(1 + 2j, 3 - 1j, n), tg.compile(f, mode="native")
+        for _ in range(3):
+            for found, expected in zip(step(x, 2.0), f(x, 2.0)):
+                np.testing.assert_allclose(found, expected, 1e-13)
