@@ -65,10 +65,15 @@ class Interposition:
                 self.importing = builtins.__import__
                 builtins.__import__ = importing(self.importing)
             self.depth += 1
-            held = list(find())
-            for holder in held:
-                self.replace_held(holder)
+            held: list[Any] = []
             functions = [fn for fn in functions if fn not in self.own]
+            try:
+                for holder in list(find()):
+                    self.replace_held(holder)
+                    held.append(holder)
+            except BaseException:  # of an object of the program's that is asked: all stays as it was
+                self.end(held, ())
+                raise
             for fn in functions:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
@@ -83,15 +88,19 @@ class Interposition:
             running.open.remove(tracer)
             del self.holding[tracer.level]
             with _lock:
-                for holder in reversed(held):
-                    self.restore_held(holder)
-                for fn in functions:
-                    self.restore(fn)
-                self.depth -= 1
-                if self.depth == 0:
-                    self.restore_all()
-                    builtins.__import__ = self.importing
+                self.end(held, functions)
         return leave
+
+    def end(self, held: Sequence[Any], functions: Sequence[FunctionType]) -> None:
+        """Put back what a trace has replaced."""
+        for holder in reversed(held):
+            self.restore_held(holder)
+        for fn in functions:
+            self.restore(fn)
+        self.depth -= 1
+        if self.depth == 0:
+            self.restore_all()
+            builtins.__import__ = self.importing
 
     def replace_all(self) -> None:
         """Replace what every trace has replaced."""
