@@ -28,9 +28,10 @@ def differences(fn: Callable[..., Any], method: str = "central", step: float | N
 
     For functions that call C or another program, and have no rule. `fn` takes real numbers and arrays by position, and
     returns a number, an array, or a tuple of these; it is called again, twice for each number that it is differentiated
-    by, once for a tangent. "central": (f(x + h) - f(x - h)) / 2h with h = step * max(1, |x|), cube root of the machine
-    epsilon by default: some ten digits of a smooth function (Nocedal and Wright, section 8.1). "complex": Im f(x + ih)
-    / h, exact to the last digits where `fn` takes complex numbers and is analytic. There is no second derivative.
+    by, once for a tangent. "central": (f(x + h) - f(x - h)) / 2h with h = step * max(1, abs(x)); the step is by default
+    the cube root of the machine epsilon, for some ten digits of a smooth function (Nocedal and Wright, section 8.1).
+    "complex": Im f(x + ih) / h, exact to the last digits where `fn` takes complex numbers and is analytic. There is no
+    second derivative.
     `error(*args)` of what this returns estimates the error of a derivative.
 
     >>> import math
