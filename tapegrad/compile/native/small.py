@@ -73,6 +73,8 @@ def lower_move(f: Function, op: Call) -> Value:
         return lower_write(f, op) if op.fn is ops.setitem else lower_row(f, op)
     moved = op.args[:len(op.args) - len(index)]
     given, kind = [f.elements(x) for x in moved], required_kind(op.spec)
+    if kind in COMPLEX and op.kwargs.get("through"):
+        raise Unlowered("a part of complex numbers")
     texts, numbered = [f.lanes.constant(0, kind)], []
     for x in given:
         if x.kind != kind and not (kind in INEXACT and x.kind not in COMPLEX):
