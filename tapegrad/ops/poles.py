@@ -5,7 +5,7 @@ So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)` ha
 
 from __future__ import annotations
 
-import math
+import cmath
 import operator
 from collections.abc import Callable
 from functools import update_wrapper
@@ -32,16 +32,20 @@ def _has_infinity(x: Any) -> bool:
 
 def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
     kind = type(derivative)
-    if kind is float or kind is np.float64:
-        finite = math.isfinite(derivative)
+    if kind is float or kind is np.float64 or kind is complex:
+        finite = cmath.isfinite(derivative)
     elif kind is np.ndarray and (derivative.dtype == np.float64 or derivative.dtype == np.float32):
-        finite = math.isfinite(np.vdot(derivative, derivative))  # faster than to look at each
+        finite = cmath.isfinite(np.vdot(derivative, derivative))  # faster than to look at each
     else:
         finite = not _has_infinity(derivative)
     if finite:
         return dy * derivative
-    if isinstance(dy, (float, complex)) and not isinstance(derivative, (np.ndarray, np.generic)):
-        return dy * (derivative if dy else 0.0)
+    if not isinstance(derivative, (np.ndarray, np.generic)):  # of Python's, which widens no array
+        if isinstance(dy, (float, complex)):
+            return dy * (derivative if dy else 0.0)
+        with np.errstate(invalid="ignore"):
+            y = np.asarray(dy * derivative)
+        return np.where(dy != 0, y, y.dtype.type(0))[()]
     return dy * np.where((dy != 0) | np.isfinite(derivative), derivative, 0.0)[()]
 
 
