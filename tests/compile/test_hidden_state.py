@@ -142,10 +142,10 @@ UNNOTICED = {
 import sysconfig
 lib=sys.modules['libcomputes']=types.ModuleType('libcomputes')
 lib.__file__=sysconfig.get_path('purelib')+'/libcomputes.py'
-conf=types.ModuleType('conf'); conf.RATE=2.0; conf.__file__=lib.__file__+'/conf.py'; sys.modules['conf']=conf
+libconf=types.ModuleType('libconf'); libconf.RATE=2.0; libconf.__file__=lib.__file__+'/libconf.py'; sys.modules['libconf']=libconf
 exec(compile('def rate(module): return module.__dict__[chr(82)+chr(65)+\\'TE\\']', lib.__file__, 'exec'), lib.__dict__)
 from libcomputes import rate
-""", "x*rate(conf)", "conf.RATE=5.0 if k==4 else 2.0"),
+""", "x*rate(libconf)", "libconf.RATE=5.0 if k==4 else 2.0"),
     "a function that is replaced": ("S=np.sin", "x*np.sin(1.0)", "np.sin=(lambda x: 5.0) if k==4 else S"),
 }
 
