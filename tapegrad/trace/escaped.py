@@ -53,21 +53,24 @@ class Made:
         """Return whether nobody holds a traced value."""
         return sys.getrefcount(self.tracer) == 2  # this object's, and that of the call
 
-    def since(self) -> list[Any]:
-        """Return the objects that were made after this one: Python lists young objects by age."""
+    def since(self) -> list[Any] | None:
+        """Return the objects that were made after this one: Python lists young objects by age. None if the program has
+        collected garbage meanwhile.
+        """
         young = gc.get_objects(generation=0)
         for i in range(len(young) - 1, -1, -1):
             if young[i] is self:
                 return young[i + 1:]
-        return young  # the program has collected garbage meanwhile
+        return None
 
     def release(self, program: Any) -> None:
         """Put plain values in place of all traced ones that have outlived the trace."""
         search = _Search(self)
         young = self.since()
-        search.meet(young)
-        if not search.targets:  # the program has collected garbage meanwhile
+        if young is None:
+            young = gc.get_objects(generation=0)
             search.meet(gc.get_referrers(self.tracer))
+        search.meet(young)
         # what refers to the values is kept until their references have been counted
         others = [x for x in young if id(x) not in search.targets]
         del young
