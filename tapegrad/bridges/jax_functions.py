@@ -32,7 +32,7 @@ def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
 
     >>> import numpy as np, jax
     >>> wave = to_jax(lambda x, w: np.sin(w * x).sum())
-    >>> jax.jit(jax.grad(wave))(np.zeros(2), 3.0)
+    >>> jax.jit(jax.grad(wave))(np.zeros(2, np.float32), 3.0)
     Array([3., 3.], dtype=float32)
     """
     return _to_jax(Sweeps(f))
