@@ -2,7 +2,6 @@
 
 from tapegrad.ops.activation import *
 from tapegrad.ops.bessel import *
-from tapegrad.ops.convolution import *
 from tapegrad.ops.create import *
 from tapegrad.ops.decompose import *
 from tapegrad.ops.determinants import *

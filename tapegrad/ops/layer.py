@@ -1,4 +1,4 @@
-"""Layers of neural networks: products with weights, and what a classifier loses.
+"""Layers of neural networks: products with weights.
 
 `linear(x, w, b)` is x wᵀ + b for a stack of rows. It, `matmul(dy, w)` and `linear_weight(dy, x)` are the three
 derivatives of one trilinear form, so that each one's rule is made of the other two.
@@ -17,17 +17,12 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.ops.batched_layer import (
-    linear_members,
-    linear_weight_members,
-    nll_loss_backward_members,
-    nll_loss_members,
-)
-from tapegrad.ops.elementwise import conj, is_complex
+from tapegrad.ops.batched_layer import linear_members, linear_weight_members
+from tapegrad.ops.elementwise import conj
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
 from tapegrad.rules import types
-from tapegrad.rules.facts import EACH, FRESH, direct, linear_in
+from tapegrad.rules.facts import EACH, FRESH, direct
 from tapegrad.rules.registry import define
 
 
@@ -78,53 +73,3 @@ linear_weight = define("linear_weight", _linear_weight,
                        lambda dw, _y, dy, _x: matmul(conj(dy), dw)), torch=_linear_weight_tensor, tangent=EACH,
                        batch=linear_weight_members, memory=FRESH,
                        spec=types.linear_weight)
-
-# -- the loss of a classifier: linear in the log-probabilities, so that each of the two is the other's rule
-
-
-def _kept(target: Any, ignore: int) -> Any:
-    return target != ignore
-
-
-def _nll_loss(logp: Any, target: Array, ignore: int = -100, reduction: str = "mean") -> Any:
-    if is_complex(logp):
-        raise TypeError("nll_loss is a function of real numbers")
-    axis = min(1, logp.ndim - 1)
-    keep = _kept(target, ignore)
-    at = np.expand_dims(np.where(keep, target, 0), axis)
-    losses = np.where(keep, -np.take_along_axis(logp, at, axis).squeeze(axis), 0)
-    if reduction == "none":
-        return losses[()]
-    with np.errstate(invalid="ignore"):  # the mean of no losses is nan, as in torch
-        return np.divide(losses.sum(), keep.sum(), dtype=losses.dtype) if reduction == "mean" else losses.sum()
-
-
-def _nll_loss_tensor(logp: Array, target: Array, ignore: int = -100, reduction: str = "mean") -> Any:
-    return torch.nn.functional.nll_loss(logp, target, ignore_index=ignore, reduction=reduction)
-
-
-def _nll_backward(dy: Cotangent, logp: Array, target: Array, ignore: int = -100, reduction: str = "mean") -> Any:
-    axis = min(1, logp.ndim - 1)
-    keep = np.asarray(_kept(target, ignore))
-    share = np.where(keep, -dy / max(keep.sum(), 1) if reduction == "mean" else -dy, 0)
-    dx = np.zeros_like(logp)
-    np.put_along_axis(dx, np.expand_dims(np.where(keep, target, 0), axis), np.expand_dims(share, axis), axis)
-    return dx
-
-
-def _nll_backward_tensor(dy: Any, logp: Any, target: Any, ignore: int = -100, reduction: str = "mean") -> Any:
-    axis = min(1, logp.ndim - 1)
-    dy, keep = tensors.to_tensor(dy, logp.device, logp.dtype), _kept(target, ignore)
-    share = torch.where(keep, -dy / keep.sum().clamp(min=1) if reduction == "mean" else -dy, 0)
-    at = torch.where(keep, target, 0).long()
-    return torch.zeros_like(logp).scatter_(axis, at.unsqueeze(axis), share.to(logp.dtype).unsqueeze(axis))
-
-
-nll_loss = define("nll_loss", _nll_loss,
-                  direct(lambda dy, _y, logp, target, **how: nll_loss_backward(dy, logp, target, **how), None),
-                  torch=_nll_loss_tensor, tangent=linear_in(0), batch=nll_loss_members, memory=FRESH,
-                  spec=types.loss)
-nll_loss_backward = define("nll_loss_backward", _nll_backward,
-                           direct(lambda d2, _g, _dy, _logp, target, **how: nll_loss(d2, target, **how), None, None),
-                           torch=_nll_backward_tensor, tangent=linear_in(0), batch=nll_loss_backward_members,
-                           memory=FRESH, spec=types.loss_slope)

@@ -30,9 +30,11 @@ An argument that is an integer is a variable: 4 is %4. Other values stand for th
 `"text"`), or are a list that begins with what they are: `["int", 4]`, `["slice", …]`, `["np", "float64", 1.5]`,
 `["array", 0]`, `["op", "multiply"]`. The fourth entry of a signature, where there is one, says by what a gradient is
 wanted: `[argnums, captured]`. A function is an op, one of tapegrad's own, a library's that tapegrad knows, each by its
-name, an op of torch's frontend (`["torch op", "layer_norm"]`), or `["given", "module:name"]`: one that the reader of
-the file must be given. `["loop", 0]` is a loop, whose body calls functions before it in the table, and has columns like
-the tape's, but for `signature` and the tables. No file can name anything else, and none holds code.
+name, an op of torch's frontend (`["torch op", "linear"]`), a function of torch's, with how it is recorded
+(`["torch function", "vjp", ["torch function", "function", "torch.nn.functional.layer_norm"]]`), or
+`["given", "module:name"]`: one that the reader of the file must be given. `["loop", 0]` is a loop, whose body calls
+functions before it in the table, and has columns like the tape's, but for `signature` and the tables. No file can name
+anything else, and none holds code.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ from tapegrad.tree.flatten import Structure, flatten
 from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 Given = Mapping[str, Any] | Iterable[Any]
-CALLED = ("op", "torch op", "own", "foreign")  # what names a function
+CALLED = ("op", "torch op", "torch function", "own", "foreign")  # what names a function
 # of np.errstate, and whether the program's own filters make errors of warnings
 _KINDS, _WAYS = frozenset([*np.geterr(), "warnings"]), {"ignore", "warn", "raise", "call", "print", "log"}
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError,

@@ -4,6 +4,7 @@ imported once a file names one.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from collections.abc import Callable
@@ -42,6 +43,36 @@ def ops_of_torch() -> dict[str, Op]:
     return FRONTEND_OPS
 
 
+@functools.cache
+def functions() -> dict[str, Callable[..., Any]]:
+    """Return the functions and methods of torch that a file may name: those of tensors, by their names."""
+    names = torch.overrides
+    public = [fn for fns in names.get_overridable_functions().values() for fn in fns
+              if not getattr(fn, "__name__", "_").startswith("_")]
+    return {str(names.resolve_name(fn)): fn for fn in public}
+
+
+def written_op(op: Any) -> list[Any] | None:
+    """Return what stands for a function of torch recorded whole, for its pullback, or for a batch of either; None for
+    other ops, and where it is no function of torch's own.
+    """
+    kind, of, *settings = getattr(op, "made", None) or ("", None)
+    if not kind:
+        return None
+    name = written_op(of) if isinstance(of, Op) else torch.overrides.resolve_name(of)
+    if name is None or (isinstance(name, str) and functions().get(name) is not of):
+        return None
+    return ["torch function", kind, name, *map(list, settings)]
+
+
+def _recorded(kind: Any, of: Any, *settings: Any) -> Any:
+    ops_of_torch()
+    made = importlib.import_module("tapegrad.frontends.torch.torchop").MADE
+    if text(kind) not in made:
+        fail(f"{kind!r} where a kind of a function of torch's must stand")
+    return made[kind](functions()[of] if isinstance(of, str) else _recorded(*of[1:]), *settings)
+
+
 def _dtype(name: Any) -> Any:
     found = getattr(torch, text(name), None)
     if not isinstance(found, torch.dtype):
@@ -61,6 +92,7 @@ def _generator(device: Any) -> Any:
 
 
 READ: dict[str, Callable[..., Any]] = {
+    "torch function": _recorded,
     "torch op": lambda name: ops_of_torch()[text(name)], "torch dtype": _dtype, "torch generator": _generator,
     "torch device": lambda name: torch.device(_device(name)), "torch Size": lambda *ns: torch.Size(map(count, ns)),
 }

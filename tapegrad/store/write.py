@@ -310,9 +310,11 @@ class Writer:
             raise Unsaved(f"{name}, a loop that keeps states")
         if isinstance(x, Op) and FRONTEND_OPS.get(name) is x:
             return ["torch op", name]
+        if isinstance(x, Op) and (function := torch_values.written_op(x)) is not None:
+            return function
         if isinstance(x, Op) and type(x) is not Op:
-            raise Unsaved(f"{name}, a function of torch's" if "torch" in type(x).__module__ else
-                          f"{name}, which has a tape of its own")
+            raise Unsaved(f"{name}, recorded whole, but not a function of torch's own" if "torch" in type(x).__module__
+                          else f"{name}, which has a tape of its own")
         if isinstance(x, Op) and isinstance(getattr(x.impl, "__self__", None), Solver):
             raise Unsaved(f"{name}, a solver of what functions of the program's say")
         if isinstance(x, Op):

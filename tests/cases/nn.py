@@ -1,4 +1,4 @@
-"""Cases of the ops of neural networks: activations, products with weights, convolutions, losses. They have no names in NumPy."""
+"""Cases of the ops of neural networks: activations, products with weights. They have no names in NumPy."""
 
 from __future__ import annotations
 
@@ -26,12 +26,6 @@ def along(name: str, on_torch: Callable[..., Any]) -> Case:
                 ops=(name, f"{name}_backward"), torch=on_torch)
 
 
-def convolved(label: str, on_torch: Callable[..., Any], *samples: tuple[Any, ...], **how: Any) -> Case:
-    return Case(f"conv:{label}", lambda *args, how=how: ops.conv(*args, **how), samples, ops=("conv", "conv_input", "conv_weight"), torch=on_torch)
-
-
-CLASSES = np.array([1, 0, 2, -100, 1])
-
 CASES = [
     activation("relu", F.relu, smooth=False), activation("leaky_relu", lambda x: F.leaky_relu(x, 0.2), smooth=False, slope=0.2),
     activation("threshold", lambda x: F.threshold(x, 0.1, 2.0), smooth=False, at=0.1, value=2.0),
@@ -47,19 +41,4 @@ CASES = [
     Case("linear", ops.linear, [(draw(2, 3), draw(4, 3), draw(4)), (draw(3), draw(4, 3), draw(4)), (draw(2, 5, 3), draw(4, 3), draw(4)),
                                 (draw(2, 3), draw(4, 3)), (draw(0, 3), draw(4, 3), draw(4)), (draw(3, 2).T[::-1], draw(3, 4).T, draw(4))],
          ops=("linear", "linear_weight"), torch=F.linear, errors=[((draw(2, 3), draw(4, 2)), ValueError)]),
-    convolved("1", F.conv1d, (draw(2, 3, 7), draw(4, 3, 3), draw(4)), (draw(1, 3, 5), draw(2, 3, 2))),
-    convolved("2, strided and padded", lambda *xs: F.conv2d(*xs, stride=(2, 1), padding=(1, 2)), (draw(2, 3, 6, 5), draw(4, 3, 3, 2), draw(4)),
-              stride=(2, 1), padding=(1, 2)),
-    convolved("2, groups and dilation", lambda *xs: F.conv2d(*xs, groups=2, dilation=2), (draw(2, 4, 6, 5), draw(6, 2, 2, 2)), groups=2, dilation=(2, 2)),
-    convolved("3", F.conv3d, (draw(1, 2, 3, 4, 3), draw(2, 2, 2, 2, 1))),
-    Case("conv_input:that goes on", lambda dy, w: ops.conv_input(dy, w, shape=(2, 3, 14), stride=(2,), padding=(1,), dilation=(4,)),
-         [(draw(2, 4, 3), draw(4, 3, 3))], ops=("conv_input",)),
-    Case("conv_input", lambda dy, w: ops.conv_input(dy, w, shape=(2, 3, 8), stride=(2,)), [(draw(2, 4, 3), draw(4, 3, 3))],
-         torch=lambda dy, w: F.conv_transpose1d(dy, w, stride=2, output_padding=1)),
-    Case("nll_loss", lambda x: ops.nll_loss(x, CLASSES), [(draw(5, 3),)], ops=("nll_loss", "nll_loss_backward"),
-         torch=lambda x: F.nll_loss(x, torch.tensor(CLASSES))),
-    Case("nll_loss:none", lambda x: ops.nll_loss(x, CLASSES[:2], ignore=1, reduction="none"), [(draw(2, 3),)], ops=("nll_loss", "nll_loss_backward"),
-         torch=lambda x: F.nll_loss(x, torch.tensor(CLASSES[:2]), ignore_index=1, reduction="none")),
-    Case("nll_loss:sum", lambda x: ops.nll_loss(x, np.array([[1, 0], [2, 1]]), reduction="sum"), [(draw(2, 3, 2),)], ops=("nll_loss", "nll_loss_backward"),
-         torch=lambda x: F.nll_loss(x, torch.tensor([[1, 0], [2, 1]]), reduction="sum")),
 ]

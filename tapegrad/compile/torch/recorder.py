@@ -117,7 +117,11 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
         used = {id(x) for x in tensors_in(y)}
         used.update([id(x) for seen in self.seen for x in tensors_in((seen.args, seen.kwargs))])
         made = [seen.result for seen in self.seen if isinstance(seen.result, torch.Tensor)]
-        return bool(self.seen) and any(id(x) not in used and not (x.is_floating_point() or x.is_complex())
+        # beside others, as the places that max_pool returns; a view of these is one of them
+        parts = {storage_of(x) for seen in self.seen if not isinstance(seen.result, torch.Tensor)
+                 for x in tensors_in(seen.result)}
+        made = [x for x in made if storage_of(x) not in parts]
+        return bool(self.seen) and any(id(x) not in used and x.numel() and not (x.is_floating_point() or x.is_complex())
                                        for x in (*tensors_in(given), *made))
 
     def escape(self, why: str) -> None:

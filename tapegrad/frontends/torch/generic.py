@@ -18,7 +18,7 @@ from tapegrad.frontends.common import static
 from tapegrad.frontends.torch import common, random
 from tapegrad.frontends.torch.mixed import to_torch
 from tapegrad.frontends.torch.registry import found, spelled
-from tapegrad.frontends.torch.torchop import TorchOp, nones
+from tapegrad.frontends.torch.torchop import MADE, TorchOp, nones
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import inside
 from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
@@ -33,7 +33,9 @@ from tapegrad.tree.flatten import flatten, leaves_of
 @functools.cache
 def torch_op(func: Callable[..., Any]) -> TorchOp:
     """Return the op that records a function of torch."""
-    return TorchOp(spelled(func).rpartition(".")[2], func)
+    made = TorchOp(spelled(func).rpartition(".")[2], func)
+    made.made = getattr(func, "made", ("function", func))
+    return made
 
 
 @functools.cache
@@ -41,7 +43,12 @@ def seeded_op(func: Callable[..., Any]) -> TorchOp:
     """Return the op that records a function that draws random numbers, with the state of the
     generator as its first argument.
     """
-    return TorchOp(spelled(func).rpartition(".")[2], random.seeded(func), draws=True)
+    made = TorchOp(spelled(func).rpartition(".")[2], random.seeded(func), draws=True)
+    made.made = ("seeded", func)
+    return made
+
+
+MADE.update(function=torch_op, seeded=seeded_op)
 
 
 def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -4,12 +4,14 @@ them, and a write follows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.generic import generic, torch_op
 from tapegrad.frontends.torch.registry import found
+from tapegrad.frontends.torch.torchop import MADE
 from tapegrad.frontends.torch.write import put
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import tracer_of
@@ -19,13 +21,14 @@ from tapegrad.tree.flatten import leaves_of
 _STATISTICS = ("running_mean", "running_var")
 
 
-def _with_statistics(func: Callable[..., Any]) -> Callable[..., Any]:
+@functools.cache
+def _with_statistics(func: Callable[..., Any]) -> Any:
     """Return the function that leaves its statistics as they are, and returns what it would have made of them too."""
     def run(input: Array, weight: Array, bias: Array, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
         # torch counts no version up for some of these writes
         copies = [None if x is None else x.clone() for x in (mean, var)]
         return func(input, weight, bias, *copies, *args, **kwargs), *copies
-    run.__name__ = func.__name__
+    run.__name__, run.made = func.__name__, ("statistics", func)  # type: ignore[attr-defined]
     return run
 
 
@@ -41,13 +44,16 @@ def _updates(func: Any, flag: str = "training") -> None:
             return generic(tracer, func, args, kwargs)
         first = [known.pop(name, None) for name in names[:5]]
         rest, others = (args[5:], kwargs) if len(args) >= 5 else ((), known)
-        y, *found = generic(tracer, whole, (*first, *rest), others)
+        kept = [x if x is None else ops.stop_gradient(x) for x in first[3:]]  # torch has no gradient by these
+        y, *found = generic(tracer, whole, (*first[:3], *kept, *rest), others)
         for x, new in zip(first[3:], found):
             if new is not None:
                 put(x, ops.stop_gradient(new))
         return y
     FOREIGN[func] = call
 
+
+MADE["statistics"] = lambda func: torch_op(_with_statistics(func))
 
 for _name, _flag in (("batch_norm", "training"), ("native_batch_norm", "training"),
                      ("_native_batch_norm_legit", "training"),

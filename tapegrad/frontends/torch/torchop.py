@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
+from tapegrad.rules.batching import Members
 from tapegrad.rules.facts import Effects, Rrule
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tree.flatten import flatten, leaves_of
@@ -94,21 +96,28 @@ def has_derivative(x: Any) -> bool:
     return bool((x := plain(x)).is_floating_point() or x.is_complex())
 
 
+MADE: dict[str, Callable[..., Any]] = {}
+"""What makes the ops of functions of torch, by kind: so a file names them, and what they are made of."""
+
+
 class TorchOp(Op):
     """A function of torch, recorded whole. `names` are the keywords of its last positional
     arguments, which may be traced.
 
     `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
     `cure` says what to do where torch's own backward fails, which runs no code of the user's then; its backward of that
-    may be wrong, and is refused: the pullback is the `last`. A pullback is `of` an op.
+    may be wrong, and is refused: the pullback is the `last`. A pullback is `of` an op. `made` says of what kind of MADE
+    it is, and of what it was made.
     """
 
     watched = True  # a compiled tape looks whether its results are such as it was made for
 
     def __init__(self, name: str, func: Callable[..., Any], draws: bool = False) -> None:
-        super().__init__(name, func, Rrule(self.forward), effects=Effects(nested=True, draws=draws), torch=func)
+        super().__init__(name, func, Rrule(self.forward), effects=Effects(nested=True, draws=draws), torch=func,
+                         batch=False if draws else of_members)
         self.cure, self.last = getattr(func, "cure", ""), False
         self.of: TorchOp | None = None
+        self.made: tuple[Any, ...] = ()
         self.refused: dict[Any, dict[int, str]] = {}
 
     def run(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> Any:
@@ -132,10 +141,11 @@ class TorchOp(Op):
         count = len(args) - len(names)
         y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
         if any(x._version != version for x, version in versions):
-            raise MutationError(f"{self.__name__} has written to one of its arguments, which no tape follows",
-                                user_location(),
-                                "x.clone() as that argument; tg.primitive and tg.rrule, for a function that returns "
-                                "what it writes")
+            options = ", ".join(f"{name}={value!r}" for name, value in kwargs.items() if value is not None)
+            what = f"{self.__name__}({options}) has written to one of its arguments, which no tape follows"
+            raise MutationError(what, user_location(),
+                                "options by which it writes nothing, such as max_norm=None or inplace=False; "
+                                "tg.primitive and tg.rrule, for a function that returns what it writes")
         if any(isinstance(part, Traced) for part in tensors_in(y)):
             raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments",
                                   user_location(), "pass them as arguments")
@@ -175,7 +185,7 @@ class TorchOp(Op):
                 roots.append(x if create and x.requires_grad else x.detach().requires_grad_())
                 return roots[-1]
             given = around(args, mapped(root, args))
-            with torch.enable_grad():
+            with torch.enable_grad(), twice() if create else nullcontext():
                 return self.call(given, names, kwargs), roots
         known = self.reasons(args, names, kwargs)
         try:
@@ -381,6 +391,12 @@ def flowing(y: Array, dy: Cotangent) -> Iterator[tuple[Any, Any]]:
             yield from flowing(part, dpart)
 
 
+def twice() -> Any:
+    """Return a context in which torch chooses no kernel of attention without a derivative of its gradient."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel(SDPBackend.MATH)
+
+
 @functools.cache
 def vjp_op(op: TorchOp) -> TorchOp:
     """Return the op that computes the cotangents of a call's tensors from those of its value."""
@@ -393,6 +409,44 @@ def vjp_op(op: TorchOp) -> TorchOp:
             # of a sum torch gives one tensor for both, the cotangent itself
             return tuple(dxs) if create else tuple([None if dx is None else dx.detach() for dx in dxs])
     made = TorchOp(f"{op.__name__}_vjp", run)
-    made.cure, made.last, made.of = op.cure, bool(op.cure), op
+    made.cure, made.last, made.of, made.made = op.cure, bool(op.cure), op, ("vjp", op)
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]
     return made
+
+
+def of_members(members: Members, *args: Any, **kwargs: Any) -> Any:
+    """Batch a function of torch, or the pullback of one: `torch.vmap` of it is a function of torch again."""
+    op = members.op
+    return NotImplemented if op.refused or op.last or (op.of and op.of.refused) else mapped_op(  # type: ignore[attr-defined]
+        op, tuple([0 if flag else None for flag in members.batched]))(*args, **kwargs)  # type: ignore[arg-type]
+
+
+@functools.cache
+def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...]) -> TorchOp:
+    """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes."""
+    of = op.of or op
+
+    def run(*args: Any, **more: Any) -> Any:
+        names = [*more][:len(in_dims) - len(args)]
+        static = {name: value for name, value in more.items() if name not in names}
+
+        def call(*values: Any) -> Any:
+            count = len(values) - len(names)
+            return of.impl(*values[:count], **dict(zip(names, values[count:])), **static)
+
+        def pulled(dy: Cotangent, *values: Any) -> tuple[Any, ...]:
+            at = [i for i, x in enumerate(values) if is_tensor(x) and has_derivative(x)]
+
+            def by_those(*xs: Any) -> Any:
+                return call(*[xs[at.index(i)] if i in at else x for i, x in enumerate(values)])
+            with twice() if torch.is_grad_enabled() else nullcontext():
+                y, pull = torch.func.vjp(by_those, *[values[i] for i in at])
+            return pull(cast(dy, y).expand(y.shape))  # type: ignore[no-any-return]
+        return torch.vmap(call if of is op else pulled, in_dims)(*args, *[more[name] for name in names])
+    run.__module__ = "torch"
+    made = TorchOp(f"{op.__name__}_members", run)
+    made.made = ("members", op, in_dims)
+    return made
+
+
+MADE.update(vjp=vjp_op, members=lambda op, in_dims: mapped_op(op, tuple(in_dims)))

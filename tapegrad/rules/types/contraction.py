@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.rules.types.family import known, number, numeric, numerics, promoted
-from tapegrad.rules.types.layout import array, copied
-from tapegrad.rules.types.reduction import total
+from tapegrad.rules.types.family import known, number, numerics, promoted
+from tapegrad.rules.types.layout import array
 from tapegrad.tape.spec import Spec
 
 
@@ -127,46 +126,9 @@ def linear_weight(dy: Any, x: Any) -> Spec:
     return product_of(specs, (specs[0].shape[-1], specs[1].shape[-1]), 2)
 
 
-def loss(logp: Any, target: Any, ignore: Any = -100, reduction: Any = "mean") -> Spec:
-    """Return the type of what a classifier loses: a number, or one for each target."""
-    specs = numerics((logp, target))
-    shape = specs[1].shape if reduction == "none" else ()
-    if reduction == "sum":
-        return number(total(specs[0].dtype))
-    return array(specs[0].dtype, shape, () if len(shape) == 1 else None) if shape else number(specs[0].dtype)
-
-
-def loss_slope(dy: Any, logp: Any, target: Any, **_: Any) -> Spec:
-    """Return the type of the cotangent of log-probabilities."""
-    spec = numeric(logp)
-    return copied(spec.dtype, spec)
-
-
 def convolved(x1: Any, x2: Any, mode: Any = "full") -> Spec:
     """Return the type of a convolution of two vectors."""
     specs = numerics((x1, x2))
     n, m = (x.size for x in specs)
     length = {"full": n + m - 1, "same": max(n, m), "valid": max(n, m) - min(n, m) + 1}[known(mode)]
     return array(promoted(*specs), (length,), () if n and m else None)
-
-
-def outer_sizes(x: Spec, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> list[int]:
-    """Return the sizes in space of what a convolution of images returns."""
-    n = len(kernel)
-    return [(size + 2 * p - d * (k - 1) - 1) // s + 1 for size, k, s, p, d in zip(
-        x.shape[2:], kernel, stride or (1,) * n, padding or (0,) * n, dilation or (1,) * n)]
-
-
-def conv(x: Any, w: Any, b: Any = None, *, stride: Any = (), padding: Any = (), dilation: Any = (),
-         groups: Any = 1) -> Spec:
-    """Return the type of a convolution of images."""
-    specs = numerics([part for part in (x, w, b) if part is not None])
-    space = outer_sizes(specs[0], specs[1].shape[2:], stride, padding, dilation)
-    return array(promoted(*specs), (specs[0].shape[0], specs[1].shape[0], *space))
-
-
-def conv_by(*xs: Any, shape: Any, **_: Any) -> Spec:
-    """Return the type of a cotangent of a convolution: of this shape."""
-    dtype = promoted(*numerics(xs))
-    return array(dtype, known(shape), None)
-

@@ -1,15 +1,3 @@
-"""torch.nn.functional: what its functions mean, one file per family."""
+"""torch.nn.functional: what its functions mean where that is more than torch's own function recorded whole."""
 
-from tapegrad.frontends.torch.nn import (
-    activation,
-    attention,
-    body,
-    convolution,
-    dropout,
-    embedding,
-    linear,
-    loss,
-    norm,
-    pool,
-    recurrent,
-)
+from tapegrad.frontends.torch.nn import activation, body, dropout, linear, recurrent

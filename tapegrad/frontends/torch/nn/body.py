@@ -28,7 +28,8 @@ def body(fn: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-for _name in ("multi_head_attention_forward", "gaussian_nll_loss", "normalize", "pairwise_distance"):
+for _name in ("multi_head_attention_forward", "gaussian_nll_loss", "normalize", "pairwise_distance", "batch_norm",
+              "instance_norm"):
     for _fn in found(f"nn.functional.{_name}"):
         if isinstance(_fn, FunctionType):
             functional(f"nn.functional.{_name}")(body(_fn))

@@ -13,7 +13,6 @@ from tapegrad.frontends.torch.registry import found, torch_means
 from tapegrad.frontends.torch.write import put
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 
@@ -72,9 +71,3 @@ def real(*xs: Any) -> bool:
             shape_of(x)  # what depends on the dtype holds for those of the inputs, which asking for a shape guards too
             dtypes.add(plain(x).dtype)
     return len(dtypes) == 1 and dtypes.pop().is_floating_point
-
-
-def sizes(x: Array, n: int) -> tuple[int, ...]:
-    """Return a number, or one number per axis, as a tuple of `n`."""
-    x = number(x)
-    return (x,) * n if isinstance(x, int) else tuple(x) * (n // len(x) if len(x) == 1 else 1)
