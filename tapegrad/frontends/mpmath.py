@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import mpmath
 from mpmath import ctx_mp_python, mp
 
 from tapegrad import ops
@@ -31,8 +32,10 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated composite as the meaning of a function of mpmath's; it gets numbers of
     mpmath's, and no context.
     """
-    method = getattr(mp, name)
-    fn = getattr(method, "__func__", method)
+    # a context that another library makes gives the class functions of its own, and the module keeps the first ones
+    methods = [getattr(place, name, None) for place in (mp, mpmath)]
+    fns = [fn for fn in dict.fromkeys(getattr(method, "__func__", method) for method in methods)
+           if type(fn) is FunctionType and fn not in FOREIGN]
 
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         def meaning(*args: Any, **kwargs: Any) -> Any:
@@ -41,10 +44,9 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                               "it computes with another precision than the trace",
                               "with mp.workdps(...): around the call that is differentiated")
             return composite(*[number(x) for x in args if type(x) is not type(mp)])
-        if type(fn) is FunctionType and fn not in FOREIGN:
-            FOREIGN[fn] = meaning
-            OPAQUE.add(fn)
-            INTERPOSED.append(fn)
+        FOREIGN.update(dict.fromkeys(fns, meaning))
+        OPAQUE.update(fns)
+        INTERPOSED.extend(fns)
         return composite
     return decorate
 

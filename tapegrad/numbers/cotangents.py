@@ -249,7 +249,7 @@ def dtype_of(x: Any) -> Any:
     """
     if type(x) in _NUMPYS:
         return x.dtype
-    dtype = x._dtype if hasattr(type(x), "_tracer") else getattr(x, "dtype", None)
+    dtype = x._dtype if hasattr(type(x), "_tracer") else None if system(x) is not None else getattr(x, "dtype", None)
     return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 

@@ -5,8 +5,10 @@ found by a number's type.
 from __future__ import annotations
 
 import enum
+import math
 import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from types import FrameType, FunctionType
 from typing import Any
@@ -26,18 +28,22 @@ OPERATORS = frozenset(["__neg__", "__abs__", *(f"__{side}{name}__" for side in (
 class System:
     """The adapter for one kind of number, whose operators are Python's.
 
-    `convert(x, kind)` makes any number one of that class, exactly if it can. `functions` says by the name of an op how
+    `convert(x, kind)` makes any number one of that class, exactly if it can; `literal(x, kind)` does that of a float
+    that a program wrote. `functions` says by the name of an op how
     that is computed; what is neither there nor an operator is refused. `attributes` are those that a traced number
     shows: the name of an op, called where it is a method. `precision` names that of the context in which it computes,
-    one of PRECISION.
+    one of PRECISION. Where the classes are a family, each with operators of its own, `declined` is the error that these
+    take for an operand which they do not know, and leave the operation to it.
     """
 
-    __slots__ = ("attributes", "convert", "functions", "is_complex", "methods", "precision")
+    __slots__ = ("attributes", "convert", "declined", "functions", "is_complex", "literal", "methods", "precision")
 
     def __init__(self, convert: Callable[[Any, Any], Any], functions: Mapping[str, Callable[..., Any]],
                  attributes: Mapping[str, str] = {},
-                 methods: Mapping[str, str] = {}, is_complex: bool = False, precision: str = "") -> None:
-        self.convert, self.is_complex, self.precision = convert, is_complex, precision
+                 methods: Mapping[str, str] = {}, is_complex: bool = False, precision: str = "",
+                 literal: Callable[[float, Any], Any] | None = None, declined: type[Exception] | None = None) -> None:
+        self.literal = literal or (lambda x, kind: convert(Fraction(repr(x)) if math.isfinite(x) else x, kind))
+        self.convert, self.is_complex, self.precision, self.declined = convert, is_complex, precision, declined
         self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
 
     def run(self, op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +92,8 @@ def register(kind: type, convert: Callable[..., Any] | None = None, functions: M
     """
     make = kind if convert is None else convert
     add(kind,
-        System(lambda x, cls: x if isinstance(x, kind) else make(x), {**_OF_ANY, **functions}, is_complex=is_complex))
+        System(lambda x, cls: x if isinstance(x, kind) else make(x), {**_OF_ANY, **functions}, is_complex=is_complex,
+               literal=lambda x, cls: make(x)))
 
 
 def add(kind: type, system: System) -> None:
@@ -110,7 +117,7 @@ def _found(cls: type) -> System | None:
         if base in SYSTEMS:
             return SYSTEMS[base]
         if not OPERATORS.isdisjoint(vars(base)):
-            return None
+            return next((SYSTEMS[of] for of in cls.__mro__ if of in SYSTEMS and SYSTEMS[of].declined), None)
     return None
 
 
@@ -164,7 +171,7 @@ RECORDED: dict[str, Callable[..., Any]] = {}
 
 def as_kind(x: Any, kind: Any) -> Any:
     """Return a number as one of a class: of Python's, or of a number system."""
-    if type(x) is kind:
+    if type(x) is kind or ((known := system_of(kind)) is not None and known.declined and system(x) is known):
         return x
     if hasattr(type(x), "_tracer"):
         return x if type(plain(x)) is kind else RECORDED["convert"](x, to=kind)
@@ -253,7 +260,14 @@ def computes(frame: FrameType, x: Array) -> bool:
     module = frame.f_globals.get("__name__", "")
     if module == "fractions":
         return frame.f_code.co_name in _OPERAND and (isinstance(x, int) or system_of(type(x)) is not None)
-    return bool(module.partition(".")[0] == "mpmath")
+    return module.partition(".")[0] in ("mpmath", "sympy")
+
+
+def decline(x: Any, frame: FrameType) -> None:
+    """Raise what an operator of a family of numbers takes for an operand that it does not know, where one asks."""
+    known = system_of(type(x))
+    if known is not None and known.declined and computes(frame, x):
+        raise known.declined(f"a traced {type(x).__name__}")
 
 
 def is_operator(frame: FrameType | None) -> bool:

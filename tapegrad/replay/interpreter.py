@@ -30,7 +30,7 @@ from tapegrad.ops import draw, getfield, pack, setitem
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.facts import verify
-from tapegrad.replay.kinds import check_kinds
+from tapegrad.replay.kinds import check_kinds, in_system
 from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.rules.facts import Rrule
@@ -56,7 +56,10 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     """
     if tape.result is None:
         tape.check()
-    run = Run(tape, bind(tape, args, kwargs), redraw)
+    given = bind(tape, args, kwargs, checked=False)
+    tape = in_system(tape, given[1:])
+    check_kinds(tape, given[1:])
+    run = Run(tape, given, redraw)
     if SURROUNDINGS and any(map(is_tensor, run.leaves)):
         check_surroundings()
     give_back = hold(values_of(sources_of(tape), tape, run.leaves)) if redraw else None
@@ -378,8 +381,10 @@ class Memory:
                     self.owned[arg.id] = 0
 
 
-def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Return the inputs' values for a call, the function first; what it captured is read anew."""
+def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = True) -> list[Any]:
+    """Return the inputs' values for a call, the function first; what it captured is read anew. Their kinds are
+    `checked`.
+    """
     fn = tape.ops[0].val
     if tape.structure is None:
         wanted = len(tape.inputs) - 1
@@ -394,5 +399,6 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"{tape.structure.difference(signature)}", None,
                             "trace the function again with these arguments")
-    check_kinds(tape, leaves)
+    if checked:
+        check_kinds(tape, leaves)
     return [fn, *leaves]

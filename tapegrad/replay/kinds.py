@@ -2,7 +2,8 @@
 
 A program asks little of the kind of a number: `a / (a + b * b)` is the same line for ints and floats, and so is its
 tape. But what a composite made of a float (a dtype, a cast, an integer that was no axis) stands on the tape as it was.
-Where that may be, numbers of another kind are refused.
+Where that may be, numbers of another kind are refused. For numbers of a system, such as Fraction, a tape is rewritten:
+the floats that the program wrote are numbers of that system too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.ops import convert
 from tapegrad.rules.op import Op
 from tapegrad.rules.user import rrule
-from tapegrad.tape.tape import Call, Constant, Operation, Tape
+from tapegrad.tape.subtape import carries
+from tapegrad.tape.tape import Call, Constant, Operation, Tape, copy_op
 
 RANKS = "biufc"
 
@@ -43,6 +45,39 @@ def check_kinds(tape: Tape, given: list[Any]) -> None:
     if others:
         check_numbers(tape, [(x, new) for x, new in others if letter(x.val) and letter(new) not in ("", letter(x.val))])
         check_tensors(tape, [(x, new) for x, new in others if is_tensor(plain(x.val))])
+
+
+def in_system(tape: Tape, given: list[Any]) -> Tape:
+    """Return a tape that computes in the number system of its arguments, where it was recorded from floats: a float on
+    it becomes the number that its shortest decimal spelling says, as 0.1 becomes Fraction(1, 10).
+
+    Tapes with arrays or loops stay as they are, and so do those that mean the same for numbers of any system.
+    """
+    pairs = zip(tape.inputs[1:], given)
+    found = next((new for x, new in pairs if type(x.val) is float and system(new) is not None), None)
+    known = system(found)
+    if known is None or speaks_any(tape) or any(map(carries, tape.ops)) or _has_array(tape, given):
+        return tape
+    kind = type(plain(found))
+
+    def number(x: Any) -> Any:
+        if type(x) is tuple:
+            return tuple(map(number, x))
+        return known.literal(float(x), kind) if isinstance(x, (float, np.floating)) else x
+    new, at = tape.blank(), dict[Operation, Operation]()
+    for op in tape.ops:
+        made = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else number(arg))
+        made.val = number(op.val)
+        if isinstance(made, Call) and made.fn is convert and made.kwargs["to"] is float:
+            made.kwargs = {"to": kind}
+        at[op] = new.push(made)
+    new.result = at[tape.result]  # type: ignore[index]
+    return new
+
+
+def _has_array(tape: Tape, given: list[Any]) -> bool:
+    return any(map(is_array, given)) or any(is_array(x) for op in tape.ops for x in (op.val, *op.args)
+                                            if not isinstance(x, Operation))
 
 
 def other(tape: Tape, x: Any, was: str, now: str, why: str = "", where: Any = None) -> GuardError:

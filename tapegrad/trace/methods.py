@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import _getframe
 from typing import Any
 
 from tapegrad.numbers.formatting import plain as behind
-from tapegrad.numbers.systems import System
+from tapegrad.numbers.systems import System, computes
 from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.trace.call_arguments import place_of_out
@@ -60,6 +61,8 @@ def shown(x: Any, known: System, name: str) -> Any:
     UnknownFunction where it shows no such one.
     """
     kind = type(behind(x)).__name__
+    if known.declined and name[0] == "_" and computes(_getframe(2), behind(x)):
+        raise AttributeError(name)
     if name in known.attributes:
         return OPS[known.attributes[name]](x)
     if name in known.methods:

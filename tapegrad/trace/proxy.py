@@ -16,7 +16,7 @@ from tapegrad.errors import INTERNAL, one, unknown
 from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import DType
-from tapegrad.numbers.systems import SYSTEMS, computes, is_operator, system_of
+from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of, words_error
 from tapegrad.rules.facts import Rrule
@@ -118,9 +118,8 @@ class Proxy(Slotted):
             if name == "__array_namespace__":
                 return val.__array_namespace__
             if name == "_mpmath_" and not is_operator(_getframe(1)):
-                raise lost(self, "a function of mpmath asked for a plain number",
-                           "a function of mpmath that tapegrad knows, of an mpf among the "
-                           "arguments; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
+                raise lost(self, "a function of mpmath asked for a plain number", "a function of mpmath that tapegrad "
+                           "knows, of an mpf; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
             # so that NumPy asks __array__, which knows what to do, and mpmath's operators ask the traced number
             raise AttributeError(name)
         try:
@@ -293,6 +292,7 @@ class Proxy(Slotted):
 
     def _try(self, fn: Callable[[Any], Any]) -> None:
         """Raise what the plain value would, an array or a complex number where one real number is asked for."""
+        decline(behind(self), _getframe(2))
         if isinstance(behind(self), (np.ndarray, complex)):
             self._ask(fn, behind(self))
 

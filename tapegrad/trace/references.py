@@ -424,8 +424,8 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
     elif is_a(x, MethodType):
         made[key] = MethodType(part(x.__func__), part(x.__self__))
     elif cls in WAYS:
-        owner = owner_of(x)
-        made[key] = way_to(x, part(owner))
+        owner = part(owner_of(x))
+        made[key] = owner if isinstance(owner, Refused) else way_to(x, owner)
     elif is_a(x, ReferenceType):
         made[key] = ReferenceType(part(x()))
     elif is_safe(x, routes, set()):

@@ -1,0 +1,62 @@
+"""number_libraries: the numbers of SymPy, uncertainties and gmpy2, each known once the user has imported the library.
+
+A program calls np.sin, math.sqrt and their kin of them; what computes these is a function of the library's own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+from tapegrad.numbers.systems import System, add, functions
+
+_ELEMENTARY = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+               "acosh", "atanh", "atan2")
+
+
+def _own(library: Any, *names: str, **others: Any) -> dict[str, Any]:
+    """Return what computes ops: the functions of a library of the same name, and others."""
+    return functions(**{name: getattr(library, name) for name in (*_ELEMENTARY, *names)}, **others)
+
+
+def _sympy(sympy: Any) -> None:
+    def expression(x: Any, kind: Any) -> Any:
+        return sympy.sympify(x)
+
+    def itself(x: Any) -> Any:
+        return x
+    own = _own(
+        sympy, "cbrt", "sign", "floor", "erf", "erfc", "gamma", "digamma", ceil=sympy.ceiling, maximum=sympy.Max,
+        minimum=sympy.Min, gammaln=sympy.loggamma, log2=lambda x: sympy.log(x, 2), log10=lambda x: sympy.log(x, 10),
+        exp2=lambda x: 2**x, expm1=lambda x: sympy.exp(x) - 1, log1p=lambda x: sympy.log(1 + x),
+        hypot=lambda x, y: sympy.sqrt(x * x + y * y), real=itself, conjugate=itself, imag=lambda x: sympy.Integer(0),
+        isnan=lambda x: x is sympy.nan, where=lambda c, a, b: sympy.Piecewise((a, c), (b, True)))
+    add(sympy.Expr, System(expression, own, declined=sympy.SympifyError))
+
+
+def _uncertainties(uncertainties: Any) -> None:
+    umath = importlib.import_module("uncertainties.umath")
+    kind = uncertainties.core.AffineScalarFunc
+
+    def exact(x: Any, _: Any) -> Any:
+        return x if isinstance(x, kind) else kind(float(x), uncertainties.core.LinearCombination({}))
+    add(kind, System(exact, _own(
+        umath, "log10", "log1p", "expm1", "hypot", "erf", "erfc", "gamma", gammaln=umath.lgamma,
+        conjugate=lambda x: x, real=lambda x: x, isnan=umath.isnan, isinf=umath.isinf)))
+
+
+def _gmpy2(gmpy2: Any) -> None:
+    add(type(gmpy2.mpq()), System(lambda x, kind: gmpy2.mpq(x), functions(
+        isfinite=lambda x: True, floor=math.floor, ceil=math.ceil, trunc=math.trunc)))
+    add(type(gmpy2.mpfr()), System(lambda x, kind: gmpy2.mpfr(x), _own(
+        gmpy2, "cbrt", "exp2", "expm1", "log2", "log10", "log1p", "hypot", "erf", "erfc", "gamma", "digamma", "floor",
+        "ceil", "trunc", isnan=gmpy2.is_nan, isinf=gmpy2.is_infinite, isfinite=gmpy2.is_finite)))
+
+
+_LIBRARIES = {"sympy": _sympy, "uncertainties": _uncertainties, "gmpy2": _gmpy2}
+
+
+def added(name: str) -> None:
+    """Add the adapters of a library's numbers, which has been imported."""
+    _LIBRARIES[name](importlib.import_module(name))
