@@ -15,6 +15,7 @@ from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_memory, is_tensor, to_host
 from tapegrad.ops.structure import pack
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.inputs import flatten_call
@@ -146,7 +147,8 @@ class Effects:
         whole = _nest([spec, stored])
         into = Structure(whole, 0, count + len(self.ops), {})
         value = (result.val, tuple(self.samples))
-        tape.result = tape.push(Call(pack, (*parts, *self.ops), {"into": into}, value, "result and what is stored"))
+        origin = Origin("result and what is stored")
+        tape.result = tape.push(Call(pack, (*parts, *self.ops), {"into": into}, value, origin))
 
     # -- calls
 

@@ -229,7 +229,7 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
             gradients = visit.given[1:]
         if isinstance(op, Call) and isinstance(op.fn, Operation):
             pulled = visit
-        elif op.note.startswith(("d%", "accumulate ")) and is_zero(visit.value):
+        elif op.purpose in ("cotangent", "accumulation") and is_zero(visit.value):
             into = [pulled.given[0]] if rr is not None and pulled is not None else visit.given
             if any(not is_zero(dy) and any(True for _ in numbers(dy)) for dy in into):
                 who = f"The pullback of {getattr(rr.args[0], '__name__', '')}" if rr is not None else visit.name
@@ -274,6 +274,5 @@ def depending(tape: Tape, x: Operation) -> set[Operation]:
 
 
 def target_of(tape: Tape, op: Operation) -> Operation | None:
-    """Return the operation whose cotangent `op` makes, by its note, None where it does not say."""
-    number = op.note.rpartition("%")[2]
-    return tape[int(number)] if number.isdigit() and int(number) <= len(tape) else None
+    """Return the operation whose cotangent `op` makes, by its origin, None where it does not say."""
+    return tape[op.origin.of] if op.origin is not None and 0 < op.origin.of <= len(tape) else None

@@ -174,7 +174,7 @@ class _Player:
             if ready is not None:
                 yield self._pulled(ready, pending)
                 ready, pending = None, []
-            if type(op) is Constant and op.note == "seed":
+            if type(op) is Constant and op.purpose == "seed":
                 told = f"{self._text(op)}: the derivative of the result with respect to itself"
                 yield Step("sweep", "The seed", (told,), (op.id,), (op.id,))
             elif isinstance(op, Call) and isinstance(op.fn, Operation):
@@ -202,9 +202,8 @@ class _Player:
 
     def _target(self, part: Operation) -> str:
         """Write which cotangent a contribution belongs to."""
-        partner = self.sides.partner(part)
-        note = part.note.removeprefix("accumulate ")
-        return derivative(self.name(partner)) if partner is not None and note.startswith("d%") else part.name
+        partner = self.sides.partner(part) if part.purpose in ("cotangent", "accumulation") else None
+        return part.name if partner is None else derivative(self.name(partner))
 
     def _gradients(self) -> Iterator[Step]:
         found = [op for op in self.back if op in self.sides.gradients or role_of(op) == "gradient"]

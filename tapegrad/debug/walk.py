@@ -125,4 +125,4 @@ def name_of(op: Operation) -> str:
     triple = op.args[0] if is_field(op) and op.args[0].fn is rrule else op
     triple = triple if triple.fn is rrule else triple_of(op)
     fn = op.fn if triple is None else triple.args[0]
-    return "accumulate" if op.note.startswith("accumulate ") else str(getattr(fn, "__name__", fn))
+    return "accumulate" if op.purpose == "accumulation" else str(getattr(fn, "__name__", fn))

@@ -115,4 +115,4 @@ def drawing_of(body: Tape) -> list[Call]:
 
 def put_tuple(body: Tape, parts: Sequence[Any]) -> None:
     """Make the tuple of `parts` what a body returns."""
-    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], [], shared=False), note="")
+    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], [], shared=False), None)

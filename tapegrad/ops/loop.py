@@ -194,7 +194,7 @@ def written(loop: Loop) -> set[Operation]:
 def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
     """Put a copy of an operation on a body, and say so: `at` holds what stands there for what it uses."""
     new = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
-    new.note = ""
+    new.origin = None
     body.ops.append(new)
     new.id = len(body.ops)
     return new
@@ -202,7 +202,7 @@ def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
 
 def put_results(body: Tape, parts: Sequence[Any]) -> None:
     """Make the tuple of `parts` what a body returns."""
-    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], []), note="")
+    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], []), None)
 
 
 def step_label(number: int) -> str:

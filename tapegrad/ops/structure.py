@@ -15,6 +15,7 @@ from tapegrad.numbers.tensors import on_host
 from tapegrad.rules import types
 from tapegrad.rules.facts import CONSTANT, FRESH, SHARED, Joint
 from tapegrad.rules.registry import define
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Tape, value_of
 from tapegrad.tree.flatten import Structure
 
@@ -38,9 +39,12 @@ getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None)
                   memory=SHARED, spec=types.field)
 
 
-def nest_result(tape: Tape, parts: Sequence[Any], into: Any, note: str = "result") -> None:
+_RESULT = Origin("result")
+
+
+def nest_result(tape: Tape, parts: Sequence[Any], into: Any, origin: Origin | None = _RESULT) -> None:
     """Make a nest of operations and plain values the result of a tape."""
-    tape.result = tape.push(Call(pack, tuple(parts), {"into": into}, into.build(list(map(value_of, parts))), note))
+    tape.result = tape.push(Call(pack, tuple(parts), {"into": into}, into.build(list(map(value_of, parts))), origin))
 
 
 # -- constants that follow from integers: a minibatch's data

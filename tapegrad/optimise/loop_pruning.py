@@ -150,7 +150,7 @@ class _Pruned:
                 *(walk.bind(self.arg[x]) for x in [*self.listed, *self.carried])]
         val = self.op.val
         parts = tuple([part_of(val, n) for n in self.numbers])
-        walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, parts, self.op.note).at(self.op)))
+        walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, parts, self.op.origin).at(self.op)))
 
     def _runs(self, op: Operation, at: dict[Operation, Any]) -> bool:
         """Return whether an operation of the body is still made: all that it uses is there."""

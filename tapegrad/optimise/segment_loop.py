@@ -12,6 +12,7 @@ import numpy as np
 from tapegrad.ops import getfield, pack
 from tapegrad.ops.loop import Loop, given_label, put_results, step_label
 from tapegrad.optimise.repeat_detection import Segment, key_of
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op
 from tapegrad.transforms.walk import Walk
 from tapegrad.tree.flatten import flatten
@@ -252,7 +253,8 @@ class SegmentLoop:
             else:
                 new = copy_op(op, lambda arg: arg)
                 new.args = tuple([use.value if type(use) is _Same else at[use] for use in uses])
-                new.note = "pullback" if new.note.startswith("pullback") else ""  # of which variable differs by the run
+                # of which variable differs by the run
+                new.origin = Origin("pullback") if new.purpose == "pullback" else None
                 body.ops.append(new)
                 new.id = len(body.ops)
                 at[_Local(j)] = new

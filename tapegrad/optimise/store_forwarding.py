@@ -202,7 +202,7 @@ def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], esc
         if not fits or 2 * sum(part.size for part in parts) > op.spec.size:
             continue
         for part, (piece, *index) in zip(parts, pieces):
-            like = Call(getitem, (), None, absent(part), op.note).at(op)
+            like = Call(getitem, (), None, absent(part), op.origin).at(op)
             found = _read(walk, like, at, (x, *index), escapes)
             total = walk.make(op, add, walk.make(op, getitem, x, *index) if found is None else found, piece)
             x = _write(walk, op, at, x, total, *index) or walk.instead(op, setitem, x, total, *index)

@@ -66,7 +66,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     said = numpy_warnings.begin()
     try:
         for op in run if debug else ():
-            note = f"  # {op.note}" if op.note else ""
+            note = f"  # {op.origin}" if op.origin else ""
             value = run.values[op.id]
             found = "" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}"
             print(f"{op!r}{found}{note}")

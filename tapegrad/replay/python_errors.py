@@ -32,7 +32,7 @@ def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
     pullbacks get nan or inf.
     """
     if (spec_recorded(op).type not in (float, complex) or type(fn) is not Op or type(fn.rule) is Rrule
-        or op.note.startswith("pullback")):
+        or op.purpose == "pullback"):
         return None
     return fn.scalar or _BY_OP.get(fn)
 

@@ -42,7 +42,7 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
         return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)  # type: ignore[union-attr]
     if carries(op):
         return any(map(may_stop, op.fn.body.ops))  # type: ignore[union-attr]
-    if type(op.fn) is not Op or op.note.startswith("pullback"):
+    if type(op.fn) is not Op or op.purpose == "pullback":
         return False
     if op.fn.effects.raises or (varying is not None and varying[op.id]):
         return True

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from typing import Any
 
 from tapegrad.errors import ArgumentError
 from tapegrad.show.line import Fields, joins, place_of, reverse_start
+from tapegrad.tape.origin import BESIDE
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
-
-_NOTE = re.compile(r"(pullback of |accumulate d|d)%(\d+)")
 
 
 def align(tape: Tape, fields: Fields) -> tuple[list[Operation], dict[Operation, list[Operation]]]:
     """Return the primal operations, and what the reverse sweep does for each, both in the tape's order.
 
-    On a tape of triples notes tell; on a flat one the place in the program, which a primal call shares with what its
+    On a tape of triples origins tell; on a flat one the place in the program, which a primal call shares with what its
     pullback dissolved into, and `d%4`, one of its arguments. Where a place ran often, the sweep meets its calls from
     the last to the first.
     """
@@ -54,17 +52,17 @@ class _Owners:
 
     def of(self, op: Operation) -> Operation:
         """Return the primal operation that one of the reverse sweep is for."""
-        match = _NOTE.match(op.note)
-        if op.note.startswith("gradient of "):
-            return self.forward[self.inputs.get(op.note[len("gradient of "):], 0)]
-        if match is None and op.note != "seed" and op.code is None:
+        kind, number, name = op.origin or ("", 0, "")
+        if kind == "gradient":
+            return self.forward[self.inputs.get(name or f"%{number}", 0)]
+        beside = kind in BESIDE and number > 0
+        if not beside and kind != "seed" and op.code is None:
             return self.forward[0]  # the result
-        if match is not None and int(match[2]) <= len(self.tape):
-            number = int(match[2])
-            if match[1] == "pullback of ":
+        if beside and number <= len(self.tape):
+            if kind == "pullback":
                 self.move(self.row.get(self.tape[number], self.at))
             elif place_of(op) is not None:
-                self.contribution(place_of(op), number, match[1] == "accumulate d")
+                self.contribution(place_of(op), number, kind == "accumulation")
         return self.forward[self.at]
 
     def contribution(self, where: Any, number: int, last: bool) -> None:

@@ -15,6 +15,7 @@ from tapegrad.ops.loop import is_loop
 from tapegrad.ops.structure import getfield
 from tapegrad.rules.op import Cotangents, Traced
 from tapegrad.rules.user import rrule
+from tapegrad.tape.origin import REVERSE
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
 
@@ -72,23 +73,21 @@ def count_of(n: int, noun: str) -> str:
 
 
 def role_of(op: Operation) -> str:
-    """Return what an operation is there for, by its kind and its note."""
+    """Return what an operation is there for, by its kind and its origin."""
     if isinstance(op, Input):
         return "input"
     if isinstance(op, Guard):
         return "guard"
     if isinstance(op, Constant):
-        return "seed" if op.note == "seed" else "constant"
+        return "seed" if op.purpose == "seed" else "constant"
     if not isinstance(op, Call):
         return "primal"
-    if op.note.startswith("accumulate "):
-        return "accumulation"
-    if op.note.startswith("gradient of "):
-        return "gradient"
+    if op.purpose in ("accumulation", "gradient"):
+        return op.purpose
     of = op.args[0] if op.fn is getfield and op.args else op
     if isinstance(of, Call) and of.fn is rrule:
         return "triple"
-    if (isinstance(of, Call) and isinstance(of.fn, Operation)) or op.note.startswith(("pullback of ", "d%")):
+    if (isinstance(of, Call) and isinstance(of.fn, Operation)) or op.purpose in ("pullback", "cotangent"):
         return "pullback"
     return "primal"
 
@@ -96,18 +95,15 @@ def role_of(op: Operation) -> str:
 def reverse_start(tape: Tape) -> int:
     """Return how many operations come before the reverse sweep: all of them, if there is none.
 
-    It begins with the seed; on a flat tape, where that has dissolved, with the first note of the sweep.
+    It begins with the seed; on a flat tape, where that has dissolved, with the first operation that is for the sweep.
     """
-    reverse = [i for i, op in enumerate(tape.ops) if op.note and not isinstance(op, Guard) and _REVERSE.match(op.note)]
-    seeds = [i for i in reverse if tape.ops[i].note == "seed"]
+    reverse = [i for i, op in enumerate(tape.ops) if op.purpose in REVERSE and not isinstance(op, Guard)]
+    seeds = [i for i in reverse if tape.ops[i].purpose == "seed"]
     # the last: a primal tape may hold a sweep of its own
     start = seeds[-1] if seeds else reverse[0] if reverse else len(tape)
-    while start and isinstance(tape.ops[start - 1], Guard) and _REVERSE.match(tape.ops[start - 1].note):
+    while start and isinstance(tape.ops[start - 1], Guard) and tape.ops[start - 1].purpose in REVERSE:
         start -= 1
     return start
-
-
-_REVERSE = re.compile(r"seed$|pullback of |d%\d|accumulate d%|gradient of ")
 
 
 def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False) -> Iterator[Line]:

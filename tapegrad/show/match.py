@@ -126,7 +126,7 @@ class Matching:
             what = (self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind
                     if isinstance(op, Call) else op.fact)
             what = Loop if is_loop(op) else what
-            keys: list[Key] = [("what", what, place_of(op), op.note.partition("%")[0]),
+            keys: list[Key] = [("what", what, place_of(op), op.purpose),
                                ("of", tuple(map(self.argument, op.args)), op.kind)]
             return keys if op.code is not None else keys[::-1]  # no line tells
         return [(op.kind, place_of(op), op.note)]

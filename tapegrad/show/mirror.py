@@ -81,7 +81,7 @@ class Columns(NamedTuple):
         """
         swept: list[Operation | int | None] = [*self.beside[op]] or [None]
         first = len(swept) - 1
-        if first and isinstance(last := swept[-1], Operation) and last.note == "seed":
+        if first and isinstance(last := swept[-1], Operation) and last.purpose == "seed":
             first -= 1
         for i, part in enumerate(swept):
             left = text(self.rows[op], self.sizes[0], self.ascii_only) if i == first else Text()

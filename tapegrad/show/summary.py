@@ -12,7 +12,7 @@ from tapegrad.ops.each import Each
 from tapegrad.show.line import Places, count_of, reverse_start, shorten
 from tapegrad.show.sheet import Sheet
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.transforms.batch import NOTE_EACH, NOTE_LOOP
+from tapegrad.transforms.batch import LOOPED, SINGLY
 
 LINES = 20  # those that recorded most
 APART = 80  # the width from which on the two directions are counted apart
@@ -76,7 +76,7 @@ def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
 def _called_singly(tape: Tape) -> list[str]:
     """Return what is called once for each member of a batch, by name."""
     fns = [op.fn.op if type(op.fn) is Each else op.fn for op in tape.ops
-           if isinstance(op, Call) and op.note.startswith((NOTE_EACH, NOTE_LOOP))
+           if isinstance(op, Call) and op.origin in (SINGLY, LOOPED)
            and op.fn not in (getitem, stack, getfield)]
     return sorted({getattr(fn, "__name__", "a function") for fn in fns})
 

@@ -44,7 +44,7 @@ def _value(value: Any) -> str:
 
 
 def _line(op: Operation) -> str:
-    return _cut(repr(op)) + (f"  # {op.note}" if op.note else "")
+    return _cut(repr(op)) + (f"  # {op.origin}" if op.origin else "")
 
 
 def _cut(text: str) -> str:

@@ -14,6 +14,7 @@ from tapegrad.errors import Activation, ArgumentError, Listing, Location, Malfor
 from tapegrad.numbers.formatting import brief, plain, type_name
 from tapegrad.numbers.tensors import all_on_host
 from tapegrad.tape.facade import Methods
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import OPERATIONS, UNKNOWN, Absent, Spec, absent, spec_of
 
 
@@ -62,20 +63,34 @@ NO_KWARGS: dict[str, Any] = {}  # shared by every call without keyword arguments
 class Operation(Variable):
     """One line of a tape: its arguments, its value while it has one, the user's line, and why a pass appended it."""
 
-    __slots__ = ("args", "code", "lasti", "note", "val")
+    __slots__ = ("args", "code", "lasti", "origin", "val")
     args: tuple[Any, ...]
     val: Any
-    note: str
+    origin: Origin | None
     code: CodeType | Activation | Listing | None
     lasti: int
     kind = "operation"
 
-    def __init__(self, args: tuple[Any, ...] = (), val: Any = UNKNOWN, note: str = "") -> None:
-        self.id, self.args, self.val, self.note = 0, args, val, note
+    def __init__(self, args: tuple[Any, ...] = (), val: Any = UNKNOWN, origin: Origin | None = None) -> None:
+        self.id, self.args, self.val, self.origin = 0, args, val, origin
         self.code, self.lasti = None, 0
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    @property
+    def note(self) -> str:
+        """What the operation is for, as text: `pullback of %7`; "" for what the program itself computes."""
+        return "" if self.origin is None else str(self.origin)
+
+    @note.setter
+    def note(self, text: str) -> None:
+        self.origin = Origin.parsed(text)
+
+    @property
+    def purpose(self) -> str:
+        """The kind of its origin: "seed", "pullback", "cotangent" ...; "" for what the program itself computes."""
+        return "" if self.origin is None else self.origin.kind
 
     @property
     def where(self) -> Location | None:
@@ -115,8 +130,9 @@ class Input(Operation):
     __slots__ = ("label",)
     kind = "input"
 
-    def __init__(self, val: Any = UNKNOWN, label: str = "", note: str = "") -> None:
-        self.id, self.args, self.val, self.note, self.code, self.lasti, self.label = 0, (), val, note, None, 0, label
+    def __init__(self, val: Any = UNKNOWN, label: str = "", origin: Origin | None = None) -> None:
+        self.id, self.args, self.val, self.origin = 0, (), val, origin
+        self.code, self.lasti, self.label = None, 0, label
 
     @property
     def body(self) -> str:
@@ -134,8 +150,9 @@ class Constant(Operation):
 
     moved: tuple[Any, Any, Any] | None
 
-    def __init__(self, val: Any, note: str = "") -> None:
-        self.id, self.args, self.val, self.note, self.code, self.lasti, self.moved = 0, (), val, note, None, 0, None
+    def __init__(self, val: Any, origin: Origin | None = None) -> None:
+        self.id, self.args, self.val, self.origin = 0, (), val, origin
+        self.code, self.lasti, self.moved = None, 0, None
 
     @property
     def body(self) -> str:
@@ -153,8 +170,8 @@ class Call(Operation):
     kind = "call"
 
     def __init__(self, fn: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None,
-                 val: Any = UNKNOWN, note: str = "") -> None:
-        super().__init__(args, val, note)
+                 val: Any = UNKNOWN, origin: Origin | None = None) -> None:
+        super().__init__(args, val, origin)
         self.fn, self.kwargs, self.pb = fn, kwargs or NO_KWARGS, None
 
     @property
@@ -410,7 +427,7 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
     """Copy an operation for another tape, its arguments mapped by `bind`."""
     new: Any = _new(type(op))
     if type(op) is Call:  # most of them: slot by slot, as below
-        new.fn, new.kwargs, new.pb, new.val, new.note = bind(op.fn), op.kwargs, op.pb, op.val, op.note
+        new.fn, new.kwargs, new.pb, new.val, new.origin = bind(op.fn), op.kwargs, op.pb, op.val, op.origin
         new.id, new.code, new.lasti, new.args = op.id, op.code, op.lasti, tuple([bind(arg) for arg in op.args])
         return new  # type: ignore[no-any-return]
     for slot in _SLOTS[type(op)]:

@@ -74,7 +74,7 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
         while frame.f_code.co_filename in INTERNAL:
             frame = frame.f_back  # type: ignore[assignment]
         call = _new(Call)
-        call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, (self._op, arg), NO_KWARGS, y, "", None
+        call.fn, call.args, call.kwargs, call.val, call.origin, call.pb = op, (self._op, arg), NO_KWARGS, y, None, None
         lasti = frame.f_lasti
         call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
         tracer.push(call)

@@ -489,7 +489,7 @@ def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict
     while frame.f_code.co_filename in INTERNAL:
         frame = frame.f_back  # type: ignore[assignment]
     call = _new(Call)
-    call.fn, call.args, call.kwargs, call.val, call.note, call.pb = op, args, kwargs, y, "", None
+    call.fn, call.args, call.kwargs, call.val, call.origin, call.pb = op, args, kwargs, y, None, None
     lasti = frame.f_lasti
     call.code, call.lasti, call.id = frame.f_code, one(lasti, lasti), len(tracer.tape.ops) + 1
     tracer.push(call)

@@ -190,7 +190,7 @@ class Tracer:
             self.meet(val)
         call = _new(Call)  # slot by slot, as the operators do
         call.fn, call.args, call.kwargs = op, tuple(lifted), kwargs or NO_KWARGS
-        call.val, call.note, call.pb = val, "", pb
+        call.val, call.origin, call.pb = val, None, pb
         if type(val) in _SINGLE and not self.overridden and not op.effects.lends:
             self.locate(call)
             self.push(call)

@@ -18,6 +18,7 @@ from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, pack
 from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
@@ -246,7 +247,7 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     if structure.is_leaf or not leaves:
         lifted = tracer.lift(out)
         whole = structure.build(leaves) if walks[0].restored or type(out) is Text else out
-        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(whole, "result"))
+        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(whole, Origin("result")))
         return
     nest_result(tape, list(map(tracer.lift, leaves)), structure)
 

@@ -29,6 +29,7 @@ from tapegrad.rules.batching import Members, elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses, leading
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
 from tapegrad.trace.guards import FIXED
@@ -36,8 +37,8 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.walk import typed_by_value
 from tapegrad.tree.flatten import is_leaf
 
-NOTE, NOTE_EACH = "batched over axis 0", "one call per member, stacked over axis 0"
-NOTE_LOOP = "loop over the members, stacked over axis 0"
+BATCHED, SINGLY = Origin("batched over axis 0"), Origin("one call per member, stacked over axis 0")
+LOOPED = Origin("loop over the members, stacked over axis 0")
 _STEADY = frozenset(
     [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision",
      "nestlevel"]
@@ -117,13 +118,13 @@ def spread(x: Any, size: int) -> Any:
 
 
 @contextlib.contextmanager
-def noted(tracer: Tracer | None, note: str) -> Iterator[None]:
+def noted(tracer: Tracer | None, text: str) -> Iterator[None]:
     """Give the calls that a trace around records meanwhile a note; they are of no line of the program's."""
     ops = [] if tracer is None else tracer.tape.ops
     mark = len(ops)
     yield
     for made in ops[mark:]:
-        made.code, made.note = None, note if type(made) is Call else ""
+        made.code, made.origin = None, Origin(text) if type(made) is Call else None
 
 
 class Pass:
@@ -151,7 +152,7 @@ class Pass:
             self.dying = dead[op.id]
             mark = 0 if self.tracer is None else len(self.tracer.tape.ops)
             try:
-                note = self.step(op)
+                origin = self.step(op)
             except TapeError:
                 raise
             except Exception as err:
@@ -159,47 +160,47 @@ class Pass:
             if self.tracer is not None:
                 for made in self.tracer.tape.ops[mark:]:
                     made.code, made.lasti = (op.code, op.lasti) if op.code else (made.code, made.lasti)
-                    made.note = made.note or (note if type(made) is Call else "")
+                    made.origin = made.origin or (origin if type(made) is Call else None)
             for position in self.dying:
                 self.values.pop(position, None)
         return self.values[result.id], self.flags[result.id]
 
-    def step(self, op: Operation) -> str:
-        """Find the value of an operation from those before it; return the note of what it became."""
+    def step(self, op: Operation) -> Origin | None:
+        """Find the value of an operation from those before it; return the origin of what it became."""
         if type(op) is Call:
             args = [self.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
             flags = [isinstance(arg, Operation) and self.flags[arg.id] for arg in op.args]
             self.flags[op.id] = any(flags)
             if op.fn is pack:
                 self.values[op.id] = Nest(args, flags, op.kwargs["into"], list(map(value_of, op.args)))
-                return ""
+                return None
             if op.fn is draw or op.fn is default_rng:
                 self.values[op.id] = self._drawn(op, args, flags)
-                return "one draw per member" if self.flags[op.id] else ""
+                return Origin("one draw per member") if self.flags[op.id] else None
             if not any(flags):
                 self.values[op.id] = _run(
                     op, [arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg in args]
                 )
-                return ""
-            self.values[op.id], note = self._of_call(op, args, flags)
-            return note
+                return None
+            self.values[op.id], origin = self._of_call(op, args, flags)
+            return origin
         if isinstance(op, Guard):
             self._guard(op)
-            return "members that go on"
+            return Origin("members that go on")
         elif type(op) is Constant:
             self.values[op.id], self.flags[op.id] = op.val, False
-        return ""
+        return None
 
     # -- calls
 
-    def _of_call(self, op: Call, args: list[Any], flags: list[bool]) -> tuple[Any, str]:
+    def _of_call(self, op: Call, args: list[Any], flags: list[bool]) -> tuple[Any, Origin]:
         if op.fn is getfield:
             whole = args[0]
             if isinstance(whole, Nest):
                 whole = whole.into.build(
                     [x if flag else spread(x, self.size) for x, flag in zip(whole.parts, whole.flags)]
                 )
-            return whole[args[1]], NOTE
+            return whole[args[1]], BATCHED
         y, rule = op.val, rule_of(op.fn)
         if type(y) is float and getattr(op.fn, "scalar", None) is not None:  # math computes with doubles
             args = [x if dtype_of(x) not in _NARROW else astype(x, dtype=np.dtype(float)) for x in args]
@@ -216,17 +217,17 @@ class Pass:
             found = self._by_rule(op, rule, _yielding(op, args, flags) if rule is elementwise else args, flags)
             found = found if found is NotImplemented else self._fitted(found, y)
             if found is not NotImplemented and not (exact or (traced and raising(op, op.fn) is not None)):
-                return found, NOTE
+                return found, BATCHED
             if found is not NotImplemented and bool(np.isfinite(_array(found)).all()):
                 if traced:  # a replay in which a member raises is none of this trace
                     told(all_true(isfinite(found)), "bool", True)
-                return found, NOTE
+                return found, BATCHED
         if traced and raising(op, op.fn) is not None:
             for x in args:
                 if isinstance(x, Traced):
                     told(x, "content", content(x))
         found = self._loop(op, args, flags) if traced else NotImplemented
-        return (self._each(op, args, flags), NOTE_EACH) if found is NotImplemented else (found, NOTE_LOOP)
+        return (self._each(op, args, flags), SINGLY) if found is NotImplemented else (found, LOOPED)
 
     def _by_rule(self, op: Call, rule: Callable[..., Any], args: list[Any], flags: list[bool]) -> Any:
         call = Members(op.fn, self.size, list(map(value_of, op.args)), tuple(flags), op.val)

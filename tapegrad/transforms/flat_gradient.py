@@ -10,6 +10,7 @@ from tapegrad.ops.loop import is_loop
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.rules.op import Traced
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 from tapegrad.trace import proxy
@@ -80,7 +81,7 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
             def note(op: Call, made: list[Operation]) -> None:
                 call = op.val._op if isinstance(op.val, Traced) else op
                 for each in made:
-                    each.note = f"pullback of {call.name}"
+                    each.origin = Origin("pullback", call.id)
                 if release:
                     op.val = op.pb = None
                     dropping.watch(call)

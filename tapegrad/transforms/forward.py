@@ -18,6 +18,7 @@ from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import last_uses, leading
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.collector import collector
@@ -260,7 +261,7 @@ def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:
     start = 1 if structure is None else 1 + structure.function.size
     given_up = _given_up(tape)
     wrt = [x for x in inputs[start:end] if has_gradient(x.val) and x.id - 1 not in given_up]
-    made = {x: Input(_unit(x.val), f"t{x.label}", f"tangent of {x.name}") for x in wrt}
+    made = {x: Input(_unit(x.val), f"t{x.label}", Origin("tangent", x.id)) for x in wrt}
     walk = Walk(tape)
     for op in tape.ops:
         walk.keep(op)

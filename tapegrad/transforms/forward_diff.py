@@ -19,6 +19,7 @@ from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.trace import proxy, views
 from tapegrad.trace.checkpoint import as_subtape, bare, place
@@ -165,9 +166,9 @@ def _derivatives(tape: Tape, x: Operation, count: int, tracer: Tracer | None) ->
                 pass_.step(op)
             for dead in last[op.id]:
                 pass_.known.pop(dead, None)
-            name = op.val._op.name if isinstance(op.val, Traced) else ""
+            origin = Origin("tangent", op.val._op.id) if isinstance(op.val, Traced) else None
             for made in around[mark:]:
-                made.code, made.lasti, made.note = op.code, op.lasti, f"tangent of {name}" if name else ""
+                made.code, made.lasti, made.origin = op.code, op.lasti, origin
         return tuple([None if y is None else pass_.known.get(y.id) for y in results])
     if not shape_of(x.val) or _is_elementwise(tape, x):
         return push(conform(1.0, plain(x.val)))

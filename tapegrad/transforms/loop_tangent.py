@@ -14,6 +14,7 @@ from tapegrad.ops.loop import Loop, put_results
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import leading
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT
@@ -59,9 +60,9 @@ def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
             pass_.step(seen)
         if len(new.ops) > mark:
             _keep(tracer, mark, pass_.known.get(seen.id))
-        name = seen.val._op.name if isinstance(seen.val, Traced) else seen.name
+        origin = Origin("tangent", seen.val._op.id if isinstance(seen.val, Traced) else seen.id)
         for made in new.ops[mark:]:
-            made.code, made.lasti, made.note = seen.code, seen.lasti, f"tangent of {name}"
+            made.code, made.lasti, made.origin = seen.code, seen.lasti, origin
 
     def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], None]:
         ts = {i: t for i, arg in enumerate(op.args) if isinstance(arg, Operation)
@@ -92,7 +93,7 @@ def _trace_loop(op: Call, args: list[Any], ts: dict[int, Any], tracer: Tracer,
     places = _paired(ends, range(len(op.val)), {j: ~j for j in tangents})
     found = {j: field(tracer, call, k, val) for k, (j, val) in enumerate(zip(places, values))}
     for j in tangents:
-        found[~j]._op.note = f"tangent of {found[j]._op.name}"
+        found[~j]._op.origin = Origin("tangent", found[j]._op.id)
     return tuple([found[j] for j in range(len(op.val))]), tuple([found.get(~j, ZERO) for j in range(len(op.val))])
 
 
@@ -157,7 +158,7 @@ class _Pairs:
             else:
                 walk.new.push(x)
         for i, t in made.items():
-            t.note = f"tangent of {walk.at[self.inputs[i].id].name}"
+            t.origin = Origin("tangent", walk.at[self.inputs[i].id].id)
         for op in self.old.body.ops:
             if not isinstance(op, Input):
                 walk.keep(op)
@@ -186,7 +187,7 @@ class _Pairs:
         finally:
             tracer.close()
             leave()
-        if any(isinstance(op, Guard) and op.note and op.fact not in FIXED for op in new.ops):
+        if any(isinstance(op, Guard) and op.origin and op.fact not in FIXED for op in new.ops):
             raise NoLoop  # a rule has looked at a value, which may be another in another run
         return new, parts
 
@@ -200,7 +201,7 @@ class _Pairs:
 
     def _write(self, new: Tape, parts: list[Any]) -> None:
         """Make the body of what was recorded and is needed."""
-        body, kept = needed(new, parts, lambda guard: not guard.note)  # what a rule has read of a type stays as it is
+        body, kept = needed(new, parts, lambda guard: not guard.origin)  # what a rule has read of a type stays as it is
         put_results(body, kept)
         _, given, listed, carried = self.old.sizes
         fixed, lists = (sum(i in places for i in self.samples) for places in (range(given), range(given, self.first)))

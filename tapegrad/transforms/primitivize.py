@@ -24,33 +24,36 @@ from tapegrad.trace.replacement import interposition
 from tapegrad.trace.tracer import put_result
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.unroll import unroll
-from tapegrad.transforms.walk import renumber
+from tapegrad.transforms.walk import moved
 from tapegrad.tree.signature import ValueAndGradients
 
 
 def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     """Return a flat tape of primitive calls: rules, pullbacks and non-primitive functions are traced through.
 
-    Lines and notes of the operations pass to what they dissolve into. The result is specialised to the shapes that
+    Lines and origins of the operations pass to what they dissolve into. The result is specialised to the shapes that
     the rules read, and guards them. Loops dissolve as well.
     """
     ctx, tape = ctx or DEFAULT, unroll(tape)
     new = tape.blank()
     tracer = Tracer(new, ctx, proxy.make)
     values: dict[Operation, Any] = {}
+    at: list[Any] = [None] * (len(tape) + 1)
     leave = interposition.enter(tracer, tuple, ())
     with collector:
         try:
             for op in tape:
                 start = len(new)
                 values[op] = made = _play(op, new, tracer, ctx, values)
-                if isinstance(op, Call) and isinstance(made, Traced):
-                    as_recorded(made, op)
-                    if type(made._op) is Call:
-                        guard_type(made._op, tracer)
+                if isinstance(made, Traced):
+                    at[op.id] = made._op
+                    if isinstance(op, Call):
+                        as_recorded(made, op)
+                        if type(made._op) is Call:
+                            guard_type(made._op, tracer)
                 for made in new.ops[start:]:
                     made.at(op)
-                    made.note = made.note or renumber(op.note, lambda number: _name(number, tape, values))
+                    made.origin = made.origin or moved(op.origin, at)
             _put_result(new, tracer, tape.result, values)
         except TapeError:
             raise
@@ -103,11 +106,6 @@ def as_recorded(made: Traced, op: Call) -> None:
             and all(is_python(x) or (call.fn.scalar is not None and type(x) is np.float64)
                     for x in map(value_of, call.args)):
         call.val = made._val = made._val.item()
-
-
-def _name(number: int, tape: Tape, values: dict[Operation, Any]) -> str:
-    stands_for = values.get(tape[number])
-    return stands_for._op.name if isinstance(stands_for, Traced) else ""
 
 
 def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[Operation, Any]) -> Any:

@@ -32,6 +32,7 @@ from tapegrad.rules.op import Op, as_numpy
 from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
@@ -49,7 +50,7 @@ _OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not
 def back(tape: Tape, seed: Any = 1) -> Tape:
     """Return the tape of triples with its reverse sweep appended; it returns `(value, (df, *dargs))`.
 
-    Each appended operation's note says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises
+    Each appended operation's origin says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises
     ArgumentError for a tape on which a call that the gradient must pass is no triple.
     """
     _check_triples(tape)
@@ -71,7 +72,7 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
         primal.ops.append(_primal(new, op, *triples[op]) if op in triples else op)
     primal.result = primal.ops[y.id - 1]
     begun = start(y.val, seed)
-    cot = sweep(primal, _Appended(new, new.push(Constant(begun, "seed"))) if active[y.id] else None, active)
+    cot = sweep(primal, _Appended(new, new.push(Constant(begun, Origin("seed")))) if active[y.id] else None, active)
     _append_result(new, y, wrt, cot)
     return new
 
@@ -93,7 +94,7 @@ def is_triple(op: Operation) -> bool:
 def _primal(tape: Tape, y: Operation, rr: Call, pb: Operation) -> Call:
     """Return the call that a triple stands for, in the place of its value; its pullback appends to the tape."""
     call: Any = Call(rr.args[0], rr.args[1:], rr.kwargs, y.val)
-    call.at(y).id, call.pb = y.id, lambda dy: _append(tape, pb, (dy.op,), f"pullback of {y.name}", rr)
+    call.at(y).id, call.pb = y.id, lambda dy: _append(tape, pb, (dy.op,), Origin("pullback", y.id), rr)
     return call  # type: ignore[no-any-return]
 
 
@@ -106,21 +107,22 @@ class _Appended:
         self.tape, self.op, self.rr = tape, op, rr
 
     def __getitem__(self, i: int) -> _Appended:
-        return _append(self.tape, getfield, (self.op, i), f"d{self.rr.args[1 + i].name}", self.rr)
+        return _append(self.tape, getfield, (self.op, i), Origin("cotangent", self.rr.args[1 + i].id), self.rr)
 
     def __add__(self, other: _Appended) -> _Appended:
         fn = accumulate if isinstance(other.op.val, _OWN_SUM) or type(self.op.val) in _LAZY else add
-        return _append(self.tape, fn, (self.op, other.op), f"accumulate {other.op.note}", other.rr)
+        of = other.op.origin.of  # type: ignore[union-attr]
+        return _append(self.tape, fn, (self.op, other.op), Origin("accumulation", of), other.rr)
 
 
-def _append(tape: Tape, fn: Any, args: tuple[Any, ...], note: str, rr: Call) -> _Appended:
+def _append(tape: Tape, fn: Any, args: tuple[Any, ...], origin: Origin, rr: Call) -> _Appended:
     try:
         val = value_of(fn)(*map(value_of, args))
     except TapeError:
         raise
     except Exception as err:
         raise failed(tape, rr, err, pullback=True) from err
-    return _Appended(tape, tape.push(Call(fn, args, None, val, note).at(rr)), rr)
+    return _Appended(tape, tape.push(Call(fn, args, None, val, origin).at(rr)), rr)
 
 
 def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: list[Any]) -> None:
@@ -131,13 +133,13 @@ def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: list[A
             parts.append(None)
             continue
         dx = ZERO if cot[x.id] is None else cot[x.id].op
-        note = f"gradient of {x.label or x.name}"
-        parts.append(tape.push(Call(conform, (dx, x), None, conform(value_of(dx), x.val), note)))
+        origin = Origin("gradient", 0 if x.label else x.id, x.label)
+        parts.append(tape.push(Call(conform, (dx, x), None, conform(value_of(dx), x.val), origin)))
     if tape.structure is not None:
         nest_result(tape, (y, *parts), ValueAndGradients(tape.structure, y.val))
     else:
         val = _flat_result(y.val, *map(value_of, parts))
-        tape.result = tape.push(Call(_flat_result, (y, *parts), None, val, "result"))
+        tape.result = tape.push(Call(_flat_result, (y, *parts), None, val, Origin("result")))
 
 
 def _flat_result(y: Any, *dxs: Any) -> Any:

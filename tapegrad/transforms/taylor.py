@@ -21,6 +21,7 @@ from tapegrad.rules.activity import has_gradient, nothing_flows
 from tapegrad.rules.facts import EACH
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import op_of
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
@@ -105,7 +106,7 @@ def _terms(op: Operation, series: Any, order: int) -> None:
         mark = len(around)
         _term(series, k)
         for made in around[mark:]:
-            made.code, made.lasti, made.note = op.code, op.lasti, f"coefficient {k} of {op.val._op.name}"
+            made.code, made.lasti, made.origin = op.code, op.lasti, Origin(f"coefficient {k}", op.val._op.id)
 
 
 def _ones(tape: Tape) -> dict[int, Any]:

@@ -12,6 +12,7 @@ from tapegrad.ops import getfield, pack, with_jacobian
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, drop
 from tapegrad.transforms.walk import Walk
 
@@ -49,7 +50,7 @@ def inline(tape: Tape, valued: bool = False) -> Tape:
             if is_checkpoint(op):
                 body = op.fn.drawn(op.val)  # type: ignore[attr-defined]
                 at: dict[Operation, Any] = dict(zip(body.inputs, [walk.at[1], *map(walk.bind, op.args)]))
-                _run(walk, body, at, op.note)
+                _run(walk, body, at, op.origin)
                 results[op] = tuple([at[part] if isinstance(part, Operation) else part for part in body.result.args])
             elif isinstance(op, Call) and op.fn is getfield and op.args[0] in results:
                 walk.stand_in(op, results[op.args[0]][op.args[1]])
@@ -113,16 +114,16 @@ def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tupl
         at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *runs.now]))
         at |= {x: step[k] for x, step in zip(steps, loop.steps)}
         at |= {x: part[k] for x, part in zip(listed, args[len(given):])}
-        _run(walk, loop.body, at, "pullback of a loop" if op.note.startswith("pullback of ") else "")
+        _run(walk, loop.body, at, Origin("pullback", name="a loop") if op.purpose == "pullback" else None)
         runs.add(k, [at[part] if isinstance(part, Operation) else part for part in loop.results])
     return runs.result
 
 
-def _run(walk: Walk, body: Tape, at: dict[Operation, Any], note: str) -> None:
+def _run(walk: Walk, body: Tape, at: dict[Operation, Any], origin: Origin | None) -> None:
     for op in body.ops:
         known = isinstance(op, Guard) and not isinstance(at[op.args[0]], Operation)  # of a constant
         if not (known or isinstance(op, Input) or op is body.result):
             at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
-            made.note = made.note or note
+            made.origin = made.origin or origin
             if type(made) is Call and made.spec.is_array and made.spec.kind != "O":
                 drop(made)  # that of the first run lies in one place for all

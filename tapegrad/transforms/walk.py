@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +13,7 @@ from tapegrad.ops.loop import Loop
 from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.types import is_by_value, spec_of_call
 from tapegrad.tape.liveness import leading
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import UNKNOWN, absent
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands
@@ -74,24 +73,16 @@ def literal(x: Any) -> bool:
     return isinstance(x, (int, float, complex, np.generic))
 
 
-def renumber(note: str, name: Callable[[int], str]) -> str:
-    """Return a note that speaks of a new tape's variables; `name` says what `%n` is called there, and "" if it
-    is gone: then so is the note.
+def moved(origin: Origin | None, at: Sequence[Any]) -> Origin | None:
+    """Return an origin on a new tape, where `at` has by position what stands for the operations of the old one; None
+    where nothing stands for the one that it belongs to.
     """
-    head, percent, number = note.rpartition("%")
-    if not percent:
-        return note
-    if number.isdecimal() and "%" not in head:
-        stands_for = name(int(number))
-        return head + stands_for if stands_for else ""
-    parts = list(_split(note))
-    parts[1::2] = [name(int(number)) for number in parts[1::2]]
-    return "".join(parts) if all(parts[1::2]) else ""
-
-
-@functools.lru_cache(1 << 16)
-def _split(note: str) -> list[str]:
-    return re.split(r"%(\d+)", note)
+    if origin is None or not origin.of:
+        return origin
+    made = at[origin.of] if origin.of < len(at) else None
+    if not isinstance(made, Operation):
+        return None
+    return origin if made.id == origin.of else Origin(origin.kind, made.id)
 
 
 _new = object.__new__
@@ -106,7 +97,7 @@ class Walk:
     asks for it says `learn`).
     """
 
-    __slots__ = ("_notes", "_used", "at", "known", "learn", "new", "old", "uses")
+    __slots__ = ("_used", "at", "known", "learn", "new", "old", "uses")
 
     def __init__(self, tape: Tape, learn: bool = False, count: bool = False) -> None:
         self.old, self.new, self.learn = tape, tape.blank(), learn
@@ -114,7 +105,6 @@ class Walk:
         self.known = bytearray(1)
         self.uses = [0]
         self._used: list[int] = count_uses(tape) if count else []  # of the old operations
-        self._notes: dict[str, str] = {}
 
     def bind(self, arg: Any) -> Any:
         """Return what stands for an argument of an old operation on the new tape."""
@@ -132,13 +122,13 @@ class Walk:
             new: Any = _new(Call)
             fn = op.fn
             new.fn, new.kwargs, new.pb = at[fn.id] if isinstance(fn, Operation) else fn, op.kwargs, op.pb
-            new.code, new.lasti, new.note, new.val = op.code, op.lasti, op.note, op.val
+            new.code, new.lasti, new.origin, new.val = op.code, op.lasti, op.origin, op.val
         else:
             new = copy_op(op, _itself)
         new.args = tuple([at[arg.id] if isinstance(arg, Operation) else arg
                           for arg in op.args]) if args is None else args
-        if op.note:
-            new.note = self.note(op.note)
+        if op.origin is not None:
+            new.origin = self.origin(op)
         ops.append(new)  # _push and stand_in, unrolled
         new.id = len(ops)
         at[op.id] = new
@@ -149,28 +139,23 @@ class Walk:
             self._know(new)
         return new  # type: ignore[no-any-return]
 
-    def note(self, note: str) -> str:
-        """Return a note as the new tape's."""
-        found = self._notes.get(note)
-        if found is None:
-            found = renumber(note, self._name)
-            if found:  # what has no name yet may get one
-                self._notes[note] = found
-        return found
+    def origin(self, op: Operation) -> Origin | None:
+        """Return the origin of an old operation as the new tape's; None where what it belonged to is gone."""
+        return moved(op.origin, self.at)
 
     def make(self, like: Operation, fn: Op, *args: Any, val: Any = UNKNOWN, **kwargs: Any) -> Operation:
         """Put a new call on the new tape in place of `like`, whose line and note it takes; return it."""
         if val is UNKNOWN:
             val = absent(spec_of_call(fn, args, kwargs))
-        return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.note(like.note)).at(like))
+        return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.origin(like)).at(like))
 
     def instead(self, op: Operation, fn: Any, *args: Any, **kwargs: Any) -> Operation:
         """Put a new call on the new tape in place of `op`, of the same value; return it."""
-        return self._push(Call(fn, args, kwargs or NO_KWARGS, op.val, self.note(op.note)).at(op))
+        return self._push(Call(fn, args, kwargs or NO_KWARGS, op.val, self.origin(op)).at(op))
 
     def constant(self, like: Operation, val: Any) -> Any:
         """Return what stands for a constant value: a number itself, or an operation."""
-        return val if literal(val) else self._push(Constant(val, self.note(like.note)).at(like))
+        return val if literal(val) else self._push(Constant(val, self.origin(like)).at(like))
 
     def once(self, op: Operation) -> bool:
         """True if one operation only uses what stands here for one of the old tape; asked by
@@ -190,7 +175,7 @@ class Walk:
         if result is not None:
             made = self.at[result.id]
             self.new.result = (made if isinstance(made, Operation)
-                               else self._push(Constant(made, result.note).at(result)))
+                               else self._push(Constant(made, self.origin(result)).at(result)))
         return self.new
 
     def _push(self, op: Operation) -> Operation:
@@ -224,10 +209,6 @@ class Walk:
                 known[x.id] = 1
             elif op.fact == "dtype" and isinstance(x, Input):  # type: ignore[attr-defined]
                 known[x.id] = 1  # specialise writes it behind that of the shape
-
-    def _name(self, number: int) -> str:
-        made = self.at[number] if 0 < number < len(self.at) else None
-        return made.name if isinstance(made, Operation) else ""
 
 
 def _itself(arg: Any) -> Any:

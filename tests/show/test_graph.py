@@ -446,7 +446,7 @@ def hostile_tape() -> tg.Tape:
     y.note = HOSTILE
     y.code = compile("0", HOSTILE.replace("\x00", "").encode("utf-8", "replace").decode(), "eval")
     tape.push(tg.Input(HOSTILE, "text"))
-    tape.push(tg.Constant(HOSTILE, HOSTILE))
+    tape.push(tg.Constant(HOSTILE)).note = HOSTILE
     tape.push(tg.Input({HOSTILE: 1.0}, "d"))
     tape.result = y
     return tape

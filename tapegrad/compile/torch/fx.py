@@ -16,6 +16,7 @@ from tapegrad.compile.torch.tape_function import lowered
 from tapegrad.errors import ArgumentError
 from tapegrad.ops import getfield, pack
 from tapegrad.replay.facts import verify
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.tree.flatten import flatten
 
@@ -153,7 +154,7 @@ class _Reader(Interpreter):  # type: ignore[misc]
         values = torch.utils._pytree.tree_map(lambda x: x.val if isinstance(x, Operation) else x, result)
         parts = [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, Operation)]
         return self.tape.push(Call(pack, tuple(parts), {"into": flatten(values, "", leaves, [], shared=False)},
-                                   note="result"))
+                                   origin=Origin("result")))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = self.fetch_attr(target)

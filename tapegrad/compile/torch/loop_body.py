@@ -46,7 +46,7 @@ class Body(Lowering):
     def __init__(self, outer: Lowering, op: Call, values: list[Any], refs: list[Any], owned: set[int]) -> None:
         loop: Loop = op.fn
         super().__init__(loop.body, values, outer.device, True, outer.loops)
-        self.backward = outer.backward or op.note.startswith("pullback")
+        self.backward = outer.backward or op.purpose == "pullback"
         self.loop, self.references, self.owned = loop, iter(refs), set(owned)
         self.first = len(values) - loop.sizes[3]
         for j in owned:

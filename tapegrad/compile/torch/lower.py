@@ -52,6 +52,7 @@ from tapegrad.rules.facts import ANY
 from tapegrad.rules.op import Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, operands
 from tapegrad.trace.collector import collector
@@ -145,7 +146,7 @@ class Lowering:
             raise failed(tape, op, err, [self.value(arg) for arg in op.args] if isinstance(op, Call) else None) from err
         self.own_results(parts)
         given = tuple([self.operand(part, op) for part in self.parts])
-        self.new.result = self.push(Call(ops.pack, given, {"into": into}, note="result"), op)
+        self.new.result = self.push(Call(ops.pack, given, {"into": into}, origin=Origin("result")), op)
         return peephole(dce(fold(settled(self.new)))), parts
 
     # -- the new tape

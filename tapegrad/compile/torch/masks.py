@@ -16,6 +16,7 @@ import torch
 from tapegrad.compile.torch.kernel import call_of, instead, is_called, is_plain
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.memory import Lying
+from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Constant, Operation, Tape
 from tapegrad.transforms.walk import count_uses
@@ -114,7 +115,7 @@ class _Masks(Lying):
     def filled(self, fn: Callable[..., Any], args: tuple[Any, ...], like: Operation, at: Operation) -> Operation:
         """Put a comparison that fills memory of its own with numbers on the new tape."""
         out = call_of(torch.empty_like, (like,), val=absent(like.spec))
-        out.note = "mask"
+        out.origin = Origin("mask")
         self._push(out.at(at))
         self._push(call_of(fn, args, {"out": out}, writes=[out]).at(at))
         return out

@@ -68,7 +68,7 @@ class _Lines:
         self.groups: dict[_Place, list[Operation]] = {}
         self.member: dict[Operation, _Place] = {}
         for op in tape:
-            if op is not self.sides.end and op.id != 1 and (type(op) is not Constant or op.note == "seed"):
+            if op is not self.sides.end and op.id != 1 and (type(op) is not Constant or op.purpose == "seed"):
                 place = self.member[op] = self._place(op)
                 self.groups.setdefault(place, []).append(op)
         self.first = {place: group[0].id for place, group in self.groups.items()}
@@ -147,7 +147,7 @@ def _role(op: Operation, sides: Sides) -> str:
         return "input"
     if op in sides.gradients:
         return "gradient"
-    if op.note == "seed":
+    if op.purpose == "seed":
         return "seed"
     return "pullback" if sides.reverse(op) else "operation"
 

@@ -58,7 +58,7 @@ class Folding:
             if home is not None:
                 self.guards.setdefault(home, []).append(op)
             return
-        if op not in self.varies and op.note != "seed" and not kept:
+        if op not in self.varies and op.purpose != "seed" and not kept:
             return
         home = op
         if isinstance(op, Call) and op.fn is getfield and isinstance(op.args[0], Call):
@@ -135,7 +135,7 @@ class Folding:
         if isinstance(home, Input):
             return home.label or home.name, value
         if type(home) is Constant:
-            seed = (derivative(self.name(self.sides.value)) if home.note == "seed" and self.sides.value is not None
+            seed = (derivative(self.name(self.sides.value)) if home.purpose == "seed" and self.sides.value is not None
                     else home.name)
             return f"{seed} = {constant(home.val)}", home.note or value
         if isinstance(home, Call) and isinstance(home.fn, Operation):
@@ -189,9 +189,9 @@ class Folding:
         if op not in self.home:
             return constant(op.val) if op not in self.varies else op.name
         if self.triples and self.sides.reverse(op):
-            if op.note == "seed":
+            if op.purpose == "seed":
                 return derivative(self.name(self.sides.value)) if self.sides.value is not None else op.name
-            partner = self.sides.partner(op) if op.note.removeprefix("accumulate ").startswith("d%") else None
+            partner = self.sides.partner(op) if op.purpose in ("cotangent", "accumulation") else None
             if partner is not None:
                 return derivative(self.name(partner))
         return op.name
@@ -236,9 +236,9 @@ def _partial_sums(tape: Tape) -> set[Operation]:
     """Return the accumulations that another one of the same cotangent follows: they stand where the sweep is, and the
     last beside its variable.
     """
-    sums = [op for op in tape if op.note.startswith("accumulate ")]
-    last = {op.note: op for op in sums}
-    return {op for op in sums if last[op.note] is not op}
+    sums = [op for op in tape if op.purpose == "accumulation"]
+    last = {op.origin: op for op in sums}
+    return {op for op in sums if last[op.origin] is not op}
 
 
 def flowing(op: Operation) -> list[Operation]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tapegrad.ops import getfield, pack
+from tapegrad.tape.origin import BESIDE, REVERSE
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.transforms.rewrite import placed
 from tapegrad.tree.signature import ValueAndGradients
-
-_NOTE = re.compile(r"(?:pullback of |(?:accumulate )?d)%(\d+)$")
-_REVERSE = ("seed", "pullback of ", "accumulate d", "d%", "gradient of ")
 
 
 class Sides:
@@ -41,11 +38,11 @@ class Sides:
         """
         if self.end is None:
             return len(self.tape) + 1
-        seeds = [op.id for op in self.tape if type(op) is Constant and op.note == "seed"]
+        seeds = [op.id for op in self.tape if type(op) is Constant and op.purpose == "seed"]
         if seeds:
             return seeds[-1]
         after = max((part.id for part in self._parts()), default=0)
-        marked = (op.id for op in self.tape.ops[after:] if op.note.startswith(_REVERSE))
+        marked = (op.id for op in self.tape.ops[after:] if op.purpose in REVERSE)
         return next(marked, self.end.id)
 
     def _parts(self) -> list[Operation]:
@@ -70,22 +67,21 @@ class Sides:
         """
         if op in self.gradients:
             return self.gradients[op][0]
-        if op.note == "seed":
+        if op.purpose == "seed":
             return self.value
         fn = op.fn if isinstance(op, Call) else None
         triple = fn.args[0] if isinstance(fn, Call) and fn.fn is getfield else None
         if isinstance(triple, Operation):
             return triple  # of a pullback's call
-        found = _NOTE.search(op.note)
-        number = int(found[1]) if found else 0
+        number = op.origin.of if op.origin is not None and op.purpose in BESIDE else 0
         return self.tape[number] if 0 < number < self.begin else None
 
 
 def _value_and_gradients(tape: Tape) -> tuple[Any, ...] | None:
     """Return what the result of a gradient tape holds, None on any other tape."""
     end = tape.result
-    if not isinstance(end, Call) or end.note != "result":
+    if not isinstance(end, Call) or end.purpose != "result":
         return None
     if end.fn is pack and isinstance(end.kwargs.get("into"), ValueAndGradients):
         return end.args
-    return end.args if end.fn is not pack and any(op.note == "seed" for op in tape) else None
+    return end.args if end.fn is not pack and any(op.purpose == "seed" for op in tape) else None
