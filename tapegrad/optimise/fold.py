@@ -30,7 +30,7 @@ def fold(tape: Tape) -> Tape:
         elif isinstance(op, Call) and _constant(op, args):
             folded = _value(op, args)
             walk.stand_in(op, walk.keep(op, args) if folded is op else walk.constant(op, folded))
-        elif op.kind != "guard" or isinstance(args[0], Operation):  # a fact about a constant cannot change
+        else:
             walk.keep(op, args)
     return walk.done()
 

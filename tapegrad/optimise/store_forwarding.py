@@ -14,7 +14,7 @@ from tapegrad.ops import add, getitem, scatter, setitem
 from tapegrad.ops.index import pieced
 from tapegrad.rules.types import spec_of_call
 from tapegrad.tape.spec import Spec, absent, same_type, spec_of
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk, is_call, literal
 
 FEW = 4  # pieces of a scatter that are added one by one: of more, zeros of the whole size are soon cheaper
@@ -70,8 +70,6 @@ def forwarding(tape: Tape) -> Tape:
     escaping = _escaping(tape)
     at: dict[Operation, tuple[Writes, int]] = {}
     for op in tape.ops:
-        if isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation):
-            continue  # of a number that was written, and is known
         made = None
         if is_call(op, getitem):
             made = _read(walk, op, at, walk.args(op), escaping[op.args[0].id])  # type: ignore[union-attr]

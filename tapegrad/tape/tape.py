@@ -423,6 +423,14 @@ def value_of(arg: Any) -> Any:
     return arg.val if isinstance(arg, Operation) else arg
 
 
+def give(ops: Iterable[Operation], like: Operation, origin: Origin | None = None) -> None:
+    """Give operations the source line of another, and an origin to those that have none."""
+    for op in ops:
+        op.code, op.lasti = like.code, like.lasti
+        if op.origin is None:
+            op.origin = origin
+
+
 def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
     """Copy an operation for another tape, its arguments mapped by `bind`."""
     new: Any = _new(type(op))

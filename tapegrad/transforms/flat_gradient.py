@@ -14,11 +14,10 @@ from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 from tapegrad.trace import proxy
-from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.recorder import Tracer
-from tapegrad.trace.replacement import interposition
+from tapegrad.trace.recording import recording
 from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import trace_loop
 from tapegrad.transforms.loop_types import NoLoop
@@ -65,39 +64,33 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
 def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
-    leave = interposition.enter(tracer, tuple, ())
-    with collector:
-        try:
-            shadow = copy_primal(tape, new, tracer, trace_loop)
-            assert shadow.result is not None
-            value, dropping = shadow.result.val, Dropping()
-            if release:
-                _give_up(tape, tracer, dropping)
-            wrt = differentiated(tape)
-            active = activity(tape, wrt)
-            result = tape.result
-            assert result is not None
+    with recording(tracer):
+        shadow = copy_primal(tape, new, tracer, trace_loop)
+        assert shadow.result is not None
+        value, dropping = shadow.result.val, Dropping()
+        if release:
+            _give_up(tape, tracer, dropping)
+        wrt = differentiated(tape)
+        active = activity(tape, wrt)
+        result = tape.result
+        assert result is not None
 
-            def note(op: Call, made: list[Operation]) -> None:
-                call = op.val._op if isinstance(op.val, Traced) else op
-                for each in made:
-                    each.origin = Origin("pullback", call.id)
-                if release:
-                    op.val = op.pb = None
-                    dropping.watch(call)
-            primal = len(new.ops)
-            cot = record_sweep(shadow, start(result.val, seed), active, new, note)
-            if any(map(is_loop, tape.ops)):
-                _check_samples(new, primal)
-            tracer.push = new.ops.append  # what the result is made of stays
-            mark = len(new.ops)
-            found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
-            _put_result(tape, new, tracer, value, [dx if k in wrt else None for k, dx in enumerate(found)])
-            for made in new.ops[mark:]:
-                made.code = None  # no line of the program's
-        finally:
-            tracer.close()
-            leave()
+        def passed(op: Call) -> Origin:
+            call = op.val._op if isinstance(op.val, Traced) else op
+            if release:
+                op.val = op.pb = None
+                dropping.watch(call)
+            return Origin("pullback", call.id)
+        primal = len(new.ops)
+        cot = record_sweep(shadow, start(result.val, seed), active, new, passed)
+        if any(map(is_loop, tape.ops)):
+            _check_samples(new, primal)
+        tracer.push = new.ops.append  # what the result is made of stays
+        mark = len(new.ops)
+        found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
+        _put_result(tape, new, tracer, value, [dx if k in wrt else None for k, dx in enumerate(found)])
+        for made in new.ops[mark:]:
+            made.code = None  # no line of the program's
     return new
 
 

@@ -25,7 +25,7 @@ from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.random_state import Found
-from tapegrad.trace.replacement import interposition
+from tapegrad.trace.recording import recording
 from tapegrad.trace.tracer import put_result, record
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.grad import gradients_of
@@ -232,21 +232,16 @@ def _forward(tape: Tape) -> Tape:
     tape, seeds = _with_tangents(tape)
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
-    leave = interposition.enter(tracer, tuple, ())
-    with collector:
-        try:
-            shadow, pass_, packed = beside(tape, seeds, new, tracer)
-            result = shadow.result
-            assert result is not None
-            mark = len(new.ops)
-            put_result(new, tracer, (result.val, nested(result, pass_.known)))
-            for op in packed:  # the nest is another now
-                new.delete(op)
-            for made in new.ops[mark:]:
-                made.code = None  # no line of the program's
-        finally:
-            tracer.close()
-            leave()
+    with recording(tracer):
+        shadow, pass_, packed = beside(tape, seeds, new, tracer)
+        result = shadow.result
+        assert result is not None
+        mark = len(new.ops)
+        put_result(new, tracer, (result.val, nested(result, pass_.known)))
+        for op in packed:  # the nest is another now
+            new.delete(op)
+        for made in new.ops[mark:]:
+            made.code = None  # no line of the program's
     new.check()
     return new
 

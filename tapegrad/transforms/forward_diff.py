@@ -20,14 +20,14 @@ from tapegrad.rules.batching import elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, give, operands
 from tapegrad.trace import proxy, views
 from tapegrad.trace.checkpoint import as_subtape, bare, place
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED, are_apart
 from tapegrad.trace.recorder import Tracer
-from tapegrad.trace.replacement import interposition
+from tapegrad.trace.recording import recording
 from tapegrad.trace.tracer import record
 from tapegrad.transforms import batch
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
@@ -112,16 +112,12 @@ def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape,
     """Return a subtape that computes as many results, their derivatives by some inputs, and what was drawn."""
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
-    leave = interposition.enter(tracer, tuple, ())
-    try:
+    with recording(tracer):
         shadow = copy_primal(tape, new, tracer, _no_loop)
         primal = len(new.ops)
         ys = [y.val if isinstance(y, Operation) else y for y in shadow.result.args]  # type: ignore[union-attr]
         blocks, links = _blocks(shadow, wrt, ys[:count], tracer)
         parts = list(map(tracer.lift, (*ys[:count], *blocks, *ys[count:])))
-    finally:
-        tracer.close()
-        leave()
     # types that a rule has read follow from those of the values
     body, kept = needed(new, parts, lambda guard: guard.args[0].id <= primal or guard.fact not in FIXED)
     put_tuple(body, kept)
@@ -166,9 +162,7 @@ def _derivatives(tape: Tape, x: Operation, count: int, tracer: Tracer | None) ->
                 pass_.step(op)
             for dead in last[op.id]:
                 pass_.known.pop(dead, None)
-            origin = Origin("tangent", op.val._op.id) if isinstance(op.val, Traced) else None
-            for made in around[mark:]:
-                made.code, made.lasti, made.origin = op.code, op.lasti, origin
+            give(around[mark:], op, Origin("tangent", op.val._op.id) if isinstance(op.val, Traced) else None)
         return tuple([None if y is None else pass_.known.get(y.id) for y in results])
     if not shape_of(x.val) or _is_elementwise(tape, x):
         return push(conform(1.0, plain(x.val)))

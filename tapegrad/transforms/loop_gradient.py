@@ -24,7 +24,7 @@ from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.recorder import Tracer
-from tapegrad.trace.replacement import interposition
+from tapegrad.trace.recording import recording
 from tapegrad.transforms.loop_types import (
     TRIES,
     Listed,
@@ -107,9 +107,8 @@ class _Gradient:
         loop = self.loop
         self.tape = new = loop.body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
-        leave = interposition.enter(tracer, tuple, ())
         try:
-            with np.errstate(all="ignore"):
+            with recording(tracer), np.errstate(all="ignore"):
                 shadow = copy_primal(loop.body, new, tracer, trace_loop, [loop.results[j] for j in self.live])
                 self.primal = len(new.ops)
                 _, given, listed, carried = [[new.ops[x.id - 1] for x in part] for part in loop.parts()]
@@ -121,7 +120,7 @@ class _Gradient:
                        for j in range(len(loop.results))]
                 active = activity(loop.body, range(1 + loop.sizes[0], len(loop.body.inputs)))  # steps have no gradient
                 seed = shadow.result.kwargs["into"].mirror(dys)  # type: ignore[union-attr]
-                cot = record_sweep(shadow, seed, active, new, lambda op, made: None)
+                cot = record_sweep(shadow, seed, active, new, lambda op: None)
                 mark = len(new.ops)
                 found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None
                          else ZERO for j in self.seeds}
@@ -145,9 +144,6 @@ class _Gradient:
                     made.code = None  # no line of the program's
         except TapeError as err:
             raise NoLoop from err
-        finally:
-            tracer.close()
-            leave()
         if any(type(op) is Guard and op.fact not in FIXED for op in new.ops[self.primal:]):
             raise NoLoop  # a rule has looked at a value, which may be another in another run
 

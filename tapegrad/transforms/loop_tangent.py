@@ -15,12 +15,12 @@ from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, give, operands, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.recorder import Tracer
-from tapegrad.trace.replacement import interposition
+from tapegrad.trace.recording import recording
 from tapegrad.transforms.loop_types import (
     TRIES,
     NoLoop,
@@ -60,9 +60,7 @@ def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
             pass_.step(seen)
         if len(new.ops) > mark:
             _keep(tracer, mark, pass_.known.get(seen.id))
-        origin = Origin("tangent", seen.val._op.id if isinstance(seen.val, Traced) else seen.id)
-        for made in new.ops[mark:]:
-            made.code, made.lasti, made.origin = seen.code, seen.lasti, origin
+        give(new.ops[mark:], seen, Origin("tangent", seen.val._op.id if isinstance(seen.val, Traced) else seen.id))
 
     def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], None]:
         ts = {i: t for i, arg in enumerate(op.args) if isinstance(arg, Operation)
@@ -169,10 +167,9 @@ class _Pairs:
         body, seeds = self._seeded()
         new = body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
-        leave = interposition.enter(tracer, tuple, ())
         results, carried = body.result.args, self.old.sizes[3]  # type: ignore[union-attr]
         try:
-            with np.errstate(all="ignore"):
+            with recording(tracer), np.errstate(all="ignore"):
                 shadow, pass_, _ = beside(body, seeds, new, tracer, [results[j] for j in sorted(self.live)])
                 ys = shadow.result.args  # type: ignore[union-attr]
                 found = {j: pass_.known.get(y.id) if isinstance(y, Operation) else None for j, y in enumerate(ys)}
@@ -184,9 +181,6 @@ class _Pairs:
                                 {j: tracer.lift(t) for j, t in self.tangents.items()})
         except TapeError as err:
             raise NoLoop from err
-        finally:
-            tracer.close()
-            leave()
         if any(isinstance(op, Guard) and op.origin and op.fact not in FIXED for op in new.ops):
             raise NoLoop  # a rule has looked at a value, which may be another in another run
         return new, parts

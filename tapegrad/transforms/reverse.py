@@ -33,7 +33,7 @@ from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, give, value_of
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
 from tapegrad.transforms.rewrite import placed, pullback_of
@@ -199,19 +199,17 @@ numpy_warnings.PLACES[sweep.__code__] = lambda frame: getattr(frame.f_locals["op
 
 
 def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape,
-                 then: Callable[[Call, list[Operation]], None]) -> list[Any]:
+                 then: Callable[[Call], Origin | None]) -> list[Any]:
     """Record the sweep over a primal tape of proxies on their `new` tape; return the cotangents by position.
 
-    What is recorded has the line of the call that it is for; `then` is told of both.
+    What is recorded has the line of the call that it is for, and the origin that `then` returns for that call.
     """
     mark = len(new.ops)
 
     def passed(op: Call) -> None:
         nonlocal mark
         made, mark = new.ops[mark:], len(new.ops)
-        for each in made:
-            each.at(op)
-        then(op, made)
+        give(made, op, then(op))
     return sweep(tape, seed, active, last=True, passed=passed)
 
 

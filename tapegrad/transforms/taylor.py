@@ -22,7 +22,7 @@ from tapegrad.rules.facts import EACH
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import op_of
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
+from tapegrad.tape.tape import Call, Operation, Tape, give, operands, value_of
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
@@ -105,8 +105,8 @@ def _terms(op: Operation, series: Any, order: int) -> None:
     for k in range(1, order + 1):
         mark = len(around)
         _term(series, k)
-        for made in around[mark:]:
-            made.code, made.lasti, made.origin = op.code, op.lasti, Origin(f"coefficient {k}", op.val._op.id)
+        if around:
+            give(around[mark:], op, Origin(f"coefficient {k}", op.val._op.id))
 
 
 def _ones(tape: Tape) -> dict[int, Any]:

@@ -99,7 +99,7 @@ def _unrolled(tape: Tape) -> Tape:
                 walk.stand_in(op, made)
         elif isinstance(op, Call) and op.fn is pack and op in listed:
             lists[op] = tuple(map(walk.bind, op.args))
-        elif not (isinstance(op, Guard) and not isinstance(walk.bind(op.args[0]), Operation)):
+        else:
             walk.keep(op)
     return walk.done()
 

@@ -116,13 +116,15 @@ class Walk:
         return tuple([at[arg.id] if isinstance(arg, Operation) else arg for arg in op.args])
 
     def keep(self, op: Operation, args: tuple[Any, ...] | None = None) -> Operation:
-        """Put a copy of an old operation on the new tape; return it."""
+        """Put a copy of an old operation on the new tape; return it. A guard of what has become a number is dropped."""
         at, ops = self.at, self.new.ops
         if type(op) is Call:  # copy_op, unrolled: every pass copies all of them
             new: Any = _new(Call)
             fn = op.fn
             new.fn, new.kwargs, new.pb = at[fn.id] if isinstance(fn, Operation) else fn, op.kwargs, op.pb
             new.code, new.lasti, new.origin, new.val = op.code, op.lasti, op.origin, op.val
+        elif type(op) is Guard and not isinstance(at[op.args[0].id], Operation):
+            return op
         else:
             new = copy_op(op, _itself)
         new.args = tuple([at[arg.id] if isinstance(arg, Operation) else arg
