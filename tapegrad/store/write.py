@@ -50,9 +50,10 @@ from tapegrad.store.format import (
     printable,
     results,
 )
+from tapegrad.tape.raised import Raised
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.subtape import Subtape
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Raised, Tape
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.primitivize import singly
 from tapegrad.tree.argnums import ALL

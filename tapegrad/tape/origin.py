@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 _BEFORE = {"cotangent": "d", "accumulation": "accumulate d"}
 BESIDE = frozenset(["pullback", *_BEFORE])  # kinds of the reverse sweep that belong to one operation of the primal half
@@ -42,3 +43,11 @@ class Origin(NamedTuple):
             return Origin(head[:-4], position)
         kind, of, name = text.partition(" of ")
         return Origin(kind, name=name) if of and kind and name else Origin(text) if text else None
+
+
+def set_origin(made: Iterable[Any], like: Any, origin: Origin | None = None) -> None:
+    """Give operations the source line of another, and an origin to those that have none."""
+    for op in made:
+        op.code, op.lasti = like.code, like.lasti
+        if op.origin is None:
+            op.origin = origin

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
 from tapegrad.numbers.formatting import brief, plain, type_name
-from tapegrad.numbers.tensors import all_on_host
 from tapegrad.tape.facade import Methods
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import OPERATIONS, UNKNOWN, Absent, Spec, absent, spec_of
@@ -195,39 +190,6 @@ class Guard(Operation):
     @property
     def body(self) -> str:
         return f"guard {self.fact}({brief(self.args[0])}) == {brief(self.expected)}"
-
-
-class Raised(NamedTuple):
-    """What a guard expects of a call that raised: the program may have caught it.
-
-    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error,
-    or, if "warnings" is among them, the program's filters of warnings: tensors that stand for arrays are computed with
-    as such. Filters that stand around a call are those of each call.
-    """
-
-    fn: Callable[..., Any]
-    error: type[Exception]
-    settings: tuple[tuple[str, str], ...] = ()
-    never: bool = False
-
-    def happens(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-        """Return whether the call does again what it did."""
-        args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
-        if self.settings:
-            args, kwargs = all_on_host((args, kwargs))
-        modes: Any = dict(self.settings)
-        own = modes.pop("warnings", None)
-        with np.errstate(**modes), warnings.catch_warnings(record=True):  # nobody is shown what is only asked
-            if own and issubclass(self.error, Warning):
-                warnings.simplefilter("error", self.error)
-            try:
-                getattr(self.fn, "run", self.fn)(*args, **kwargs)
-            except self.error:
-                return not self.never
-        return self.never
-
-    def __repr__(self) -> str:
-        return f"{'no ' if self.never else ''}{self.error.__name__} from {getattr(self.fn, '__name__', self.fn)}"
 
 
 def call(fn: Any, *args: Any, **kwargs: Any) -> Call:
@@ -421,14 +383,6 @@ def drop(op: Operation) -> None:
 def value_of(arg: Any) -> Any:
     """Return what an argument of an operation stands for."""
     return arg.val if isinstance(arg, Operation) else arg
-
-
-def give(ops: Iterable[Operation], like: Operation, origin: Origin | None = None) -> None:
-    """Give operations the source line of another, and an origin to those that have none."""
-    for op in ops:
-        op.code, op.lasti = like.code, like.lasti
-        if op.origin is None:
-            op.origin = origin
 
 
 def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:

@@ -34,8 +34,9 @@ from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.rules.readonly import lent
 from tapegrad.tape.call_stack import Paths
+from tapegrad.tape.raised import Raised
 from tapegrad.tape.spec import UNKNOWN
-from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Raised, Tape, operands, value_of
+from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import ownership
 from tapegrad.trace.context import Context
 from tapegrad.trace.guards import NUMERIC, are_apart, number_kind, number_type, option

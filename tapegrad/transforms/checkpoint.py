@@ -17,7 +17,8 @@ from tapegrad.replay.interpreter import Run
 from tapegrad.rules.activity import activity
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced, tracer_of
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, give, value_of
+from tapegrad.tape.origin import set_origin
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.primitivize import as_recorded
 from tapegrad.transforms.reverse import sweep
@@ -103,4 +104,4 @@ def _run(made: Call, op: Operation) -> None:
         if type(made.val._op) is Call:
             guard_type(made.val._op, made.val._tracer)
     if tracer is not None:
-        give(tracer.tape.ops[mark:], op)
+        set_origin(tracer.tape.ops[mark:], op)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from tapegrad.ops.loop import is_loop
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
-from tapegrad.tape.liveness import last_uses, leading
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
@@ -136,17 +136,9 @@ class Push:
 
     def along(self, known: dict[int, Any]) -> Any:
         """Return the tangent of the value for tangents of inputs by their positions on the tape."""
-        tape = self._tape
-        pass_ = Pass(tape, dict(known))
-        last, leads = last_uses(tape, tape.result.args), leading(tape.ops, [tape.result])  # type: ignore[union-attr]
-        for op in tape.ops:
-            pass_.dying = last[op.id]
-            if leads[op.id]:
-                pass_.step(op)
-            for dead in pass_.dying:
-                pass_.known.pop(dead, None)
-                pass_.owned.pop(dead, None)
-        return nested(tape.result, pass_.known)
+        pass_ = Pass(self._tape, dict(known))
+        deque(pass_.over(), 0)
+        return nested(self._tape.result, pass_.known)
 
     def __repr__(self) -> str:
         return f"<the derivative of {self._tape.name or 'a tape'}>"

@@ -18,9 +18,8 @@ from tapegrad.ops.checkpoint import Checkpoint, put_tuple
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
-from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, give, operands
+from tapegrad.tape.origin import Origin, set_origin
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.trace import proxy, views
 from tapegrad.trace.checkpoint import as_subtape, bare, place
 from tapegrad.trace.collector import collector
@@ -155,14 +154,10 @@ def _derivatives(tape: Tape, x: Operation, count: int, tracer: Tracer | None) ->
 
     def push(t: Any) -> tuple[Any, ...]:
         pass_, around = Pass(tape, {x.id: t}), [] if tracer is None else tracer.tape.ops
-        last = last_uses(tape, results)
-        for op in tape.ops:
+        mark = len(around)
+        for op in pass_.over():
+            set_origin(around[mark:], op, Origin("tangent", op.val._op.id) if isinstance(op.val, Traced) else None)
             mark = len(around)
-            if op is not tape.result:
-                pass_.step(op)
-            for dead in last[op.id]:
-                pass_.known.pop(dead, None)
-            give(around[mark:], op, Origin("tangent", op.val._op.id) if isinstance(op.val, Traced) else None)
         return tuple([None if y is None else pass_.known.get(y.id) for y in results])
     if not shape_of(x.val) or _is_elementwise(tape, x):
         return push(conform(1.0, plain(x.val)))

@@ -14,8 +14,8 @@ from tapegrad.ops.loop import Loop, put_results
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, give, operands, value_of
+from tapegrad.tape.origin import Origin, set_origin
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
@@ -60,7 +60,8 @@ def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
             pass_.step(seen)
         if len(new.ops) > mark:
             _keep(tracer, mark, pass_.known.get(seen.id))
-        give(new.ops[mark:], seen, Origin("tangent", seen.val._op.id if isinstance(seen.val, Traced) else seen.id))
+        of = seen.val._op if isinstance(seen.val, Traced) else seen
+        set_origin(new.ops[mark:], seen, Origin("tangent", of.id))
 
     def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], None]:
         ts = {i: t for i, arg in enumerate(op.args) if isinstance(arg, Operation)

@@ -12,8 +12,9 @@ from tapegrad.ops.loop import Loop, is_loop, taken
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import leading
+from tapegrad.tape.origin import set_origin
 from tapegrad.tape.spec import UNKNOWN
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, give, value_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace.guards import number_kind
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.recorder import Tracer
@@ -90,7 +91,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
                 seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
             else:
                 seen.val = op.fn.run(*args, **op.kwargs)
-            give(new.ops[mark:], op)
+            set_origin(new.ops[mark:], op)
             flat[op] = seen.val._op if isinstance(seen.val, Traced) and seen.val._tracer is tracer else None
             return
         flat[op] = made = copy_op(op, bind)
@@ -108,7 +109,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         if isinstance(made, Call):
             mark = len(new.ops)
             guard_type(made, tracer)
-            give(new.ops[mark:], op)
+            set_origin(new.ops[mark:], op)
             tracer.dynamic = tracer.dynamic or getattr(made.fn, "dynamic", False)
         if isinstance(op, Call) and op.fn is pack:
             seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
@@ -116,7 +117,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             mark = len(new.ops)
             seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
             if type(op.val) is tuple:
-                give(new.ops[mark:], op)
+                set_origin(new.ops[mark:], op)
 
     for op in tape.ops:
         copied(op)

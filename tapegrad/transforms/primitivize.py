@@ -14,7 +14,8 @@ from tapegrad.replay.interpreter import fill
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, give, has_value, value_of
+from tapegrad.tape.origin import set_origin
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Context
@@ -51,7 +52,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
                         as_recorded(made, op)
                         if type(made._op) is Call:
                             guard_type(made._op, tracer)
-                give(new.ops[start:], op, moved(op.origin, at))
+                set_origin(new.ops[start:], op, moved(op.origin, at))
             _put_result(new, tracer, tape.result, values)
         except TapeError:
             raise
@@ -93,7 +94,7 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dic
     else:
         nest_result(new, [tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg))
                           for arg in result.args], into)
-    give(new.ops[start:], result)  # and not at the line that called primitivize
+    set_origin(new.ops[start:], result)  # and not at the line that called primitivize
 
 
 def as_recorded(made: Traced, op: Call) -> None:

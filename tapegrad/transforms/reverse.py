@@ -32,8 +32,8 @@ from tapegrad.rules.op import Op, as_numpy
 from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, give, value_of
+from tapegrad.tape.origin import Origin, set_origin
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
 from tapegrad.transforms.rewrite import placed, pullback_of
@@ -209,7 +209,7 @@ def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape,
     def passed(op: Call) -> None:
         nonlocal mark
         made, mark = new.ops[mark:], len(new.ops)
-        give(made, op, then(op))
+        set_origin(made, op, then(op))
     return sweep(tape, seed, active, last=True, passed=passed)
 
 

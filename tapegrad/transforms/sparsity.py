@@ -10,6 +10,7 @@ numbers along the others. Of an op that says nothing each number depends on all.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,16 +21,14 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import getfield, not_equal, pack, read, scatter, where
+from tapegrad.ops import not_equal, read, scatter, where
 from tapegrad.ops.elementwise import is_complex
 from tapegrad.ops.index import pieced
 from tapegrad.ops.sparse import major_of, sparse_matmul
 from tapegrad.rules import batching
-from tapegrad.rules.activity import has_gradient, nothing_flows
+from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.facts import EACH
 from tapegrad.rules.op import OPS, Op, Traced
-from tapegrad.rules.user import op_of
-from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands, value_of
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
@@ -39,7 +38,8 @@ from tapegrad.transforms.axis_labels import Labels, is_product, labels_of
 from tapegrad.transforms.batch import content, told
 from tapegrad.transforms.grad import gradient_of
 from tapegrad.transforms.patterns import MOST, all_of, identity, named, place, rows_of, spread, stacked, union, written
-from tapegrad.transforms.tangents import carries, linear_places
+from tapegrad.transforms.propagation import Propagation
+from tapegrad.transforms.tangents import linear_places
 from tapegrad.transforms.unroll import unroll
 from tapegrad.tree.argnums import Argnums, Wanted, wanted
 from tapegrad.tree.flatten import Structure, flatten, is_leaf
@@ -128,10 +128,10 @@ def pattern_of(tape: Tape) -> Any:
     tape = unroll(tape)
     inputs = inputs_of(tape)
     columns = sum(size_of(x.val) for x in inputs)
-    sweep, start = Sweep(tape, inputs), 0
+    known, start = dict[int, Any](), 0
     for x in inputs:
         n = size_of(x.val)
-        sweep.known[x.id] = identity(n, start, columns)
+        known[x.id] = identity(n, start, columns)
         start += n
     leaves: list[Any] = []
     value = tape.result.val  # type: ignore[union-attr]
@@ -140,7 +140,9 @@ def pattern_of(tape: Tape) -> Any:
         raise ArgumentError(
             f"the function returns {brief(value)}, which has no derivative", None, "return a number or an array"
         )
-    found = sweep.run()
+    sweep = Sweep(tape, known)
+    deque(sweep.over(), 0)
+    found = sweep.known.get(tape.result.id)  # type: ignore[union-attr]
     parts = (
         [found] if structure.is_leaf else found.listed(structure) if isinstance(found, Parts) else [None] * len(leaves)
     )
@@ -177,50 +179,28 @@ class Parts:
         return union(found)
 
 
-class Sweep:
-    """The patterns of a tape's operations: `known` by position, of those that depend on the inputs in question."""
+class Sweep(Propagation):
+    """The patterns of a tape's operations, of those that depend on the inputs in question."""
 
-    def __init__(self, tape: Tape, inputs: Sequence[Input]) -> None:
-        self.tape = tape
-        self.known: dict[int, Any] = {}
+    def __init__(self, tape: Tape, known: dict[int, Any]) -> None:
+        super().__init__(tape, known)
         self.varies = bytearray(len(tape.ops) + 1)  # also where no derivative flows: comparisons, places
-        for x in inputs:
-            self.varies[x.id] = 1
-
-    def run(self) -> Any:
-        """Return the pattern of the result, None where nothing flows."""
-        tape, known, varies = self.tape, self.known, self.varies
-        dead = last_uses(tape)
         for op in tape.ops:
-            if type(op) is Call:
-                varies[op.id] = any(varies[used.id] for used in operands(op))
-                if any(isinstance(arg, Operation) and arg.id in known for arg in op.args):
-                    found = self._of_call(
-                        op, [known.get(arg.id) if isinstance(arg, Operation) else None for arg in op.args]
-                    )
-                    if found is not None:
-                        known[op.id] = found
-            for position in dead[op.id]:
-                known.pop(position, None)
-        return known.get(tape.result.id)  # type: ignore[union-attr]
+            self.varies[op.id] = op.id in known or any(self.varies[used.id] for used in operands(op))
 
-    def _of_call(self, op: Call, given: list[Any]) -> Any:
-        if op.fn is pack:
-            into = op.kwargs["into"]
-            places = [None if part is None else i for i, part in enumerate(given)]
-            return Parts(into.mirror(places) if isinstance(into, Structure) else tuple(places), given)
-        if op.fn is getfield:
-            return given[0].at(op.args[1])
-        fn, y = op_of(op.fn), op.val
-        given = [
-            None if nothing_flows(fn, i) else part.joined() if isinstance(part, Parts) else part
-            for i, part in enumerate(given)
-        ]
-        if not (fn.differentiable and carries(fn, y, op.kwargs)) or all(part is None for part in given):
+    def packed(self, op: Call, parts: list[Any]) -> Parts:
+        return Parts(super().packed(op, [None if part is None else i for i, part in enumerate(parts)]), parts)
+
+    def field(self, whole: Any, key: Any) -> Any:
+        return whole.at(key)
+
+    def call(self, fn: Op, op: Call, parts: list[Any]) -> Any:
+        given = [part.joined() if isinstance(part, Parts) else part for part in parts]
+        if all(part is None for part in given):
             return None
         fixed = [not (isinstance(arg, Operation) and self.varies[arg.id]) for arg in op.args]
         leaves: list[Any] = []
-        structure = flatten(y, "", leaves, [], shared=False)
+        structure = flatten(op.val, "", leaves, [], shared=False)
         found = [Dependence(fn, op, leaf, given, fixed).pattern() for leaf in leaves]
         return found[0] if structure.is_leaf else Parts(structure.mirror(list(range(len(found)))), found)
 

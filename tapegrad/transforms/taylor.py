@@ -10,25 +10,26 @@ Derivatives, chapter 13.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.errors import ArgumentError, MissingRule, TapeError
+from tapegrad.errors import ArgumentError, MissingRule
 from tapegrad.numbers.cotangents import Absorbing, conform
 from tapegrad.numbers.formatting import brief, plain
-from tapegrad.rules.activity import has_gradient, nothing_flows
+from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.facts import EACH
 from tapegrad.rules.op import Op, Traced
-from tapegrad.rules.user import op_of
-from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Operation, Tape, give, operands, value_of
+from tapegrad.tape.origin import Origin, set_origin
+from tapegrad.tape.tape import Call, Operation, Tape, operands, value_of
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.forward import given, nested
-from tapegrad.transforms.tangents import carries, linear_places, settled, tangent
+from tapegrad.transforms.propagation import Propagation
+from tapegrad.transforms.tangents import linear_places, settled, tangent
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import literal
 from tapegrad.transforms.written_out import WRITTEN
@@ -62,21 +63,13 @@ def coefficients(
     with collector:
         tape = unroll(record(f, args, {}, DEFAULT, grad=True, replays=False))
         lines = _ones(tape) if directions is None else given(tape, directions)
-        expansion = Expansion(order)
-        at: dict[Operation, Any] = {x: Series([x.val, lines[x.id]]) for x in tape.inputs if x.id in lines}
-        for op in tape.ops:
-            expansion.begin(op)
-            try:
-                series = expansion.of(op, at)
-                if series is not None:
-                    at[op] = series
-                    _terms(op, series, order)  # in turn: nothing recurses over a tape
-            except TapeError as err:  # refused by a rule: the line is that of the call
-                raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
-        result: Any = tape.result
-        wanted = [op for op in (result, *result.args) if isinstance(op, Operation) and op in at]
+        flow = _Flow(Expansion(order), tape, {x.id: Series([x.val, lines[x.id]]) for x in tape.inputs if x.id in lines},
+                     order)
+        deque(flow.over(), 0)
         settle(tape)
-        return [result.val, *[nested(result, {op.id: _term(at[op], k) for op in wanted}) for k in range(1, order + 1)]]
+        known, val = flow.known, tape.result.val  # type: ignore[union-attr]
+        return [val, *[nested(tape.result, {i: _term(part, k) for i, part in known.items()})
+                       for k in range(1, order + 1)]]
 
 
 def taylortape(f: Callable[..., Any], /, *args: Any, order: int = 3) -> Tape:
@@ -106,7 +99,7 @@ def _terms(op: Operation, series: Any, order: int) -> None:
         mark = len(around)
         _term(series, k)
         if around:
-            give(around[mark:], op, Origin(f"coefficient {k}", op.val._op.id))
+            set_origin(around[mark:], op, Origin(f"coefficient {k}", op.val._op.id))
 
 
 def _ones(tape: Tape) -> dict[int, Any]:
@@ -176,31 +169,10 @@ class Expansion:
         self.order, self.recorded, self.bytes, self.room = order, 0, 0, 0
         self.known: dict[Any, tuple[Any, Any]] = {}
 
-    def of(self, op: Operation, at: dict[Operation, Any]) -> Any:
-        """Return the series of an operation from those before it, a nest of them where the value is
-        one; None where it is constant.
-        """
-        if type(op) is not Call:
-            return at.get(op)
-        parts = [at.get(arg) if isinstance(arg, Operation) else None for arg in op.args]
-        if _all_constant(parts):
-            return None
-        if op.fn is ops.pack:
-            into = op.kwargs["into"]
-            return into.mirror(parts) if isinstance(into, Structure) else tuple(parts)
-        if op.fn is ops.getfield:
-            whole: Any = parts[0]
-            return whole[op.args[1]]
-        fn = op_of(op.fn)
-        parts = [None if nothing_flows(fn, i) else part for i, part in enumerate(parts)]
-        if _all_constant(parts) or not (fn.differentiable and carries(fn, op.val, op.kwargs)):
-            return None
-        return self._of_call(fn, op, list(map(value_of, op.args)), parts)
-
     def of_op(self, fn: Op, *given: Series) -> Any:
         """Return the series of what an op makes of series."""
         args = [part.terms[0] for part in given]
-        return self._of_call(
+        return self.of_call(
             fn,
             Call(fn, tuple(args), None, fn(*args)),
             args,
@@ -215,18 +187,17 @@ class Expansion:
         """
         tape = unroll(record(f, tuple([part.terms[0] for part in series]), {}, DEFAULT, grad=True, replays=False))
         self._count(tape, f.call.fn.__name__)
-        at: dict[Operation, Any] = dict(zip(tape.inputs[len(tape.inputs) - len(series) :], series))
-        for op in tape.ops:
-            found = self.of(op, at)
-            if found is not None:
-                at[op] = found
+        given = tape.inputs[len(tape.inputs) - len(series):]
+        flow = _Flow(self, tape, {x.id: part for x, part in zip(given, series)})
+        deque(flow.over(), 0)
+
+        def found(y: Any) -> Any:
+            part = flow.known.get(y.id) if isinstance(y, Operation) else None
+            return _constant(value_of(y)) if part is None else part
         result: Any = tape.result
         if type(result) is not Call or result.fn is not ops.pack:
-            return at.get(result, _constant(result.val)), None
-        parts = [at.get(part) if isinstance(part, Operation) else None for part in result.args]
-        return [
-            _constant(value_of(arg)) if part is None else part for part, arg in zip(parts, result.args)
-        ], result.kwargs["into"]
+            return found(result), None
+        return list(map(found, result.args)), result.kwargs["into"]
 
     def begin(self, op: Operation) -> None:
         """Count what is recorded for an operation of the program."""
@@ -245,7 +216,7 @@ class Expansion:
                 f"{self.order}", None, "a lower order, or a program in other functions",
             )
 
-    def _of_call(self, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> Any:
+    def of_call(self, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> Any:
         key = (fn, tuple([_key(x) if part is None else id(part) for part, x in zip(parts, args)]), repr(op.kwargs))
         if key not in self.known:
             call = Expanded(self, fn, op, args, parts)
@@ -253,8 +224,21 @@ class Expansion:
         return self.known[key][0]
 
 
-def _all_constant(parts: Iterable[Any]) -> bool:
-    return all(part is None for part in parts)
+class _Flow(Propagation):
+    """The series of a tape's operations; of the program's some first terms are computed at once, in turn: nothing
+    recurses over a tape.
+    """
+
+    def __init__(self, expansion: Expansion, tape: Tape, known: dict[int, Any], terms: int | None = None) -> None:
+        super().__init__(tape, known)
+        self.expansion, self.terms = expansion, terms
+
+    def call(self, fn: Op, op: Call, parts: list[Any]) -> Any:
+        if self.terms is not None:
+            self.expansion.begin(op)
+        found = self.expansion.of_call(fn, op, list(map(value_of, op.args)), parts)
+        _terms(op, found, self.terms or 0)
+        return found
 
 
 def _key(x: Any) -> Any:

@@ -26,7 +26,7 @@ from tapegrad.numbers.tensor_dtypes import numpy_dtype
 from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type
 from tapegrad.numbers.view_path import Step
 from tapegrad.rules.op import Op, Traced
-from tapegrad.tape.tape import Raised
+from tapegrad.tape.raised import Raised
 from tapegrad.tree.copies import CACHED
 
 _SHORT = 64  # elements of an array that is still written as a list

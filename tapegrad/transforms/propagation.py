@@ -1,0 +1,79 @@
+"""propagation: what flows from the inputs of a tape to its operations, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tapegrad.errors import TapeError
+from tapegrad.ops import getfield, pack
+from tapegrad.rules.activity import nothing_flows
+from tapegrad.rules.op import Op
+from tapegrad.rules.user import op_of
+from tapegrad.tape.error_context import failed
+from tapegrad.tape.liveness import last_uses, leading
+from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.transforms.tangents import carries
+from tapegrad.tree.flatten import Structure
+
+
+class Propagation:
+    """Tangents, power series or patterns of a tape's operations: `known` by position, None where nothing flows.
+
+    A subclass says what flows through the call of an op; nests are put together and taken apart here.
+    """
+
+    def __init__(self, tape: Tape, known: dict[int, Any]) -> None:
+        self.tape, self.known = tape, known
+        self.dying: Sequence[int] = ()  # what no operation after this one uses
+
+    def over(self) -> Iterator[Operation]:
+        """Find what flows to the result, and to the parts of it; yield each operation that these depend on."""
+        tape, result = self.tape, self.tape.result
+        last, leads = last_uses(tape, result.args), leading(tape.ops, [result])  # type: ignore[union-attr]
+        for op in tape.ops:
+            self.dying = last[op.id]
+            if leads[op.id]:
+                self.step(op)
+                yield op
+            for dead in self.dying:
+                self.known.pop(dead, None)
+
+    def step(self, op: Operation) -> None:
+        """Find what flows to an operation from those before it."""
+        known = self.known
+        if type(op) is not Call or op.id in known:
+            return
+        parts = [known.get(arg.id) if isinstance(arg, Operation) else None for arg in op.args]
+        if all(part is None for part in parts):
+            return
+        try:
+            found = (self.packed(op, parts) if op.fn is pack else self.field(parts[0], op.args[1])
+                     if op.fn is getfield else self.through(op, parts))
+        except TapeError as err:  # refused by a rule: the line is that of the call
+            raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
+        except Exception as err:
+            raise failed(self.tape, op, err) from err
+        if found is not None:
+            known[op.id] = found
+
+    def packed(self, op: Call, parts: list[Any]) -> Any:
+        """Return what flows to a nest."""
+        into = op.kwargs["into"]
+        return into.mirror(parts) if isinstance(into, Structure) else tuple(parts)
+
+    def field(self, whole: Any, key: Any) -> Any:
+        """Return what flows to a part of a nest."""
+        return whole.get(key) if isinstance(whole, dict) else whole[key]
+
+    def through(self, op: Call, parts: list[Any]) -> Any:
+        """Return what flows through a call, from what flows to its arguments."""
+        fn = op_of(op.fn)
+        parts = [None if nothing_flows(fn, i) else part for i, part in enumerate(parts)]
+        if all(part is None for part in parts) or not (fn.differentiable and carries(fn, op.val, op.kwargs)):
+            return None
+        return self.call(fn, op, parts)
+
+    def call(self, fn: Op, op: Call, parts: list[Any]) -> Any:
+        """Return what flows through the call of an op: `parts` are those of its arguments."""
+        raise NotImplementedError
