@@ -308,7 +308,7 @@ class Sweeps:
             size = min(chunk, count - start)
             given = rows(start, start + size)
             batch = Pass(tape, given, [True] * len(given), size, tracer)
-            nest, flag = batch.run()
+            nest, flag = batch.batched()
             if batch.left:
                 raise _Otherwise
             parts, flags = (nest.parts, nest.flags) if isinstance(nest, Nest) else (nest, [flag] * len(nest))

@@ -13,9 +13,8 @@ from tapegrad.ops import draw, getfield, pack
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs
 from tapegrad.replay.facts import verify
-from tapegrad.replay.interpreter import Run, bind
+from tapegrad.replay.interpreter import Interpretation, bind
 from tapegrad.rules.op import Op
-from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Tape, has_value
 from tapegrad.tree.flatten import Structure
@@ -102,18 +101,12 @@ class Interpreter:
         return runs.result
 
 
-class _Interpreted(Run):
+class _Interpreted(Interpretation):
     """A run of the one interpreter that asks another for what calls, constants and guards mean."""
 
-    __slots__ = ("meaning",)
-
     def __init__(self, tape: Tape, values: Sequence[Any], meaning: Interpreter) -> None:
-        self.tape, self.leaves = tape, [tape.ops[0].val, *values]
-        self.redraw, self.keep, self.device = True, False, None
-        self.values, self.constants, self.meaning = [None] * (len(tape.ops) + 1), [], meaning
-
-    def __iter__(self) -> Any:
-        return self.over(self.tape.ops, last_uses(self.tape), self)
+        super().__init__(tape, [tape.ops[0].val, *values])
+        self.meaning = meaning
 
     def run(self, op: Call, fn: Callable[..., Any], given: list[Any], dead: list[int]) -> Any:
         """Ask for the meaning of a call; what puts nests together and takes them apart has its own."""
@@ -128,9 +121,6 @@ class _Interpreted(Run):
 
     def constant(self, op: Any) -> Any:
         return self.meaning.constant(op)
-
-    def packed(self, op: Call, given: list[Any]) -> list[Any]:
-        return given
 
     def verify(self, guard: Guard, value: Any) -> None:
         self.meaning.guard(guard, value)

@@ -171,6 +171,29 @@ class Run:
 numpy_warnings.PLACES[Run.over.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
 
 
+class Interpretation(Run):
+    """A run by another meaning than a replay's: a subclass says what a call is (`run`) and what a guard is for
+    (`verify`). The parts of the result are kept.
+    """
+
+    def __init__(self, tape: Tape, leaves: Iterable[Any]) -> None:
+        self.tape, self.leaves, self.redraw, self.keep = tape, leaves, True, False  # type: ignore[assignment]
+        self.device, self.constants, self.values = None, [], [None] * (len(tape.ops) + 1)
+
+    def __iter__(self) -> Iterator[Operation]:
+        return self.over(self.tape.ops, last_uses(self.tape, self.tape.result.args), self)  # type: ignore[union-attr]
+
+    def packed(self, op: Call, given: list[Any]) -> list[Any]:
+        return given
+
+    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+        """Return what a call is of arguments that are `given`; some values are dead after it."""
+        raise NotImplementedError
+
+    def verify(self, guard: Guard, value: Any) -> None:
+        """Take in a guard of a value."""
+
+
 def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tuple[Any, ...]:
     """Make the runs of a loop, one after the other; return what it returns.
 

@@ -24,14 +24,14 @@ from tapegrad.ops import all as all_true
 from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, getitem, hook, isfinite, pack, stack, take
 from tapegrad.ops.each import of_each
 from tapegrad.replay.facts import fact_of, is_as_recorded
+from tapegrad.replay.interpreter import Interpretation
 from tapegrad.replay.python_errors import raising
 from tapegrad.rules.batching import Members, elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
-from tapegrad.tape.error_context import failed
-from tapegrad.tape.liveness import last_uses, leading
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import spec_of
-from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
+from tapegrad.tape.tape import Call, Guard, Operation, Tape, value_of
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.walk import typed_by_value
@@ -127,69 +127,59 @@ def noted(tracer: Tracer | None, text: str) -> Iterator[None]:
         made.code, made.origin = None, Origin(text) if type(made) is Call else None
 
 
-class Pass:
+class Pass(Interpretation):
     """A walk over a tape that was recorded for one member, with the values that its operations have for all.
 
-    `tracer` is of the trace around, if there is one: what is recorded there gets the lines of the tape, and notes.
+    `tracer` is of the trace around, if there is one: what is recorded there gets the lines of the tape, and origins.
     """
 
     def __init__(
         self, tape: Tape, leaves: Sequence[Any], batched: Sequence[bool], size: int, tracer: Tracer | None = None
     ) -> None:
-        self.tape, self.size, self.tracer = tape, size, tracer
-        self.rows = np.arange(size)
+        super().__init__(tape, [tape.ops[0].val, *leaves])
+        self.size, self.tracer, self.rows = size, tracer, np.arange(size)
         self.left: list[np.ndarray[Any, Any]] = []
         self.dying: Sequence[int] = ()  # what no operation after this one uses
-        self.values: dict[int, Any] = dict(zip([x.id for x in tape.inputs], [tape.ops[0].val, *leaves]))
-        self.flags: dict[int, bool] = dict(zip([x.id for x in tape.inputs], [False, *batched]))
+        self.flags = [False] * len(self.values)
+        for x, flag in zip(tape.inputs[1:], batched):
+            self.flags[x.id] = flag
+        self.origin: Origin | None = None  # of what the present operation becomes
 
-    def run(self) -> tuple[Any, bool]:
+    def batched(self) -> tuple[Any, bool]:
         """Return the value of the tape's result for the members in `rows`, and whether it is batched."""
-        dead = last_uses(self.tape)
+        around = [] if self.tracer is None else self.tracer.tape.ops
+        mark = len(around)
+        for op in self:
+            for made in around[mark:]:
+                made.code, made.lasti = (op.code, op.lasti) if op.code else (made.code, made.lasti)
+                made.origin = made.origin or (self.origin if type(made) is Call else None)
+            mark, self.origin = len(around), None
         result = self.tape.result
         assert result is not None
-        for op in self.tape.ops:
-            self.dying = dead[op.id]
-            mark = 0 if self.tracer is None else len(self.tracer.tape.ops)
-            try:
-                origin = self.step(op)
-            except TapeError:
-                raise
-            except Exception as err:
-                raise failed(self.tape, op, err) from err
-            if self.tracer is not None:
-                for made in self.tracer.tape.ops[mark:]:
-                    made.code, made.lasti = (op.code, op.lasti) if op.code else (made.code, made.lasti)
-                    made.origin = made.origin or (origin if type(made) is Call else None)
-            for position in self.dying:
-                self.values.pop(position, None)
         return self.values[result.id], self.flags[result.id]
 
-    def step(self, op: Operation) -> Origin | None:
-        """Find the value of an operation from those before it; return the origin of what it became."""
-        if type(op) is Call:
-            args = [self.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
-            flags = [isinstance(arg, Operation) and self.flags[arg.id] for arg in op.args]
-            self.flags[op.id] = any(flags)
-            if op.fn is pack:
-                self.values[op.id] = Nest(args, flags, op.kwargs["into"], list(map(value_of, op.args)))
-                return None
-            if op.fn is draw or op.fn is default_rng:
-                self.values[op.id] = self._drawn(op, args, flags)
-                return Origin("one draw per member") if self.flags[op.id] else None
-            if not any(flags):
-                self.values[op.id] = _run(
-                    op, [arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg in args]
-                )
-                return None
-            self.values[op.id], origin = self._of_call(op, args, flags)
-            return origin
-        if isinstance(op, Guard):
-            self._guard(op)
-            return Origin("members that go on")
-        elif type(op) is Constant:
-            self.values[op.id], self.flags[op.id] = op.val, False
-        return None
+    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+        """Return the value of a call for all members, and say what it became."""
+        flags = [isinstance(arg, Operation) and self.flags[arg.id] for arg in op.args]
+        self.dying, self.flags[op.id] = dead, any(flags)
+        if fn is pack:
+            return Nest(given, flags, op.kwargs["into"], list(map(value_of, op.args)))
+        if fn is draw or fn is default_rng:
+            found = self._drawn(op, given, flags)
+            self.origin = Origin("one draw per member") if self.flags[op.id] else None
+            return found
+        if not any(flags):
+            return _run(op, [arg.into.build(arg.parts) if isinstance(arg, Nest) else arg for arg in given])
+        found, self.origin = self._of_call(op, given, flags)
+        return found
+
+    def verify(self, guard: Guard, value: Any) -> None:
+        """Let the members leave of which a fact is another than on the tape."""
+        self.origin = Origin("members that go on")
+        if not self.flags[guard.args[0].id]:
+            told(value, guard.fact, guard.expected)
+        elif guard.fact not in _STEADY and self.size:
+            self._guard(guard, value)
 
     # -- calls
 
@@ -344,15 +334,7 @@ class Pass:
 
     # -- guards
 
-    def _guard(self, guard: Guard) -> None:
-        """Let the members leave of which a fact is another than on the tape."""
-        x = guard.args[0]
-        value = self.values.get(x.id)
-        if not self.flags.get(x.id):
-            told(value, guard.fact, guard.expected)
-            return
-        if guard.fact in _STEADY or not self.size:
-            return
+    def _guard(self, guard: Guard, value: Any) -> None:
         agree = (
             np.fromiter((self._holds(guard, value, i) for i in range(self.size)), bool, self.size)
             if guard.fact != "bool"
@@ -397,8 +379,8 @@ class Pass:
         kept = np.nonzero(agree)[0]
         self.left.append(self.rows[~agree])
         self.rows, self.size = self.rows[kept], len(kept)
-        for position, x in self.values.items():
-            if self.flags.get(position) and position not in self.dying:
+        for position, x in enumerate(self.values):
+            if x is not None and self.flags[position] and position not in self.dying:
                 self.values[position] = chosen(x, kept)
 
 

@@ -18,7 +18,7 @@ from tapegrad.rules.activity import activity
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.origin import set_origin
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import Call, Input, Tape, value_of
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.primitivize import as_recorded
 from tapegrad.transforms.reverse import sweep
@@ -51,7 +51,7 @@ Checkpoint.puller = staticmethod(pulled)
 
 def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
     """Return a copy of a checkpoint's body with the values that it has for some arguments, for which it
-    returned `y`; guards are left out.
+    returned `y`.
 
     With proxies among the arguments its calls are recorded.
     """
@@ -69,39 +69,33 @@ def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
 
 
 def _traced(tape: Tape, values: Sequence[Any]) -> Tape:
-    new, at, given = tape.blank(), dict[Operation, Operation](), iter((None, *values))
+    given = iter((None, *values))
     for op in tape.ops:
-        if isinstance(op, Guard):
-            continue
-        made: Any = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
-        at[op] = made
-        new.ops.append(made)
-        made.id = len(new.ops)
         if isinstance(op, Input):
-            made.val = next(given)
-        elif isinstance(made, Call) and made.fn is not draw:
-            _run(made, op)
-    new.result = at[tape.result]  # type: ignore[index]
-    return new
+            op.val = next(given)
+        elif isinstance(op, Call) and op.fn is not draw:
+            _run(op)
+    return tape
 
 
-def _run(made: Call, op: Operation) -> None:
+def _run(op: Call) -> None:
     """Give a call of a body the value that it has of the values of its arguments, and the line
     to what is recorded of it.
     """
-    fn, args = made.fn, list(map(value_of, made.args))
+    fn, args = op.fn, list(map(value_of, op.args))
     tracer = tracer_of(args)
     mark = 0 if tracer is None else len(tracer.tape.ops)
     if isinstance(fn, Checkpoint) and fn.drawing:  # it draws nothing more
-        made.val = tuple(map(value_of, _traced(fn.drawn(made.val), args).result.args))  # type: ignore[union-attr]
-        made.pb = fn.pullback(made.val, tuple(args), {})
+        val: Any = tuple(map(value_of, _traced(fn.drawn(op.val), args).result.args))  # type: ignore[union-attr]
+        op.pb = fn.pullback(val, tuple(args), {})
     elif isinstance(fn, Op) and type(fn.rule) is Rrule:
-        made.val, made.pb = fn.forward(*args, **made.kwargs)
+        val, op.pb = fn.forward(*args, **op.kwargs)
     else:
-        made.val = fn.impl(*args, **made.kwargs) if fn is pack else fn.run(*args, **made.kwargs)
-    if isinstance(made.val, Traced):
-        as_recorded(made.val, op)  # type: ignore[arg-type]
-        if type(made.val._op) is Call:
-            guard_type(made.val._op, made.val._tracer)
+        val = fn.impl(*args, **op.kwargs) if fn is pack else fn.run(*args, **op.kwargs)
+    if isinstance(val, Traced):
+        as_recorded(val, op)
+        if type(val._op) is Call:
+            guard_type(val._op, val._tracer)
+    op.val = val
     if tracer is not None:
         set_origin(tracer.tape.ops[mark:], op)

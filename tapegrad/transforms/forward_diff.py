@@ -171,7 +171,7 @@ def _along_each(push: Callable[[Any], tuple[Any, ...]], units: Any, tracer: Trac
     if type(result) is not Call:  # nothing flows
         return push(units[0])
     walk = batch.Pass(along, [units], [True], len(units), tracer)
-    found, _ = walk.run()
+    found, _ = walk.batched()
     if walk.left:  # a rule has looked at values
         return tuple([None if column[0] is None else stack(*column, axis=0) for column in zip(*map(push, units))])
     parts = [y if flag else batch.spread(y, len(units)) for y, flag in zip(found.parts, found.flags)]

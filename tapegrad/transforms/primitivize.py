@@ -6,22 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import is_python
 from tapegrad.ops import default_rng, draw, nest_result, pack
 from tapegrad.ops.each import Each
-from tapegrad.replay.interpreter import fill
+from tapegrad.replay.interpreter import Interpretation, fill
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import rrule
-from tapegrad.tape.error_context import failed
 from tapegrad.tape.origin import set_origin
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op, has_value, value_of
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
-from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT, Context
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.recorder import Tracer
-from tapegrad.trace.replacement import interposition
+from tapegrad.trace.recording import recording
 from tapegrad.trace.tracer import put_result
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.unroll import unroll
@@ -35,32 +32,23 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     Lines and origins of the operations pass to what they dissolve into. The result is specialised to the shapes that
     the rules read, and guards them. Loops dissolve as well.
     """
-    ctx, tape = ctx or DEFAULT, unroll(tape)
+    tape = unroll(tape)
     new = tape.blank()
-    tracer = Tracer(new, ctx, proxy.make)
-    values: dict[Operation, Any] = {}
+    tracer = Tracer(new, ctx or DEFAULT, proxy.make)
     at: list[Any] = [None] * (len(tape) + 1)
-    leave = interposition.enter(tracer, tuple, ())
-    with collector:
-        try:
-            for op in tape:
-                start = len(new)
-                values[op] = made = _play(op, new, tracer, ctx, values)
-                if isinstance(made, Traced):
-                    at[op.id] = made._op
-                    if isinstance(op, Call):
-                        as_recorded(made, op)
-                        if type(made._op) is Call:
-                            guard_type(made._op, tracer)
-                set_origin(new.ops[start:], op, moved(op.origin, at))
-            _put_result(new, tracer, tape.result, values)
-        except TapeError:
-            raise
-        except Exception as err:  # of a rule, or of a function that is traced through
-            raise failed(tape, op, err) from err
-        finally:
-            tracer.close()
-            leave()
+    with recording(tracer):
+        player, mark = _Player(tape, tracer), 0
+        for op in player:
+            made = player.values[op.id]
+            if isinstance(made, Traced) and not isinstance(op, Guard):
+                at[op.id] = made._op
+                if isinstance(op, Call):
+                    as_recorded(made, op)
+                    if type(made._op) is Call:
+                        guard_type(made._op, tracer)
+            set_origin(new.ops[mark:], op, moved(op.origin, at))
+            mark = len(new.ops)
+        _put_result(new, tracer, tape.result, player.values)
     return new
 
 
@@ -84,15 +72,15 @@ def is_flat(tape: Tape) -> bool:
     return not any(type(op) is Call and (op.fn is rrule or isinstance(op.fn, Operation)) for op in tape.ops)
 
 
-def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: dict[Operation, Any]) -> None:
+def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: list[Any]) -> None:
     """Make what became of the result the new one; that of a gradient tape goes on checking that its seed fits."""
     assert result is not None
     start = len(new)
     into = result.kwargs.get("into") if isinstance(result, Call) else None
     if not isinstance(into, ValueAndGradients):
-        put_result(new, tracer, values[result])
+        put_result(new, tracer, values[result.id])
     else:
-        nest_result(new, [tracer.lift(tracer.pack(values[arg] if isinstance(arg, Operation) else arg))
+        nest_result(new, [tracer.lift(tracer.pack(values[arg.id] if isinstance(arg, Operation) else arg))
                           for arg in result.args], into)
     set_origin(new.ops[start:], result)  # and not at the line that called primitivize
 
@@ -106,29 +94,33 @@ def as_recorded(made: Traced, op: Call) -> None:
         call.val = made._val = made._val.item()
 
 
-def _play(op: Operation, new: Tape, tracer: Tracer, ctx: Context, values: dict[Operation, Any]) -> Any:
-    if isinstance(op, Input):
-        made = new.push(copy_op(op, lambda arg: arg))
-        return op.val if made.id == 1 else proxy.make(made, op.val, tracer)
-    if isinstance(op, Constant):
-        return op.val
-    if isinstance(op, Guard):
-        check_precision(op)
-        subject = values[op.args[0]]
-        if op.fact in ("raises", "apart"):  # facts about several values
-            subject = tracer.pack(subject)
-        if op.args[0].id == 1:
-            tracer.guard(new.ops[0], op.fact, op.expected)
-        elif isinstance(subject, Traced):
-            tracer.guard(subject._op, op.fact, op.expected)
-        return None
-    if not isinstance(op, Call):
-        raise TypeError(f"no way to play a {op.kind}")
-    fn = values[op.fn] if isinstance(op.fn, Operation) else op.fn
-    args = [values[arg] if isinstance(arg, Operation) else arg for arg in op.args]
-    if fn is draw or fn is default_rng:
-        # drawn afresh by a replay, though nothing traced goes in
-        return tracer.record(fn, tuple(args), op.kwargs, op.val)
-    if fn is pack or type(fn) is Each or (isinstance(fn, Op) and fn.loose and not ctx.is_primitive(fn.impl)):
-        return fn.impl(*args, **op.kwargs)
-    return fn.run(*args, **op.kwargs) if isinstance(fn, Op) else fn(*args, **op.kwargs)
+class _Player(Interpretation):
+    """Plays a tape on proxies of a tracer, whose tape its inputs are put on."""
+
+    def __init__(self, tape: Tape, tracer: Tracer) -> None:
+        super().__init__(tape, map(self.input, tape.inputs))
+        self.tracer = tracer
+
+    def input(self, op: Input) -> Any:
+        """Return what the program sees in place of an input."""
+        made = self.tracer.tape.push(copy_op(op, lambda arg: arg))
+        return op.val if made.id == 1 else proxy.make(made, op.val, self.tracer)
+
+    def verify(self, guard: Guard, value: Any) -> None:
+        check_precision(guard)
+        tracer = self.tracer
+        if guard.fact in ("raises", "apart"):  # facts about several values
+            value = tracer.pack(value)
+        if guard.args[0].id == 1:
+            tracer.guard(tracer.tape.ops[0], guard.fact, guard.expected)
+        elif isinstance(value, Traced):
+            tracer.guard(value._op, guard.fact, guard.expected)
+
+    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+        if fn is draw or fn is default_rng:
+            # drawn afresh by a replay, though nothing traced goes in
+            return self.tracer.record(fn, tuple(given), op.kwargs, op.val)
+        if fn is pack or type(fn) is Each or (isinstance(fn, Op) and fn.loose
+                                              and not self.tracer.ctx.is_primitive(fn.impl)):
+            return fn.impl(*given, **op.kwargs)
+        return (fn.run if isinstance(fn, Op) else fn)(*given, **op.kwargs)

@@ -216,7 +216,7 @@ class Batched:
             tracer = tracer_of([*given, *[op.val for op in tape.ops if type(op) is Constant]])
             with collector:
                 batch = Pass(tape, given, flags, len(rows), tracer)
-                value, flag = batch.run()
+                value, flag = batch.batched()
             waiting += [rows[left] for left in batch.left]
             nest = isinstance(value, Nest)
             into, parts, which = (value.into, value.parts, value.flags) if nest else (None, [value], [flag])
