@@ -13,7 +13,7 @@ import tapegrad as tg
 from tapegrad import ops
 from tapegrad.compile.backend import BACKENDS, Backend
 from tapegrad.numbers import systems
-from tapegrad.ops.checkpoint import put_tuple
+from tapegrad.ops.structure import put_results
 from tapegrad.rules import op as entries
 from tapegrad.rules import registry, types
 from tapegrad.rules.facts import FRESH, Joint, Partials
@@ -101,7 +101,7 @@ class Twice(Subtape, Op):
 
 def test_an_op_with_a_subtape() -> None:
     body = tg.trace(lambda x: np.sin(x) * 1.2, X)[1]
-    put_tuple(body, [body.result])
+    put_results(body, [body.result])
     twice = Twice(body)
 
     def f(x: Any) -> Any:

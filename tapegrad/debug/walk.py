@@ -12,7 +12,7 @@ from tapegrad.replay.interpreter import Run, bind
 from tapegrad.rules.op import Op
 from tapegrad.rules.user import rrule
 from tapegrad.show.line import role_of
-from tapegrad.tape.tape import Call, Guard, Operation, Tape, copy_op, has_value, value_of
+from tapegrad.tape.tape import Call, Guard, Operation, Tape, append_copy, has_value, value_of
 
 
 class Visit(NamedTuple):
@@ -72,11 +72,10 @@ def valued(tape: Tape, leaves: list[Any]) -> Tape:
     at: dict[Operation, Operation] = {}
     run = Run(tape, leaves, redraw=False)
     for op in run:
-        copy = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+        copy = append_copy(new, op, at)
         copy.val = run.values[op.id] if not isinstance(op, Guard) else None
         if isinstance(copy, Call):
             copy.pb = None  # it is of the values recorded
-        new.push(copy)
     new.result = None if tape.result is None else at[tape.result]
     return new
 

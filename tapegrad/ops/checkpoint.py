@@ -4,19 +4,18 @@ computes the rest again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
-from tapegrad.ops.structure import getfield, nest_result, pack
+from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules.facts import Effects, Joint
 from tapegrad.rules.op import UNSIZED, Op, draws
 from tapegrad.rules.types import Family, Unknown
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.subtape import Subtape
-from tapegrad.tape.tape import Call, Operation, Tape, copy_op
-from tapegrad.tree.flatten import flatten
+from tapegrad.tape.tape import Call, Operation, Tape, append_copy
 
 
 class Checkpoint(Subtape, Op):
@@ -68,10 +67,7 @@ class Checkpoint(Subtape, Op):
             numbers[op] = tuple([found.get(i) for i in range(max(found) + 1)])
         new, at = self.body.blank(), dict[Operation, Operation]()
         for op in self.body.ops:
-            made = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
-            made.val = numbers.get(op, op.val)
-            new.ops.append(made)
-            made.id = len(new.ops)
+            append_copy(new, op, at).val = numbers.get(op, op.val)
         new.result = at[self.body.result]  # type: ignore[index]
         return new
 
@@ -111,8 +107,3 @@ def drawing_of(body: Tape) -> list[Call]:
         elif type(op) is Call and op.fn is draw:
             found.append(op)
     return found
-
-
-def put_tuple(body: Tape, parts: Sequence[Any]) -> None:
-    """Make the tuple of `parts` what a body returns."""
-    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], [], shared=False), None)

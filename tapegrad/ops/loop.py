@@ -8,12 +8,12 @@ from itertools import islice, pairwise
 from typing import Any, ClassVar, TypeVar
 
 from tapegrad.numbers.formatting import brief
-from tapegrad.ops import getfield, nest_result, pack, setitem
+from tapegrad.ops import getfield, pack, setitem
 from tapegrad.rules.facts import ANY
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.subtape import Subtape, labelled
-from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op
-from tapegrad.tree.flatten import flatten
+from tapegrad.tape.tape import Call, Input, Operation, Tape, append_copy
 
 T = TypeVar("T")
 FIRST = 3  # runs of which is said what they get, and the last
@@ -178,6 +178,19 @@ def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
     return found
 
 
+def live(loop: Loop, taken: Iterable[int], stops: Sequence[Operation] = ()) -> tuple[set[int], bytearray]:
+    """Return the numbers of the results that those taken, and what may stop a run, depend on in the last run or in one
+    before it, and by position what of the body they do.
+    """
+    found = set(taken)
+    while True:
+        leads = leading(loop.body.ops, [*stops, *[loop.results[j] for j in found]])
+        more = {j for j, x in enumerate(loop.parts()[3]) if leads[x.id]} - found
+        if not more:
+            return found, leads
+        found |= more
+
+
 def written(loop: Loop) -> set[Operation]:
     """Return the inputs among what is carried that the body writes to."""
     carried = loop.parts()[3]
@@ -192,17 +205,10 @@ def written(loop: Loop) -> set[Operation]:
 
 
 def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
-    """Put a copy of an operation on a body, and say so: `at` holds what stands there for what it uses."""
-    new = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+    """Append a copy of an operation to a body, of which no position is said."""
+    new = append_copy(body, op, at)
     new.origin = None
-    body.ops.append(new)
-    new.id = len(body.ops)
     return new
-
-
-def put_results(body: Tape, parts: Sequence[Any]) -> None:
-    """Make the tuple of `parts` what a body returns."""
-    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], []), None)
 
 
 def step_label(number: int) -> str:

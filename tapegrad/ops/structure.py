@@ -17,7 +17,7 @@ from tapegrad.rules.facts import CONSTANT, FRESH, SHARED, Joint
 from tapegrad.rules.registry import define
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Tape, value_of
-from tapegrad.tree.flatten import Structure
+from tapegrad.tree.flatten import Structure, flatten
 
 
 def _pack_vjp(y: Array, *leaves: Any, into: Structure) -> Callable[[Any], tuple[Any, ...]]:
@@ -45,6 +45,11 @@ _RESULT = Origin("result")
 def nest_result(tape: Tape, parts: Sequence[Any], into: Any, origin: Origin | None = _RESULT) -> None:
     """Make a nest of operations and plain values the result of a tape."""
     tape.result = tape.push(Call(pack, tuple(parts), {"into": into}, into.build(list(map(value_of, parts))), origin))
+
+
+def put_results(body: Tape, parts: Sequence[Any]) -> None:
+    """Make the tuple of `parts` what a body returns."""
+    nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], [], shared=False), None)
 
 
 # -- constants that follow from integers: a minibatch's data

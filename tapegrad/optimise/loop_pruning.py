@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad.ops import getfield
-from tapegrad.ops.loop import Loop, is_loop, put, put_results, taken
+from tapegrad.ops.loop import Loop, is_loop, live, put, taken
+from tapegrad.ops.structure import put_results
 from tapegrad.optimise.dce import dce
 from tapegrad.replay.raising import may_stop
 from tapegrad.tape.spec import part_of
 from tapegrad.tape.subtape import carries
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, append_copy
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
 
@@ -70,9 +71,8 @@ class _Pruned:
         loop = self.loop
         steps, given, listed, carried = loop.parts()
         self.arg: dict[Operation, Any] = dict(zip([*given, *listed, *carried], op.args))
-        needed = self._needed(used, carried)
-        self.numbers = [n for n, x in enumerate(carried) if x in needed or n in used]
-        self.numbers += [n for n in range(len(carried), len(loop.results)) if n in used]
+        left, needed = live(loop, used, [op for op in loop.body.ops if may_stop(op, None, steps)])
+        self.numbers = sorted(left)
         self.place = {n: at for at, n in enumerate(self.numbers)}
         first: dict[Any, Operation] = {}
         stands: dict[Operation, Any] = {}  # for what is given twice, and for a number that is given
@@ -80,31 +80,13 @@ class _Pruned:
             arg = self.arg[x]
             stands[x] = arg if literal(arg) else first.setdefault(arg, x) if isinstance(arg, Operation) else x
         self.stands = {x: other for x, other in stands.items() if other is not x}
-        self.given = [x for x in given if x in needed and x not in self.stands]
-        self.listed = [x for x in listed if x in needed]
+        self.given = [x for x in given if needed[x.id] and x not in self.stands]
+        self.listed = [x for x in listed if needed[x.id]]
         self.carried = [carried[n] for n in self.numbers if n < len(carried)]
-        self.steps = [(x, values) for x, values in zip(steps, loop.steps) if x in needed]
+        self.steps = [(x, values) for x, values in zip(steps, loop.steps) if needed[x.id]]
         self.before = self._before()
-        left = (len(self.steps), len(self.given), len(self.listed), len(self.carried))
-        self.same = left == loop.sizes and len(self.numbers) == len(loop.results) and not self.before
-
-    def _needed(self, used: set[int], carried: list[Input]) -> set[Operation]:
-        """Return what of the body the used results are computed from, in this run or a later
-        one, and what may stop a run.
-        """
-        results, body = self.loop.results, self.loop.body
-        steps = self.loop.parts()[0]
-        needed: set[Operation] = {op for op in body.ops if may_stop(op, None, steps)}
-        needed.update(results[n] for n in used if isinstance(results[n], Operation))
-        while True:
-            for op in reversed(body.ops):
-                if op in needed:
-                    needed.update(arg for arg in op.args if isinstance(arg, Operation))
-            more = {results[n] for n, x in enumerate(carried) if (x in needed or n in used)
-                    and isinstance(results[n], Operation)} - needed
-            if not more:
-                return needed
-            needed |= more
+        sizes = (len(self.steps), len(self.given), len(self.listed), len(self.carried))
+        self.same = sizes == loop.sizes and len(self.numbers) == len(loop.results) and not self.before
 
     def _before(self) -> list[Operation]:
         """Return what the runs compute of what they are all given alike."""
@@ -123,8 +105,7 @@ class _Pruned:
         outside |= {x: other if literal(other) else outside.get(other) for x, other in self.stands.items()}
         for op in self.before:
             if not (isinstance(op, Guard) and not isinstance(outside[op.args[0]], Operation)):
-                outside[op] = walk.new.push(copy_op(op,
-                                                    lambda arg: outside[arg] if isinstance(arg, Operation) else arg))
+                append_copy(walk.new, op, outside)
         inside = set(self.before)
         leaving = [op for op in self.before if type(op) is Call
                    and any(op in other.args for other in self.loop.body.ops if other not in inside)]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import getfield, pack
-from tapegrad.ops.loop import Loop, given_label, put_results, step_label
+from tapegrad.ops.loop import Loop, given_label, step_label
+from tapegrad.ops.structure import put_results
 from tapegrad.optimise.repeat_detection import Segment, key_of
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op

@@ -31,7 +31,7 @@ from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.facts import verify
 from tapegrad.replay.kinds import check_kinds, in_system
-from tapegrad.replay.python_errors import as_recorded, raising, spec_recorded
+from tapegrad.replay.raising import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced

@@ -1,9 +1,13 @@
-"""raising: which calls may raise of other numbers of the same kinds: the program may have waited for the error."""
+"""raising: which calls may raise of other numbers, as Python's functions do where an array or a tensor gets nan."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+import operator
+from collections.abc import Callable, Collection
+from typing import Any
 
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import (
     bitwise_left_shift,
     bitwise_right_shift,
@@ -16,7 +20,9 @@ from tapegrad.ops import (
     setitem,
 )
 from tapegrad.ops.loop import is_loop
-from tapegrad.rules.op import Op
+from tapegrad.rules.facts import Rrule
+from tapegrad.rules.op import OPS, Op
+from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
@@ -24,6 +30,12 @@ from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 # Python's raise; NumPy's give nan, inf or 0
 _ARITHMETIC = frozenset([divide, floor_divide, remainder, pow, bitwise_left_shift, bitwise_right_shift])
 _INDEX = {getitem: 1, getitem_masked: 1, setitem: 2}  # where it begins among the arguments
+
+_OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_divide": operator.floordiv,
+                                             "remainder": operator.mod,
+                                             "pow": operator.pow, "float_power": math.pow, "ldexp": math.ldexp,
+                                             "exp2": lambda x: math.pow(2.0, x)}
+_BY_OP = {OPS[name]: fn for name, fn in _OPERATORS.items()}
 
 
 def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[Operation] = ()) -> bool:
@@ -68,3 +80,25 @@ def varying_shapes(tape: Tape) -> bytearray | None:
 
 def _is_python(y: Spec) -> bool:
     return y.is_python or (y.type is tuple and any(part.is_python for part in y.parts))
+
+
+def spec_recorded(op: Call) -> Spec:
+    """Return the spec of what a call gave while recording, that of a triple without its pullback."""
+    y = op.spec
+    return y.parts[0] if op.fn is rrule and y.parts else y
+
+
+def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return the function of Python's numbers that a call of the program was recorded from, if that may raise;
+    pullbacks get nan or inf.
+    """
+    if (spec_recorded(op).type not in (float, complex) or type(fn) is not Op or type(fn.rule) is Rrule
+        or op.purpose == "pullback"):
+        return None
+    return fn.scalar or _BY_OP.get(fn)
+
+
+def as_recorded(fn: Callable[..., Any], args: tuple[Any, ...], y: Any) -> None:
+    """Raise what `fn` raises of numbers for which tensors stand."""
+    if not y.isfinite():
+        fn(*[x.item() if is_tensor(x) else x for x in args])

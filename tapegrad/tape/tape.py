@@ -400,6 +400,14 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
     return new  # type: ignore[no-any-return]
 
 
+def append_copy(tape: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
+    """Append a copy of an operation to a tape, and say so: `at` holds what stands there for what it uses."""
+    new = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
+    tape.ops.append(new)
+    new.id = len(tape.ops)
+    return new
+
+
 _new = object.__new__
 OPERATIONS.update((Operation, Input, Constant, Call, Guard))
 _SLOTS: dict[type, list[str]] = {

@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 from tapegrad.errors import ArgumentError, Location, MutationError, user_location
 from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.tensors import is_memory, is_tensor
-from tapegrad.ops.checkpoint import Checkpoint, drawing_of, put_tuple
-from tapegrad.ops.structure import pack
+from tapegrad.ops.checkpoint import Checkpoint, drawing_of
+from tapegrad.ops.structure import pack, put_results
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop
 from tapegrad.trace.context import DEFAULT
@@ -110,7 +110,7 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     finals = [op for op in done.finals.values() if op not in made]
     drawn = drawing_of(tape)
     results = [*made, *dict.fromkeys(finals)]
-    put_tuple(tape, [*results, *drawn])
+    put_results(tape, [*results, *drawn])
     y = (placed or _placed)(tracer, tape, leaves, len(results))
     at: dict[Any, Any] = dict(zip(results, y))
     at |= dict(zip(tape.inputs[1:], leaves))

@@ -9,9 +9,10 @@ from tapegrad.errors import ArgumentError, GuardError, ReplayError, TapeError, u
 from tapegrad.numbers.equality import alike
 from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops.checkpoint import Checkpoint, put_tuple
+from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop
 from tapegrad.ops.steps import Steps
+from tapegrad.ops.structure import put_results
 from tapegrad.rules.op import draws
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
@@ -107,7 +108,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     for number, op in enumerate(tape.ops, 1):
         op.id = number
     leaves = [leaves[k] for k in order]
-    put_tuple(tape, parts)
+    put_results(tape, parts)
     steps = Steps(Loop(bare(tape), n, (), len(leaves) - state.size, 0, state.size), slots)
     try:
         value = steps.impl(*map(plain, leaves))

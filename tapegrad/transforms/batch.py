@@ -25,7 +25,7 @@ from tapegrad.ops import astype, broadcast_to, default_rng, draw, getfield, geti
 from tapegrad.ops.each import of_each
 from tapegrad.replay.facts import fact_of, is_as_recorded
 from tapegrad.replay.interpreter import Interpretation
-from tapegrad.replay.python_errors import raising
+from tapegrad.replay.raising import raising
 from tapegrad.rules.batching import Members, elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import leading

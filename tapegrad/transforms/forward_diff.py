@@ -14,7 +14,8 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import system
 from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
 from tapegrad.ops import is_complex, stack, with_jacobian
-from tapegrad.ops.checkpoint import Checkpoint, put_tuple
+from tapegrad.ops.checkpoint import Checkpoint
+from tapegrad.ops.structure import put_results
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.batching import elementwise, rule_of
 from tapegrad.rules.op import Op, Traced
@@ -119,7 +120,7 @@ def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape,
         parts = list(map(tracer.lift, (*ys[:count], *blocks, *ys[count:])))
     # types that a rule has read follow from those of the values
     body, kept = needed(new, parts, lambda guard: guard.args[0].id <= primal or guard.fact not in FIXED)
-    put_tuple(body, kept)
+    put_results(body, kept)
     return body, links
 
 

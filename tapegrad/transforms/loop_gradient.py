@@ -16,7 +16,8 @@ from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
 from tapegrad.ops import getfield, read, setitem
-from tapegrad.ops.loop import Loop, put, put_results
+from tapegrad.ops.loop import Loop, live, put
+from tapegrad.ops.structure import put_results
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
@@ -34,7 +35,6 @@ from tapegrad.transforms.loop_types import (
     field,
     kind_of,
     lifted,
-    live_carried,
     nothing,
     sequence,
     zero,
@@ -89,7 +89,7 @@ class _Gradient:
         self.loop, (_, self.given, _, self.carried) = loop, loop.sizes
         self.totals: dict[int, Any] = {}
         self.elements: dict[int, Any] = {}
-        self.live = sorted(live_carried(loop, taken))
+        self.live = sorted(live(loop, taken)[0])
         self.seeds: dict[int, Any] = {j: zero(x.val) for j, x in enumerate(loop.parts()[3]) if j in self.live
                                       and has_gradient(x.val)}
         self.collected = {j: zero(value_of(loop.results[j])) for j in self.live if j >= self.carried

@@ -10,7 +10,8 @@ import numpy as np
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import ZERO
 from tapegrad.ops import pack
-from tapegrad.ops.loop import Loop, put_results
+from tapegrad.ops.loop import Loop, live
+from tapegrad.ops.structure import put_results
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.tape.liveness import leading
@@ -29,7 +30,6 @@ from tapegrad.transforms.loop_types import (
     field,
     kind_of,
     lifted,
-    live_carried,
     sequence,
     zero,
 )
@@ -114,7 +114,7 @@ class _Pairs:
 
     def __init__(self, old: Loop, ts: dict[int, Any], taken: set[int]) -> None:
         self.old, self.taken, self.first = old, taken, old.sizes[1] + old.sizes[2]
-        self.live = live_carried(old, taken)
+        self.live = live(old, taken)[0]
         self.inputs = old.body.inputs[1 + old.sizes[0]:]
         self.samples = self._begun(ts)
         for _ in range(TRIES):

@@ -13,8 +13,8 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import add, astype, getfield, pack, scalar, zeros
-from tapegrad.ops.loop import Loop, put_results
-from tapegrad.tape.liveness import leading
+from tapegrad.ops.loop import Loop
+from tapegrad.ops.structure import put_results
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
 from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.primal_copy import Scalars
@@ -44,18 +44,6 @@ class Plain(Scalars):
 
     def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
         return super().fields(op, (None,))
-
-
-def live_carried(loop: Loop, taken: set[int]) -> set[int]:
-    """Return the numbers of what the loop carries that the taken results depend on, in the last
-    run or in one before it.
-    """
-    live, more = set(taken), set(taken)
-    while more:
-        leads = leading(loop.body.ops, [loop.results[j] for j in live])
-        more = {j for j, x in enumerate(loop.parts()[3]) if leads[x.id]} - live
-        live |= more
-    return live
 
 
 def zero(x: Any) -> Any:

@@ -33,7 +33,7 @@ from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.origin import Origin, set_origin
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, append_copy, value_of
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
 from tapegrad.transforms.rewrite import placed, pullback_of
@@ -57,7 +57,7 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     new = tape.blank()
     at: dict[Operation, Operation] = {}
     for op in tape:
-        at[op] = new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
+        append_copy(new, op, at)
     assert tape.result is not None
     y = new.result = at[tape.result]
     pullbacks = {op.args[0]: op for op in new.ops

@@ -10,7 +10,7 @@ from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity
 from tapegrad.rules.user import op_of, rrule
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.tape import Call, Input, Operation, Tape, copy_op, value_of
+from tapegrad.tape.tape import Call, Input, Operation, Tape, append_copy, value_of
 from tapegrad.transforms.unroll import unroll
 
 
@@ -28,15 +28,13 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     new = tape.blank()
     at: dict[Operation, Operation] = {}
 
-    def bind(arg: Any) -> Any:
-        return at[arg] if isinstance(arg, Operation) else arg
-
     for op in tape:
         if not (isinstance(op, Call) and active[op.id] and needed[op.id]):
-            at[op] = new.push(copy_op(op, bind))
+            append_copy(new, op, at)
             continue
         pb = op.pb if op.pb is not None else pullback_of(op)
-        rr = new.push(Call(rrule, (op.fn, *map(bind, op.args)), op.kwargs, (op.val, pb)).at(op))
+        args = [at[arg] if isinstance(arg, Operation) else arg for arg in op.args]
+        rr = new.push(Call(rrule, (op.fn, *args), op.kwargs, (op.val, pb)).at(op))
         at[op] = new.push(Call(getfield, (rr, 0), None, op.val).at(op))
         new.push(Call(getfield, (rr, 1), None, pb).at(op))
     new.result = None if tape.result is None else at[tape.result]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +14,7 @@ from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, drop
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, append_copy, drop
 from tapegrad.transforms.walk import Walk
 
 
@@ -32,7 +33,7 @@ def unroll(tape: Tape) -> Tape:
     if not any(map(is_loop, tape.ops)):
         return tape
     while any(map(is_loop, tape.ops)):
-        tape = _unrolled(tape)
+        tape = _expanded(tape, is_loop)
     _value(tape)
     return tape
 
@@ -44,21 +45,7 @@ def inline(tape: Tape, valued: bool = False) -> Tape:
     if not any(map(_is_inlined, tape.ops)):
         return tape
     while any(map(_is_inlined, tape.ops)):
-        walk = Walk(tape)
-        results: dict[Operation, tuple[Any, ...]] = {}
-        for op in tape.ops:
-            if is_checkpoint(op):
-                body = op.fn.drawn(op.val)  # type: ignore[attr-defined]
-                at: dict[Operation, Any] = dict(zip(body.inputs, [walk.at[1], *map(walk.bind, op.args)]))
-                _run(walk, body, at, op.origin)
-                results[op] = tuple([at[part] if isinstance(part, Operation) else part for part in body.result.args])
-            elif isinstance(op, Call) and op.fn is getfield and op.args[0] in results:
-                walk.stand_in(op, results[op.args[0]][op.args[1]])
-            elif _is_inlined(op):
-                walk.stand_in(op, walk.bind(op.args[0]))
-            else:
-                walk.keep(op)
-        tape = walk.done()
+        tape = _expanded(tape, _is_inlined)
     if valued:
         _value(tape)
     return tape
@@ -81,34 +68,46 @@ def _value(tape: Tape) -> None:
                     op.val, op.pb = run.values[op.id], None
 
 
-def _unrolled(tape: Tape) -> Tape:
+def _expanded(tape: Tape, expands: Callable[[Operation], bool]) -> Tape:
+    """Return a tape on which calls of subtapes are those of their bodies, where it `expands` them."""
     walk = Walk(tape)
-    results: dict[Operation, tuple[Any, ...]] = {}
-    # what stands for each element of what a loop collected, or is given for its runs
-    lists: dict[Operation, tuple[Any, ...]] = {}
-    listed = {arg for op in tape.ops if is_loop(op)
+    # what stands for the results of such a call, for each element of what a loop collected, or is given for its runs
+    parts: dict[Operation, tuple[Any, ...]] = {}
+    listed = {arg for op in tape.ops if is_loop(op) and expands(op)
               for arg in op.fn.parted((*op.fn.steps, *op.args))[2]}  # type: ignore[attr-defined]
     for op in tape.ops:
-        if is_loop(op):
-            results[op] = _runs(walk, op, lists)  # type: ignore[arg-type]
-        elif isinstance(op, Call) and op.fn is getfield and (op.args[0] in results or op.args[0] in lists):
-            made = (results if op.args[0] in results else lists)[op.args[0]][op.args[1]]
+        if type(op) is not Call:
+            walk.keep(op)
+        elif op.fn is with_jacobian and expands(op):
+            walk.stand_in(op, walk.bind(op.args[0]))
+        elif expands(op):
+            parts[op] = _runs(walk, op, parts) if is_loop(op) else _body(walk, op)
+        elif op.fn is getfield and op.args[0] in parts:
+            made = parts[op.args[0]][op.args[1]]
             if type(made) is tuple:
-                lists[op] = made
+                parts[op] = made
             else:
                 walk.stand_in(op, made)
-        elif isinstance(op, Call) and op.fn is pack and op in listed:
-            lists[op] = tuple(map(walk.bind, op.args))
+        elif op.fn is pack and op in listed:
+            parts[op] = tuple(map(walk.bind, op.args))
         else:
             walk.keep(op)
     return walk.done()
 
 
-def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tuple[Any, ...]:
+def _body(walk: Walk, op: Call) -> tuple[Any, ...]:
+    """Put the calls of a checkpoint's body on the new tape; return what stands for its results."""
+    body = op.fn.drawn(op.val)
+    at: dict[Operation, Any] = dict(zip(body.inputs, [walk.at[1], *map(walk.bind, op.args)]))
+    _run(walk, body, at, op.origin)
+    return tuple([at[part] if isinstance(part, Operation) else part for part in body.result.args])
+
+
+def _runs(walk: Walk, op: Call, known: dict[Operation, tuple[Any, ...]]) -> tuple[Any, ...]:
     """Put the calls of a loop's runs on the new tape; return what stands for its results."""
     loop: Loop = op.fn
     steps, given, listed, carried = loop.parts()
-    args = [lists.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args]
+    args = [known.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args]
     runs = Runs(loop, args[len(args) - len(carried):])
     for k in loop.runs:
         at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *runs.now]))
@@ -121,9 +120,10 @@ def _runs(walk: Walk, op: Call, lists: dict[Operation, tuple[Any, ...]]) -> tupl
 
 def _run(walk: Walk, body: Tape, at: dict[Operation, Any], origin: Origin | None) -> None:
     for op in body.ops:
-        known = isinstance(op, Guard) and not isinstance(at[op.args[0]], Operation)  # of a constant
-        if not (known or isinstance(op, Input) or op is body.result):
-            at[op] = made = walk.new.push(copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg))
-            made.origin = made.origin or origin
-            if type(made) is Call and made.spec.is_array and made.spec.kind != "O":
-                drop(made)  # that of the first run lies in one place for all
+        if isinstance(op, Input) or op is body.result or (isinstance(op, Guard)  # of a constant
+                                                          and not isinstance(at[op.args[0]], Operation)):
+            continue
+        made = append_copy(walk.new, op, at)
+        made.origin = made.origin or origin
+        if type(made) is Call and made.spec.is_array and made.spec.kind != "O":
+            drop(made)  # that of the first run lies in one place for all

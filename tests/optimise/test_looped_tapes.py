@@ -102,7 +102,7 @@ def nested() -> tg.Tape:
 
 
 def put(tape: tg.Tape, *parts: Any) -> None:
-    from tapegrad.ops.loop import put_results
+    from tapegrad.ops.structure import put_results
     put_results(tape, parts)
 
 

@@ -14,7 +14,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import ops
-from tapegrad.ops.loop import Loop, is_loop, put_results
+from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.ops.structure import put_results
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.pipeline import DEFAULT
 from tapegrad.optimise.repeat_detection import segments

@@ -38,7 +38,8 @@ from tapegrad.compile.native.values import (
     natural,
     number_kind,
 )
-from tapegrad.ops.loop import is_loop, put, put_results
+from tapegrad.ops.loop import is_loop, put
+from tapegrad.ops.structure import put_results
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands

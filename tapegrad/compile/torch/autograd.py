@@ -21,7 +21,7 @@ from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.torch.registry import torch_means
 from tapegrad.numbers.formatting import plain
 from tapegrad.ops import add, stop_gradient
-from tapegrad.ops.checkpoint import put_tuple
+from tapegrad.ops.structure import put_results
 from tapegrad.rules.op import Traced, draws
 from tapegrad.rules.registry import means, refused
 from tapegrad.tape.liveness import leading
@@ -260,7 +260,7 @@ def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depend
             walk.stand_in(op, walk.new.push(Call(add, (made, given[op]), None, op.val)))
     for op in ends:
         take(op)
-    put_tuple(walk.new, list(map(walk.bind, ends)))
+    put_results(walk.new, list(map(walk.bind, ends)))
     return walk.new, around
 
 

@@ -22,7 +22,7 @@ from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, pack
 from tapegrad.replay.interpreter import Memory
-from tapegrad.replay.python_errors import spec_recorded
+from tapegrad.replay.raising import spec_recorded
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
 from tapegrad.rules.types.family import is_by_value

@@ -21,7 +21,7 @@ from tapegrad.compile.torch.lower import Lowered
 from tapegrad.compile.torch.results import result_of
 from tapegrad.compile.torch.source import Text
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops.loop import put_results
+from tapegrad.ops.structure import put_results
 from tapegrad.rules.op import Op
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Guard, Operation, Tape, operands

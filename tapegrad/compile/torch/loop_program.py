@@ -18,7 +18,8 @@ from tapegrad.compile.torch.lower import SUBTAPES, Lowering
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.ops import getfield
-from tapegrad.ops.loop import Loop, Runs, put_results, written
+from tapegrad.ops.loop import Loop, Runs, written
+from tapegrad.ops.structure import put_results
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op
 
 TRIES = 3  # of what is carried, the first value may have to be a tensor where the others are

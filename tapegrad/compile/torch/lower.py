@@ -47,7 +47,7 @@ from tapegrad.optimise.fold import fold
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
-from tapegrad.replay.python_errors import raising
+from tapegrad.replay.raising import raising
 from tapegrad.rules.facts import ANY
 from tapegrad.rules.op import Op
 from tapegrad.tape.error_context import failed
