@@ -56,10 +56,8 @@ class Nest:
     def member(self, i: int) -> Any:
         """Build the nest of one member."""
         return self.into.build(
-            [
-                as_recorded(member(part, i), one) if flag else part
-                for part, flag, one in zip(self.parts, self.flags, self.ones)
-            ]
+            [as_recorded(member(part, i), one) if flag else part
+             for part, flag, one in zip(self.parts, self.flags, self.ones)]
         )
 
 
@@ -100,9 +98,8 @@ def as_recorded(x: Any, one: Any) -> Any:
 def chosen(x: Any, rows: Any) -> Any:
     """Return some members of a batched value."""
     if isinstance(x, Nest):
-        return Nest(
-            [chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into, x.ones
-        )
+        return Nest([chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into,
+                    x.ones)
     if isinstance(x, States):
         return States(x.source, x.tracer, {k: x.known[row] for k, row in enumerate(rows.tolist()) if row in x.known})
     if isinstance(x, (tuple, list)):
@@ -133,9 +130,8 @@ class Pass(Interpretation):
     `tracer` is of the trace around, if there is one: what is recorded there gets the lines of the tape, and origins.
     """
 
-    def __init__(
-        self, tape: Tape, leaves: Sequence[Any], batched: Sequence[bool], size: int, tracer: Tracer | None = None
-    ) -> None:
+    def __init__(self, tape: Tape, leaves: Sequence[Any], batched: Sequence[bool], size: int,
+                 tracer: Tracer | None = None) -> None:
         super().__init__(tape, [tape.ops[0].val, *leaves])
         self.size, self.tracer, self.rows = size, tracer, np.arange(size)
         self.left: list[np.ndarray[Any, Any]] = []
@@ -279,10 +275,8 @@ class Pass(Interpretation):
         made: list[Any] = []
         agree, python = np.ones(self.size, bool), raising(op, op.fn)
         for i in range(self.size):
-            given = [
-                member(arg, i) if flag else arg.into.build(arg.parts) if isinstance(arg, Nest) else arg
-                for arg, flag in zip(args, flags)
-            ]
+            given = [member(arg, i) if flag else arg.into.build(arg.parts) if isinstance(arg, Nest) else arg
+                     for arg, flag in zip(args, flags)]
             given = [as_recorded(x, value_of(arg)) for x, arg in zip(given, op.args)]
             try:
                 if python is not None:  # it raises where NumPy's function gives nan or inf
@@ -302,11 +296,8 @@ class Pass(Interpretation):
     def _drawn(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
         if op.fn is default_rng:
             if any(flags):
-                raise UnknownFunction(
-                    f"{self.tape.name} makes a random generator of a seed that is batched",
-                    op.where,
-                    "a generator from outside, which draws once for each member",
-                )
+                raise UnknownFunction(f"{self.tape.name} makes a random generator of a seed that is batched", op.where,
+                                      "a generator from outside, which draws once for each member")
             return _run(op, args)
         if is_torch_source(op.args[0]):
             self.flags[op.id] = True
@@ -316,14 +307,10 @@ class Pass(Interpretation):
             return _run(op, args)  # each member makes it anew: all draw the same
         self.flags[op.id] = True
         sources = [deepcopy(plain(args[0])) for _ in range(self.size)] if seeded else [args[0]] * self.size
-        found = [
-            self._draw(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]])
-            for i, source in enumerate(sources)
-        ]
-        if seeded:
-            _run(
-                op, [args[0], *[value_of(arg) for arg in op.args[1:]]]
-            )  # so that it stands where those of the members do
+        found = [self._draw(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]])
+                 for i, source in enumerate(sources)]
+        if seeded:  # so that it stands where those of the members do
+            _run(op, [args[0], *[value_of(arg) for arg in op.args[1:]]])
         return None if op.val is None else _stacked(found, op.val)
 
     def _draw(self, op: Call, args: list[Any]) -> Any:
@@ -355,10 +342,8 @@ class Pass(Interpretation):
 
     def _depends_on_draws(self, op: Operation) -> bool:
         leads = leading(self.tape.ops, op.args)
-        return any(
-            type(each) is Call and each.fn is draw and leads[each.id] and not is_seeded(each.args[0])
-            for each in self.tape.ops
-        )
+        return any(type(each) is Call and each.fn is draw and leads[each.id] and not is_seeded(each.args[0])
+                   for each in self.tape.ops)
 
     def _leave(self, op: Operation, agree: Any) -> None:
         """Let the members that do not agree leave, in all values."""
@@ -417,10 +402,8 @@ def _yielding(op: Call, args: list[Any], flags: list[bool]) -> list[Any]:
     if not strong or len(strong) == len(ones) or any(getattr(dtype, "kind", "") not in _KINDS for dtype in strong):
         return args
     wanted = [np.result_type(*strong, x) if flag and type(x) in PYTHON else None for x, flag in zip(ones, flags)]
-    return [
-        x if dtype is None or dtype_of(x) == dtype or dtype.kind not in "fc" else astype(x, dtype=dtype)
-        for x, dtype in zip(args, wanted)
-    ]
+    return [x if dtype is None or dtype_of(x) == dtype or dtype.kind not in "fc" else astype(x, dtype=dtype)
+            for x, dtype in zip(args, wanted)]
 
 
 def _rank(dtype: Any) -> int:

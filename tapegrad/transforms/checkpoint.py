@@ -13,13 +13,12 @@ from tapegrad.numbers.tensors import holds_tensor
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import pack
-from tapegrad.replay.interpreter import Run
+from tapegrad.replay.interpreter import Interpretation, Run
 from tapegrad.rules.activity import activity
 from tapegrad.rules.facts import Rrule
-from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.rules.op import Op, tracer_of
 from tapegrad.tape.origin import set_origin
-from tapegrad.tape.tape import Call, Input, Tape, value_of
-from tapegrad.transforms.primal_copy import guard_type
+from tapegrad.tape.tape import Call, Tape, value_of
 from tapegrad.transforms.primitivize import as_recorded
 from tapegrad.transforms.reverse import sweep
 
@@ -55,10 +54,12 @@ def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
 
     With proxies among the arguments its calls are recorded.
     """
-    tape = checkpoint.drawn(y)
-    if tracer_of(values) is not None:
-        return _traced(tape, values)
-    run = Run(tape, (None, *values), redraw=False)
+    return _valued(checkpoint.drawn(y), values)
+
+
+def _valued(tape: Tape, values: Sequence[Any]) -> Tape:
+    run = (Run(tape, (None, *values), redraw=False) if tracer_of(values) is None
+           else _Recorded(tape, (None, *values)))
     found: list[Any] = []
     with np.errstate(all="ignore"):  # what NumPy had to say of them it has said
         for op in run:
@@ -68,34 +69,22 @@ def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
     return tape
 
 
-def _traced(tape: Tape, values: Sequence[Any]) -> Tape:
-    given = iter((None, *values))
-    for op in tape.ops:
-        if isinstance(op, Input):
-            op.val = next(given)
-        elif isinstance(op, Call) and op.fn is not draw:
-            _run(op)
-    return tape
+class _Recorded(Interpretation):
+    """A run of a body on proxies: what is recorded has the lines of the body, and pullbacks stay on it."""
 
-
-def _run(op: Call) -> None:
-    """Give a call of a body the value that it has of the values of its arguments, and the line
-    to what is recorded of it.
-    """
-    fn, args = op.fn, list(map(value_of, op.args))
-    tracer = tracer_of(args)
-    mark = 0 if tracer is None else len(tracer.tape.ops)
-    if isinstance(fn, Checkpoint) and fn.drawing:  # it draws nothing more
-        val: Any = tuple(map(value_of, _traced(fn.drawn(op.val), args).result.args))  # type: ignore[union-attr]
-        op.pb = fn.pullback(val, tuple(args), {})
-    elif isinstance(fn, Op) and type(fn.rule) is Rrule:
-        val, op.pb = fn.forward(*args, **op.kwargs)
-    else:
-        val = fn.impl(*args, **op.kwargs) if fn is pack else fn.run(*args, **op.kwargs)
-    if isinstance(val, Traced):
+    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+        if fn is draw:
+            return op.val
+        tracer = tracer_of(given)
+        mark = 0 if tracer is None else len(tracer.tape.ops)
+        if isinstance(fn, Checkpoint) and fn.drawing:  # it draws nothing more
+            val: Any = tuple(map(value_of, _valued(fn.drawn(op.val), given).result.args))  # type: ignore[union-attr]
+            op.pb = fn.pullback(val, tuple(given), {})
+        elif isinstance(fn, Op) and type(fn.rule) is Rrule:
+            val, op.pb = fn.forward(*given, **op.kwargs)
+        else:
+            val = fn.impl(*given, **op.kwargs) if fn is pack else fn.run(*given, **op.kwargs)
         as_recorded(val, op)
-        if type(val._op) is Call:
-            guard_type(val._op, val._tracer)
-    op.val = val
-    if tracer is not None:
-        set_origin(tracer.tape.ops[mark:], op)
+        if tracer is not None:
+            set_origin(tracer.tape.ops[mark:], op)
+        return val

@@ -42,10 +42,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
             made = player.values[op.id]
             if isinstance(made, Traced) and not isinstance(op, Guard):
                 at[op.id] = made._op
-                if isinstance(op, Call):
-                    as_recorded(made, op)
-                    if type(made._op) is Call:
-                        guard_type(made._op, tracer)
+                as_recorded(made, op)
             set_origin(new.ops[mark:], op, moved(op.origin, at))
             mark = len(new.ops)
         _put_result(new, tracer, tape.result, player.values)
@@ -85,13 +82,18 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: lis
     set_origin(new.ops[start:], result)  # and not at the line that called primitivize
 
 
-def as_recorded(made: Traced, op: Call) -> None:
-    """Give a new operation the Python number that the old one had: math's function was recorded, and not NumPy's."""
-    call = made._op
-    if op.spec.is_python and isinstance(made._val, np.generic) and type(call) is Call and isinstance(call.fn, Op) \
+def as_recorded(made: Any, op: Operation) -> None:
+    """Give what a call has become the Python number that it had, where math's function was recorded and not NumPy's,
+    and guard its type.
+    """
+    call = made._op if isinstance(made, Traced) and isinstance(op, Call) else None
+    if type(call) is not Call:
+        return
+    if op.spec.is_python and isinstance(made._val, np.generic) and isinstance(call.fn, Op) \
             and all(is_python(x) or (call.fn.scalar is not None and type(x) is np.float64)
                     for x in map(value_of, call.args)):
         call.val = made._val = made._val.item()
+    guard_type(call, made._tracer)
 
 
 class _Player(Interpretation):

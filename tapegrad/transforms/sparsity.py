@@ -103,15 +103,11 @@ def inputs_of(tape: Tape) -> list[Input]:
     ArgumentError for complex ones.
     """
     inputs = tape.inputs[1:]
-    found = [
-        x for part in tape.structure.asked for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)
-    ]
+    found = [x for part in tape.structure.asked
+             for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)]
     if any(is_complex(x.val) for x in found):
-        raise ArgumentError(
-            "an argument is complex: the derivative by it is two, unless the function is holomorphic",
-            None,
-            "tg.jvp along 1 and 1j, or the real and the imaginary part as arguments",
-        )
+        raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is holomorphic",
+                            None, "tg.jvp along 1 and 1j, or the real and the imaginary part as arguments")
     return found
 
 
@@ -137,20 +133,16 @@ def pattern_of(tape: Tape) -> Any:
     value = tape.result.val  # type: ignore[union-attr]
     structure = flatten(value, "", leaves, [], shared=False)
     if not any(map(has_gradient, leaves)):
-        raise ArgumentError(
-            f"the function returns {brief(value)}, which has no derivative", None, "return a number or an array"
-        )
+        raise ArgumentError(f"the function returns {brief(value)}, which has no derivative", None,
+                            "return a number or an array")
     sweep = Sweep(tape, known)
     deque(sweep.over(), 0)
     found = sweep.known.get(tape.result.id)  # type: ignore[union-attr]
     parts = (
         [found] if structure.is_leaf else found.listed(structure) if isinstance(found, Parts) else [None] * len(leaves)
     )
-    blocks = [
-        named([], [], (size_of(y), columns)) if part is None else part
-        for part, y in zip(parts, leaves)
-        if has_gradient(y)
-    ]
+    blocks = [named([], [], (size_of(y), columns)) if part is None else part
+              for part, y in zip(parts, leaves) if has_gradient(y)]
     return written(stacked(blocks)) if blocks else named([], [], (0, columns))
 
 
@@ -293,12 +285,8 @@ class Dependence:
         mask, shape = self._zeros(other), shape_of(self.args[i])
         if mask is None:
             return None
-        sizes = {
-            label: n
-            for k, labels in ((i, of_args[i]), (other, of_args[other]))
-            for label, n in zip(labels, shape_of(self.args[k]))
-            if n > 1
-        }
+        sizes = {label: n for k, labels in ((i, of_args[i]), (other, of_args[other]))
+                 for label, n in zip(labels, shape_of(self.args[k])) if n > 1}
         taken = dict(zip(of_args[other], np.nonzero(mask)))
         free = [
             label
@@ -309,9 +297,8 @@ class Dependence:
         each, count = math.prod(lengths), int(mask.sum())
         at = {label: np.repeat(place, each) for label, place in taken.items()}
         at |= {label: np.tile(place, count) for label, place in zip(free, np.indices(lengths).reshape(len(free), each))}
-        there, here = (
-            place(labels, shape, at, count * each) for labels, shape in ((of_value, self.shape), (of_args[i], shape))
-        )
+        there, here = (place(labels, shape, at, count * each)
+                       for labels, shape in ((of_value, self.shape), (of_args[i], shape)))
         return named(there, here, (math.prod(self.shape), math.prod(shape))) @ written(part)
 
     def _of_sparse_product(self, i: int, part: Any) -> Any:
@@ -342,10 +329,8 @@ class Dependence:
             one[tuple(tap)] = 1
             made, turned = (
                 np.asarray(
-                    self.fn.run(
-                        *[x if k == i else one if k == others[0] else arg for k, arg in enumerate(self.args)],
-                        **self.kwargs,
-                    )
+                    self.fn.run(*[x if k == i else one if k == others[0] else arg for k, arg in enumerate(self.args)],
+                                **self.kwargs)
                 )
                 for x in (numbers, n + 1 - numbers)
             )

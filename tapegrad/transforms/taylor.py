@@ -56,9 +56,8 @@ def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None)
     return coefficients(f, (x,), int(order), None if direction is None else (direction,))
 
 
-def coefficients(
-    f: Callable[..., Any], args: tuple[Any, ...], order: int, directions: Sequence[Any] | None
-) -> list[Any]:
+def coefficients(f: Callable[..., Any], args: tuple[Any, ...], order: int,
+                 directions: Sequence[Any] | None) -> list[Any]:
     """Return the same of a function of several arguments, with a direction for each."""
     with collector:
         tape = unroll(record(f, args, {}, DEFAULT, grad=True, replays=False))
@@ -105,12 +104,8 @@ def _terms(op: Operation, series: Any, order: int) -> None:
 def _ones(tape: Tape) -> dict[int, Any]:
     """Return ones for each number of a tape's arguments."""
     inputs = tape.inputs[1:]
-    return {
-        x.id: conform(1.0, plain(x.val))
-        for part in tape.structure.args
-        for x in inputs[part.start : part.start + part.size]
-        if has_gradient(x.val)
-    }
+    return {x.id: conform(1.0, plain(x.val)) for part in tape.structure.args
+            for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)}
 
 
 def _term(series: Any, k: int) -> Any:
@@ -146,10 +141,8 @@ class Series:
         """That of its derivative."""
         if self._rate is None:
             first = self[1]
-            self._rate = Series(
-                [conform(0.0, plain(self.terms[0])) if first is None else first],
-                lambda k: None if self[k + 1] is None else self[k + 1] * (k + 1),
-            )
+            self._rate = Series([conform(0.0, plain(self.terms[0])) if first is None else first],
+                                lambda k: None if self[k + 1] is None else self[k + 1] * (k + 1))
         return self._rate
 
 
@@ -172,12 +165,8 @@ class Expansion:
     def of_op(self, fn: Op, *given: Series) -> Any:
         """Return the series of what an op makes of series."""
         args = [part.terms[0] for part in given]
-        return self.of_call(
-            fn,
-            Call(fn, tuple(args), None, fn(*args)),
-            args,
-            [None if part.rule is None and len(part.terms) < 2 else part for part in given],
-        )
+        return self.of_call(fn, Call(fn, tuple(args), None, fn(*args)), args,
+                            [None if part.rule is None and len(part.terms) < 2 else part for part in given])
 
     def of_program(self, f: _Program | _Tangent, series: list[Series]) -> tuple[Any, Structure | None]:
         """Return the series of what a function makes of some, recorded at their first terms; of a nest those of its
@@ -263,11 +252,8 @@ class Expanded:
         """Return the series of its value, a nest of them where that is one."""
         fn, parts = self.fn, self.parts
         if not all(part is None or isinstance(part, Series) for part in parts):
-            raise MissingRule(
-                f"{fn.__name__} takes a nest of numbers, and has no power series",
-                self.op.where,
-                "pass it arrays and numbers",
-            )
+            raise MissingRule(f"{fn.__name__} takes a nest of numbers, and has no power series", self.op.where,
+                              "pass it arrays and numbers")
         if fn in ARITHMETIC and not self.kwargs:
             return ARITHMETIC[fn](self, *[Series([x]) if part is None else part for x, part in zip(self.args, parts)])
         active = [i for i, part in enumerate(parts) if part is not None]
@@ -280,9 +266,8 @@ class Expanded:
         return self._by_tangent()
 
     def _linear(self, k: int) -> Any:
-        return tangent(
-            self.fn, self.y, self.args, self.kwargs, [None if part is None else part[k] for part in self.parts]
-        )
+        return tangent(self.fn, self.y, self.args, self.kwargs,
+                       [None if part is None else part[k] for part in self.parts])
 
     def _product(self, active: list[int], k: int, args: list[Any]) -> Any:
         """Return the sum of what the op makes of all terms whose places add up to k."""
@@ -354,11 +339,8 @@ class _Tangent:
 
     def __call__(self, *values: Any) -> Any:
         call, n = self.call, len(self.active)
-        ys, xs, ts = (
-            values[: len(values) - 2 * n],
-            values[len(values) - 2 * n : len(values) - n],
-            values[len(values) - n :],
-        )
+        ys, xs, ts = (values[: len(values) - 2 * n], values[len(values) - 2 * n : len(values) - n],
+                      values[len(values) - n :])
         args, tangents = list(call.args), [None] * len(call.args)
         for i, x, t in zip(self.active, xs, ts):
             args[i], tangents[i] = x, t
@@ -408,9 +390,8 @@ def _raised(call: Expanded, x: Series, p: Series) -> Series:
         return Series([call.y], made.__getitem__)
 
     def rule(k: int) -> Any:
-        found = _sum(
-            (j * p[0] - (k - j)) * x[j] * y[k - j] for j in range(1, k + 1) if x[j] is not None and y[k - j] is not None
-        )
+        found = _sum((j * p[0] - (k - j)) * x[j] * y[k - j]
+                     for j in range(1, k + 1) if x[j] is not None and y[k - j] is not None)
         return None if found is None else found / (k * x[0])
 
     y = Series([call.y], rule)
