@@ -5,13 +5,13 @@ first thing that looks wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tapegrad.debug.find import LIMIT, MASK, Finding, Test, brought_along, first, lost
+from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, Finding, brought_along, earliest, lost
 from tapegrad.debug.report import Column, Report, Spans, paragraph, table
 from tapegrad.debug.ties import ties
 from tapegrad.debug.values import figure, is_zero, norm, numbers
@@ -180,10 +180,10 @@ def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
     """Yield the first nan or inf of the forward pass and that of the reverse sweep, else a lost gradient, else an
     operation that saturates.
     """
-    ill = {kind: any(test(x).any() for x in numbers(list(lines.result))) for kind, test in tests().items()}
-    masked = not any(test(x).any() for test in tests().values() for x in numbers(lines.result[0]))
+    ill = {kind: any(test(x).any() for x in numbers(list(lines.result))) for kind, test in NOT_FINITE.items()}
+    masked = not any(test(x).any() for test in NOT_FINITE.values() for x in numbers(lines.result[0]))
     forward = earliest(tape, lambda: recorded(tape), [kind for kind in ill if kind == "nan" or any(ill.values())])
-    backward = earliest(reverse, lambda: (v for v in recorded(reverse) if v.op.id >= lines.begin), list(ill))
+    backward = earliest(reverse, lambda: recorded(reverse, lines.begin), list(ill))
     if forward is not None:
         why = MASKED.format(kind=forward.kind) if backward else HARMLESS
         yield replace(forward, message=f"{forward.message} {why}", try_=MASK if backward else "") if masked else forward
@@ -199,17 +199,6 @@ def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
 MASKED = ("The result does not use it, but the reverse sweep goes through it all the same, with a cotangent of 0: "
           "0 * {kind} is nan.")
 HARMLESS = "Neither the result nor the gradient shows it."
-
-
-def tests() -> dict[str, Test]:
-    """Return what makes an element no finite number."""
-    return {"nan": np.isnan, "inf": np.isinf}
-
-
-def earliest(tape: Tape, visits: Callable[[], Iterable[Visit]], kinds: list[str]) -> Finding | None:
-    """Return what comes first on the tape of several kinds."""
-    found = [finding for finding in (first(tape, visits(), kind) for kind in kinds) if finding is not None]
-    return min(found, key=lambda finding: finding.operation.id, default=None)
 
 
 def saturated(tape: Tape, lines: Lines) -> Finding | None:
@@ -235,7 +224,7 @@ def written(value: Any) -> str:
 
 def remark(dx: Any) -> str:
     """Say what is wrong about a gradient, or the norm of an array's."""
-    for kind, test in tests().items():
+    for kind, test in NOT_FINITE.items():
         for x in numbers(dx):
             if test(x).any():
                 return f"{kind} in {test(x).sum()} of {x.size}" if x.ndim else ""

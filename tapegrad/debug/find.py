@@ -31,6 +31,7 @@ LIMIT = 1e10
 MASK = ("mask before the operation, not only after it: give it a harmless argument where its result is not used, "
         "np.where(mask, x, 1.0), then mask what it returns")
 Test = Callable[[np.ndarray], np.ndarray]
+NOT_FINITE: dict[str, Test] = {"nan": np.isnan, "inf": np.isinf}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,6 +169,12 @@ def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> boo
             or (handed_on and any(map(bad, visit.given))))
 
 
+def earliest(tape: Tape, visits: Callable[[], Iterable[Visit]], kinds: Iterable[str]) -> Finding | None:
+    """Return what comes first on the tape of several kinds."""
+    found = [finding for finding in (first(tape, visits(), kind) for kind in kinds) if finding is not None]
+    return min(found, key=lambda finding: finding.operation.id, default=None)
+
+
 def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
     """Return a finding for the first of what the program brought along, where the result suffers from it."""
     last = None
@@ -180,7 +187,7 @@ def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, 
 
 def tests(limit: float) -> dict[str, Test]:
     """Return what makes an element one of each kind."""
-    return {"nan": np.isnan, "inf": np.isinf, "large": lambda x: np.abs(x) > limit}
+    return {**NOT_FINITE, "large": lambda x: np.abs(x) > limit}
 
 
 def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: float) -> tuple[str, bool]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from tapegrad.debug.find import LIMIT, MASK, describe, first, tests
+from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, describe, earliest
 from tapegrad.debug.values import numbers
 from tapegrad.debug.walk import Visit, recorded, turn, visit
 from tapegrad.errors import NonFiniteError
@@ -20,7 +19,6 @@ from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.watched import Watch, watching
 
-KINDS = ("nan", "inf")
 ANYWHERE = {
     "exp": "subtract the largest exponent first: scipy.special.logsumexp, np.logaddexp, scipy.special.softmax",
     "log": "keep the argument above 0: np.log(np.where(x > 0, x, 1.0)); scipy.special.xlogy(p, p) for p * log(p)",
@@ -51,11 +49,8 @@ class Finite(Watch):
         """Raise for the first pullback that makes a nan or an inf."""
         with np.errstate(all="ignore"):
             reverse = back(rewrite(tape.check()), seed)
-        begin = turn(reverse)
-        found = [finding for kind in KINDS if (finding := first(
-            reverse, (seen for seen in recorded(reverse) if seen.op.id >= begin), kind)) is not None]
-        if found:
-            finding = min(found, key=lambda finding: finding.operation.id)
+        finding = earliest(reverse, lambda: recorded(reverse, turn(reverse)), NOT_FINITE)
+        if finding is not None:
             name = next((name for name in ANYWHERE if f"pullback of {name} makes" in finding.message), "")
             raise NonFiniteError(f"{finding.kind}, backward. {finding.message}", finding.where,
                                  finding.try_ or ANYWHERE.get(name, MASK))
@@ -65,13 +60,12 @@ def kind_of(value: Any) -> str | None:
     """Return "nan" or "inf" where one is among the numbers of a value, None for finite ones."""
     if type(value) in (float, np.float64) and abs(value) <= sys.float_info.max:
         return None
-    checks: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = tests(LIMIT)
-    return next((kind for kind in KINDS if any(checks[kind](x).any() for x in numbers(value))), None)
+    return next((kind for kind, test in NOT_FINITE.items() if any(test(x).any() for x in numbers(value))), None)
 
 
 def raise_for(seen: Visit, kind: str, call: Call) -> None:
     """Raise for a value that is made, or was brought along."""
-    message, _ = describe(seen, None, kind, tests(LIMIT)[kind], LIMIT)
+    message, _ = describe(seen, None, kind, NOT_FINITE[kind], LIMIT)
     cure = ("give it finite numbers" if isinstance(seen.op, (Input, Constant)) else
             ANYWHERE.get(seen.name, "tg.explain(f, *args), for what the gradient makes of it"))
     raise NonFiniteError(f"{kind}, forward. {message}", call.where, cure)

@@ -52,11 +52,11 @@ def replayed(tape: Tape, leaves: list[Any]) -> Iterator[Visit]:
         yield visit(op, fn, [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args], values[op.id])
 
 
-def recorded(tape: Tape) -> Iterator[Visit]:
-    """Yield a visit for each operation, with the values on the tape; those that later operations may
-    have written to are None.
+def recorded(tape: Tape, begin: int = 1) -> Iterator[Visit]:
+    """Yield a visit for each operation from a position on, with the values on the tape; those that later operations
+    may have written to are None.
     """
-    for op in tape:
+    for op in tape.ops[begin - 1:]:
         fn = value_of(op.fn) if isinstance(op, Call) else None
         value = op.val
         if type(value) is Accumulator or not has_value(op):
