@@ -134,11 +134,17 @@ def _number(x: Any) -> str:
 
 
 class Runs:
-    """What the runs of a loop hand on to the next, and what they collect."""
+    """The runs of a loop of some arguments: what each is given, hands on to the next, and collects."""
 
-    def __init__(self, loop: Loop, first: Sequence[Any]) -> None:
-        self.now = list(first)
+    def __init__(self, loop: Loop, args: Sequence[Any]) -> None:
+        _, given, listed, _ = loop.sizes
+        self.steps, self.same, self.listed = loop.steps, args[:given], args[given:given + listed]
+        self.now = list(args[given + listed:])
         self.collected: list[list[Any]] = [[None] * loop.count for _ in loop.results[len(self.now):]]
+
+    def given(self, k: int) -> list[Any]:
+        """Return what stands for the body's inputs, in their order, in run `k`."""
+        return [*[step[k] for step in self.steps], *self.same, *[part[k] for part in self.listed], *self.now]
 
     def add(self, k: int, made: Sequence[Any]) -> None:
         """Take what run `k` returns."""

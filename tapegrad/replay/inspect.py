@@ -93,11 +93,9 @@ class Interpreter:
         if not isinstance(fn, Loop):
             body = fn.drawn(op.val) if isinstance(fn, Checkpoint) else fn.body
             return self.interpret(body, args)  # type: ignore[no-any-return]
-        _, fixed, listed, _ = fn.sizes
-        runs = Runs(fn, args[fixed + listed:])
+        runs = Runs(fn, args)
         for k in fn.runs:
-            each = [part[k] for part in args[fixed:fixed + listed]]
-            runs.add(k, self.interpret(fn.body, [*(step[k] for step in fn.steps), *args[:fixed], *each, *runs.now]))
+            runs.add(k, self.interpret(fn.body, runs.given(k)))
         return runs.result
 
 

@@ -200,21 +200,16 @@ def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tu
     An array that one run hands on to the next, and that nothing else refers to, is written in place there; `owned` says
     it of what the first run gets.
     """
-    body, results = loop.body, loop.results
-    _, fixed, listed, carried = loop.sizes
-    runs = Runs(loop, given[fixed + listed:])
-    steps, fixed_inputs, lists, firsts = loop.parts()
+    body, results, runs = loop.body, loop.results, Runs(loop, given)
+    inputs, firsts = body.inputs[1:], loop.parts()[3]
     run = Run(body, ())
-    run.device = device_of([*given[:fixed], *runs.now, *(part[0] for part in given[fixed:fixed + listed])])
+    run.device = device_of(runs.given(0))
     values, memory, dead = run.values, Memory(body, run.device), last_uses(body)
     ops = [op for op in body.ops if not (isinstance(op, Input) or op is body.result)]
-    each = [(x.id, part) for x, part in zip([*steps, *lists], [*loop.steps, *given[fixed:fixed + listed]])]
-    alone = [isinstance(new, Operation) and results.count(new) == 1 for new in results[:carried]]
+    alone = [isinstance(new, Operation) and results.count(new) == 1 for new in results[:len(firsts)]]
     for k in loop.runs:
-        for x, value in zip([*fixed_inputs, *firsts], [*given[:fixed], *runs.now]):
+        for x, value in zip(inputs, runs.given(k)):
             values[x.id] = value
-        for number, part in each:
-            values[number] = part[k]
         memory.owned = bytearray(len(body.ops) + 1)
         for x, own in zip(firsts, owned):
             memory.owned[x.id] = bool(own)

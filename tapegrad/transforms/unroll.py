@@ -106,13 +106,9 @@ def _body(walk: Walk, op: Call) -> tuple[Any, ...]:
 def _runs(walk: Walk, op: Call, known: dict[Operation, tuple[Any, ...]]) -> tuple[Any, ...]:
     """Put the calls of a loop's runs on the new tape; return what stands for its results."""
     loop: Loop = op.fn
-    steps, given, listed, carried = loop.parts()
-    args = [known.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args]
-    runs = Runs(loop, args[len(args) - len(carried):])
+    runs = Runs(loop, [known.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args])
     for k in loop.runs:
-        at: dict[Operation, Any] = dict(zip([*given, *carried], [*args[:len(given)], *runs.now]))
-        at |= {x: step[k] for x, step in zip(steps, loop.steps)}
-        at |= {x: part[k] for x, part in zip(listed, args[len(given):])}
+        at: dict[Operation, Any] = dict(zip(loop.body.inputs[1:], runs.given(k)))
         _run(walk, loop.body, at, Origin("pullback", name="a loop") if op.purpose == "pullback" else None)
         runs.add(k, [at[part] if isinstance(part, Operation) else part for part in loop.results])
     return runs.result

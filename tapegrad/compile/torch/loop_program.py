@@ -82,7 +82,8 @@ class _Call:
                                       for i, ref in enumerate(self.refs)]
         for _ in range(TRIES):
             now = [x.clone() if j in self.written else x for j, x in enumerate(self.values[self.first:])]
-            body = Body(self.outer, self.op, self.inputs(self.loop.runs[0], now), refs, self.written)
+            given = Runs(self.loop, [*self.values[:self.first], *now]).given(self.loop.runs[0])
+            body = Body(self.outer, self.op, given, refs, self.written)
             body.lower()
             wrong = [j for j, x in enumerate(self.values[self.first:]) if not _same(x, body.made[j])]
             if not wrong:
@@ -115,11 +116,6 @@ class _Call:
             return True
         return False
 
-    def inputs(self, k: int, now: Sequence[Any]) -> list[Any]:
-        """Return the values of a run's inputs."""
-        return [*(step[k] for step in self.loop.steps),
-                *(x[k] if i in self.lists else x for i, x in enumerate(self.values[:self.first])), *now]
-
     def run(self, body: Body) -> tuple[Any, ...]:
         """Make all runs; return the last values of what is carried, and what they collected."""
         tape = Tape()
@@ -150,17 +146,17 @@ class _Call:
     def copied(self, body: Body) -> tuple[Any, Any]:
         """Put the calls of the body on the new tape, as often as it runs."""
         result = self.run(body)
-        made = Runs(self.loop, self.refs[self.first:])
+        made = Runs(self.loop, self.refs)
         for k in self.loop.runs:
             made.add(k, copied(self.outer, body.body, self.references(k, made.now)))
         return result, self.known(result, made.result)
 
     def unrolled(self) -> tuple[Any, Any]:
         """Put what each run calls on the new tape."""
-        made, found = Runs(self.loop, self.refs[self.first:]), Runs(self.loop, self.values[self.first:])
+        made, found = Runs(self.loop, self.refs), Runs(self.loop, self.values)
         for k in self.loop.runs:
             refs = self.references(k, made.now)
-            body = Body(self.outer, self.op, self.inputs(k, found.now), refs, self.written)
+            body = Body(self.outer, self.op, found.given(k), refs, self.written)
             body.lower()
             made.add(k, copied(self.outer, body.body, refs))
             found.add(k, [x.detach() if is_tensor(x) else x for x in body.made])
