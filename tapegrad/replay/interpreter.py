@@ -99,52 +99,38 @@ def lacks(val: Any) -> bool:
     return type(val) is Absent or (type(val) in (tuple, list) and any(map(lacks, val)))
 
 
-class Run:
-    """One replay: iterating makes the calls, and yields each operation while its operands have their values still.
+class Interpretation:
+    """What goes through a tape, operation by operation: iterating finds the value of each from those before it, and
+    yields the operation while its operands have their values still.
 
-    With `keep` every value stays what it was: nothing is freed or written in place.
+    A subclass says what a call is (`run`), what a constant is, and what a guard is for (`verify`); the inputs are the
+    `leaves`. Here it is said where values are, when they are dead, and of which operation an error is.
     """
 
-    __slots__ = ("constants", "device", "keep", "leaves", "redraw", "tape", "values")
+    __slots__ = ("leaves", "tape", "values")
 
-    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
-        self.tape, self.leaves, self.redraw, self.keep = tape, list(leaves), redraw, keep
+    def __init__(self, tape: Tape, leaves: Iterable[Any]) -> None:
+        self.tape, self.leaves = tape, leaves
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
-        self.device = device = device_of(self.leaves)  # of the tensors among them, or None
-        if device is not None:
-            self.leaves = [on_device(leaf, device) for leaf in self.leaves]
-        self.constants = [op.val if device is None else moved(op, device) for op in constants_of(tape)]
-
-    @property
-    def result(self) -> Any:
-        """What the tape returns, once all of it has run."""
-        return result(self.values[self.tape.result.id], self.constants, self.device)  # type: ignore[union-attr]
 
     def __iter__(self) -> Iterator[Operation]:
-        dead: list[Any] = [()] * len(self.values) if self.keep else last_uses(self.tape)
-        return self.over(self.tape.ops, dead, Memory(self.tape, self.device))
+        return self.over(self.tape.ops, last_uses(self.tape, self.tape.result.args), self.run)  # type: ignore[union-attr]
 
-    def over(self, ops: Iterable[Operation], dead: list[Any], memory: Any) -> Iterator[Operation]:
-        """Make the calls of some operations by `memory`, or another meaning; values are `dead` after each."""
-        values, redraw, keep = self.values, self.redraw, self.keep
-        leaves = iter(self.leaves)
+    def over(self, ops: Iterable[Operation], dead: list[Any], run: Callable[..., Any]) -> Iterator[Operation]:
+        """Go through some operations, whose calls are what `run` says; values are `dead` after each."""
+        values, leaves = self.values, iter(self.leaves)
         op = given = None
         try:
             for op in ops:
                 if isinstance(op, Call):
                     fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
                     given = [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
-                    if fn is pack:
-                        given = self.packed(op, given)
-                    if keep:
-                        given = list(map(unshared, given))
-                    value = (op.val if fn is draw and not redraw
-                             else memory.run(op, fn if redraw else undrawn(op, fn), given, dead[op.id]))
+                    value = run(op, fn, given, dead[op.id])
                 elif isinstance(op, Input):
                     value = next(leaves)
                 elif isinstance(op, Guard):
                     value = values[op.args[0].id]
-                    memory.verify(op, value)
+                    self.verify(op, value)
                 else:
                     value = self.constant(op)
                 values[op.id] = value
@@ -156,6 +142,56 @@ class Run:
         except Exception as err:
             raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
 
+    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+        """Return what a call is, of arguments that are `given`; some values are dead after it."""
+        raise NotImplementedError
+
+    def verify(self, guard: Guard, value: Any) -> None:
+        """Take in a guard of a value."""
+
+    def constant(self, op: Operation) -> Any:
+        """Return what a constant is."""
+        return op.val
+
+
+numpy_warnings.PLACES[Interpretation.over.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
+
+
+class Run(Interpretation):
+    """One replay. With `keep` every value stays what it was: nothing is freed or written in place."""
+
+    __slots__ = ("constants", "device", "keep", "redraw")
+
+    def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
+        found = list(leaves)
+        self.redraw, self.keep = redraw, keep
+        self.device = device = device_of(found)  # of the tensors among them, or None
+        super().__init__(tape, found if device is None else [on_device(leaf, device) for leaf in found])
+        self.constants = [op.val if device is None else moved(op, device) for op in constants_of(tape)]
+
+    @property
+    def result(self) -> Any:
+        """What the tape returns, once all of it has run."""
+        return result(self.values[self.tape.result.id], self.constants, self.device)  # type: ignore[union-attr]
+
+    def __iter__(self) -> Iterator[Operation]:
+        dead: list[Any] = [()] * len(self.values) if self.keep else last_uses(self.tape)
+        return self.replay(self.tape.ops, dead, Memory(self.tape, self.device))
+
+    def replay(self, ops: Iterable[Operation], dead: list[Any], memory: Memory) -> Iterator[Operation]:
+        """Make the calls of some operations in a memory; values are `dead` after each."""
+        def repeated(op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
+            if fn is draw and not self.redraw:
+                return op.val
+            given = list(map(unshared, given)) if self.keep else given
+            return memory.run(op, fn if self.redraw else undrawn(op, fn), given, dead)
+        memory.nest = self.packed
+        return self.over(ops, dead, memory.run if self.redraw and not self.keep else repeated)
+
+    def verify(self, guard: Guard, value: Any) -> None:
+        """Raise GuardError if a fact about a value is no longer what it was."""
+        verify(guard, value)
+
     def constant(self, op: Operation) -> Any:
         """Return the value of a constant, on the device of the arguments."""
         return op.val if self.device is None or type(op) is not Constant else moved(op, self.device)
@@ -164,34 +200,8 @@ class Run:
         """Return the parts of a nest as results."""
         # a flat tape's gradients have not the types of the inputs yet
         if isinstance(op.kwargs["into"], ValueAndGradients):
-            given[1:] = map(conform, given[1:], self.leaves[1:])
+            given[1:] = map(conform, given[1:], self.leaves[1:])  # type: ignore[index]
         return [result(part, self.constants, self.device) for part in given]
-
-
-numpy_warnings.PLACES[Run.over.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
-
-
-class Interpretation(Run):
-    """A run by another meaning than a replay's: a subclass says what a call is (`run`) and what a guard is for
-    (`verify`). The parts of the result are kept.
-    """
-
-    def __init__(self, tape: Tape, leaves: Iterable[Any]) -> None:
-        self.tape, self.leaves, self.redraw, self.keep = tape, leaves, True, False  # type: ignore[assignment]
-        self.device, self.constants, self.values = None, [], [None] * (len(tape.ops) + 1)
-
-    def __iter__(self) -> Iterator[Operation]:
-        return self.over(self.tape.ops, last_uses(self.tape, self.tape.result.args), self)  # type: ignore[union-attr]
-
-    def packed(self, op: Call, given: list[Any]) -> list[Any]:
-        return given
-
-    def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
-        """Return what a call is of arguments that are `given`; some values are dead after it."""
-        raise NotImplementedError
-
-    def verify(self, guard: Guard, value: Any) -> None:
-        """Take in a guard of a value."""
 
 
 def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tuple[Any, ...]:
@@ -213,7 +223,7 @@ def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tu
         memory.owned = bytearray(len(body.ops) + 1)
         for x, own in zip(firsts, owned):
             memory.owned[x.id] = bool(own)
-        deque(run.over(ops, dead, memory), 0)
+        deque(run.replay(ops, dead, memory), 0)
         runs.add(k, [values[part.id] if isinstance(part, Operation) else part for part in results])
         owned = [own and memory.owned[new.id] for own, new in zip(alone, results)]
     return runs.result
@@ -293,18 +303,19 @@ class Memory:
     If it is `strict`, a call on tensors that stand for numbers raises what it would raise of those.
     """
 
-    __slots__ = ("device", "owned", "strict", "tape", "used")
+    __slots__ = ("device", "nest", "owned", "strict", "tape", "used")
 
     def __init__(self, tape: Tape, device: Any = None, strict: bool = True) -> None:
         self.tape, self.device, self.strict = tape, device, strict
         self.owned: Any = bytearray(len(tape.ops) + 1)
         self.used: bytearray | None = None
+        self.nest: Callable[..., list[Any]] | None = None  # what makes results of the parts of a nest
 
     @classmethod
     def once(cls, tape: Tape, device: Any, owned: dict[int, int], used: bytearray | None) -> Memory:
         """Return what is known before one call, for that alone: of what `owned` does not say, nothing is owned."""
         memory = cls.__new__(cls)
-        memory.tape, memory.device, memory.used, memory.strict = tape, device, used, False
+        memory.tape, memory.device, memory.used, memory.strict, memory.nest = tape, device, used, False, None
         memory.owned = defaultdict(int, owned)
         return memory
 
@@ -330,7 +341,7 @@ class Memory:
         x = first[0].id if first and isinstance(first[0], Operation) else 0
         if fn is pack:  # a nest of proxies is no operation of the trace that they belong to: its parts are
             self.release(op, fn, x)
-            return fn.impl(*given, **op.kwargs)
+            return fn.impl(*(given if self.nest is None else self.nest(op, given)), **op.kwargs)
         if type(core) is not Op:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
@@ -375,11 +386,6 @@ class Memory:
             y = y.item()
             return (y, result[1]) if triple else y
         return result
-
-    @staticmethod
-    def verify(guard: Guard, value: Any) -> None:
-        """Raise GuardError if a fact about a value is no longer what it was."""
-        verify(guard, value)
 
     def loop(self, op: Call, loop: Loop, given: list[Any], dead: list[int]) -> Any:
         """Make the runs of a loop; what the first one gets, and nobody else, it may write to."""

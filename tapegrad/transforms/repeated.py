@@ -56,7 +56,7 @@ class Repeated:
 
     def _play(self, tape: Tape, args: tuple[Any, ...]) -> Any:
         run = Run(tape, [None, *args], redraw=False)
-        deque(run.over(tape.ops, self.dead, Memory(tape)), 0)
+        deque(run.replay(tape.ops, self.dead, Memory(tape)), 0)
         return run.result
 
 
