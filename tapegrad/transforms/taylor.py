@@ -238,15 +238,8 @@ class Expanded:
     """A call of an op on series: `parts` are those of its arguments, None for what is constant."""
 
     def __init__(self, expansion: Expansion, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> None:
-        self.expansion, self.fn, self.op, self.args, self.parts, self.kwargs, self.y = (
-            expansion,
-            fn,
-            op,
-            args,
-            parts,
-            op.kwargs,
-            op.val,
-        )
+        self.expansion, self.fn, self.op, self.args, self.parts = expansion, fn, op, args, parts
+        self.kwargs, self.y = op.kwargs, op.val
 
     def series(self) -> Any:
         """Return the series of its value, a nest of them where that is one."""
