@@ -106,7 +106,7 @@ class TorchOp(Op):
 
     `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
     `cure` says what to do where torch's own backward fails, which runs no code of the user's then; its backward of that
-    may be wrong, and is refused: the pullback is the `last`. A pullback is `of` an op. `made` says of what kind of MADE
+    may be wrong, and is refused: the pullback is `final`. A pullback is `of` an op. `made` says of what kind of MADE
     it is, and of what it was made.
     """
 
@@ -115,7 +115,7 @@ class TorchOp(Op):
     def __init__(self, name: str, func: Callable[..., Any], draws: bool = False) -> None:
         super().__init__(name, func, Rrule(self.forward), effects=Effects(nested=True, draws=draws), torch=func,
                          batch=False if draws else of_members)
-        self.cure, self.last = getattr(func, "cure", ""), False
+        self.cure, self.final = getattr(func, "cure", ""), False
         self.of: TorchOp | None = None
         self.made: tuple[Any, ...] = ()
         self.refused: dict[Any, dict[int, str]] = {}
@@ -277,7 +277,7 @@ class Vjp:
     def __call__(self, dy: Any) -> tuple[Any, ...]:
         if type(dy) is ZeroTangent:
             return (ZERO,) * len(self.args)
-        if self.op.last:
+        if self.op.final:
             raise MissingRule(f"torch's derivatives of {self.op.__name__} may be wrong beyond the first gradient",
                               user_location(), self.op.cure)
         if tracer_of(leaves_of((dy, self.args))) is not None:
@@ -409,7 +409,7 @@ def vjp_op(op: TorchOp) -> TorchOp:
             # of a sum torch gives one tensor for both, the cotangent itself
             return tuple(dxs) if create else tuple([None if dx is None else dx.detach() for dx in dxs])
     made = TorchOp(f"{op.__name__}_vjp", run)
-    made.cure, made.last, made.of, made.made = op.cure, bool(op.cure), op, ("vjp", op)
+    made.cure, made.final, made.of, made.made = op.cure, bool(op.cure), op, ("vjp", op)
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]
     return made
 
@@ -417,7 +417,7 @@ def vjp_op(op: TorchOp) -> TorchOp:
 def of_members(members: Members, *args: Any, **kwargs: Any) -> Any:
     """Batch a function of torch, or the pullback of one: `torch.vmap` of it is a function of torch again."""
     op = members.op
-    return NotImplemented if op.refused or op.last or (op.of and op.of.refused) else mapped_op(  # type: ignore[attr-defined]
+    return NotImplemented if op.refused or op.final or (op.of and op.of.refused) else mapped_op(  # type: ignore[attr-defined]
         op, tuple([0 if flag else None for flag in members.batched]))(*args, **kwargs)  # type: ignore[arg-type]
 
 
