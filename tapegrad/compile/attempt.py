@@ -17,7 +17,7 @@ from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.structure import pack
 from tapegrad.replay.warning_errors import may_lose
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.trace.random_state import Found, unrecorded_draws
+from tapegrad.trace.random_state import Found, unrecorded
 from tapegrad.trace.write_back import Pending
 
 AT_ONCE = 0.05  # seconds: what is expected to compile in less time is compiled from a path's third call on
@@ -143,8 +143,8 @@ class Attempt:
         if not self.compiled.backend.returns([op.val for op in (result.args if result.fn is pack else (result,))
                                               if type(op) is Call] if type(result) is Call else ()):
             return 'it returns a tensor, for which there is backend="torch"', None
-        lacking = unrecorded_draws(tape)
-        return ("" if lacking is None else f"it {lacking.expected} that no stand-in was found for"), None
+        lacking = unrecorded(tape)
+        return ("" if lacking is None else f"it {lacking.expected[0]}"), None
 
     def _seconds_of(self, fresh: Freshness) -> float:
         """Return how long it takes to look at all places again."""

@@ -25,7 +25,6 @@ from tapegrad.errors import Location, user_frame
 from tapegrad.optimise.roll import SAVED
 from tapegrad.replay.warning_errors import is_calm
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.twins import compared
 from tapegrad.tree.signature import Reached
 
 STRICT = "that NumPy's warnings are errors"
@@ -167,9 +166,9 @@ class Entry:
         self.stored = stored  # what its calls write: the tape's results have the values
         reached = tape.structure.reached
         self.reached: Reached | None = reached if reached is not None and reached.may_be_among(tape.structure) else None
-        # it may compare them by `is`: such a call must not pass one array twice
+        # it may compare their ids: such a call must not pass one array twice
         self.apart = (sum(hasattr(x.val, "shape") for x in tape.inputs) > 1
-                      and any(compared(code) or "id" in code.co_names for code in ran))
+                      and any("id" in code.co_names for code in ran))
         self.earlier = EarlierCalls(tape.structure)
         self.first: Any = None  # what a dispatcher calls, which has to ask for nothing more
         self.left = self.hits = 0  # calls that it left to Python, and hits when that was last looked at

@@ -75,7 +75,7 @@ class Skeleton:
             if type(op) is Guard and type(op.args[0]) is Input and op.fact in FIXED:
                 continue  # where it is asked for may depend on what an array holds
             if type(op) is Guard and op.fact == "recorded":
-                continue  # only a trace that is observed has one, and tells what it drew from
+                continue  # a draw is found by a trace that is observed alone; equal numbers have a guard beside it
             if type(op) is Guard and type(op.args[0]) is Input and op.fact in _OF_MEMORY:
                 self.memory[at[op.args[0].id], op.fact] = op.expected
             self.places.append(place)

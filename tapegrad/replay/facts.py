@@ -49,9 +49,8 @@ def verify(guard: Guard, value: Any) -> None:
                              "program might take another path", guard.where, _TRACE_AGAIN)
         return
     if guard.fact == "recorded":
-        raise GuardError(f"the program {guard.expected} that no stand-in was found for: the tape cannot draw again",
-                         guard.where, "pass the generator as an argument, or keep it under a name of a module or an "
-                         "attribute of an object")
+        what, cure = guard.expected
+        raise GuardError(f"the program {what}: the tape does not say what a replay would give", guard.where, cure)
     found = fact_of(guard, value)
     if not is_as_recorded(guard, found):
         check_precision(guard)

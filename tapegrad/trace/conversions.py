@@ -31,6 +31,7 @@ from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.guards import KINDS
+from tapegrad.trace.identity import compared
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, code_of
@@ -260,12 +261,16 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
     places = (list(_calls_of_variables(code)) if _VARIABLE is not None and meant is _NAMES and len(parts) < 256
               and _VARIABLE.search(code.co_code) else [])
     if names == code.co_names and not places and all(a is b for a, b in zip(parts, code.co_consts)):
-        return code
+        made = compared(code)
+        if made is not code:
+            ORIGINAL[made] = code
+        return made
     vars(np).update({_NAMES[name]: _TRACED[name] for name in _INEXACT})  # found by such code alone, these names stay
     vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
     for place in places:  # as a method's call: what is called, then what it is called of
         changed[place:place + 2] = dis.opmap["LOAD_CONST"], len(parts)
-    made = code.replace(co_names=names, co_consts=(*parts, to_class) if places else parts, co_code=bytes(changed))
+    made = compared(code.replace(co_names=names, co_consts=(*parts, to_class) if places else parts,
+                                 co_code=bytes(changed)))
     ORIGINAL[made] = code
     return made
 

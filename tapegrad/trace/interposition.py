@@ -21,6 +21,7 @@ from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN, GIVEN, STAND_IN
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import maker
+from tapegrad.trace.identity import COMPARISONS
 from tapegrad.trace.meaning import apply, plain
 from tapegrad.trace.proxy import as_bool, record_unary
 from tapegrad.tree.attributes import is_foreign
@@ -181,6 +182,7 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
         return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
     STAND_IN.update(_operators())
     return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
+            _replacing(operator, [(COMPARISONS, lambda _, meant: meant)]),
             _replacing(np, [(CONSTRUCTORS, maker), (_dispatched(np), _listener)]),
             _replacing(np.random, [(CONSTRUCTORS, maker)]),
             *(_replacing(module, [(_dispatched(module), _listener)]) for module in (np.linalg, np.fft))]

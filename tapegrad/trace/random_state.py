@@ -34,6 +34,7 @@ SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))
 WATCHED: tuple[type, ...] = (*SOURCES, np.random.BitGenerator, np.random.SeedSequence)
 DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
+DRAWN = "pass the generator as an argument, or keep it under a name of a module or an attribute of an object"
 ITEMS = 64  # of a list or dict that is longer, so many are looked at
 _SHARED: dict[str, Any] = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
 State = tuple[Callable[[Any], None], Any]
@@ -111,9 +112,9 @@ class Found:
                      and not _explains(tape, x, self.states[key])), "")
 
 
-def unrecorded_draws(tape: Tape) -> Guard | None:
-    """Return the guard by which a tape says that it lacks random numbers which the program
-    drew: no replay of it is right.
+def unrecorded(tape: Tape) -> Guard | None:
+    """Return the guard by which a tape says that it lacks something that steered the program, random numbers for
+    example: no replay of it is right.
     """
     return next((op for op in tape.ops if type(op) is Guard and op.fact == "recorded"), None)
 

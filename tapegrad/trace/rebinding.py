@@ -26,10 +26,9 @@ from tapegrad.trace.outside_arrays import stand_for
 from tapegrad.trace.put_off import KINDS, content, fill, holds
 from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
-from tapegrad.trace.twins import check_compared, compared
 from tapegrad.trace.write_back import Copies
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
-from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, code_of, current, is_empty, running
+from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, is_empty, running
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf, Partial, Subclassed, is_masked
@@ -127,9 +126,6 @@ class Rerouting:
 
     def _lead(self, routes: Routes, tracer: Any) -> None:
         """Copy what holds originals and cannot hand out copies itself; replace what can."""
-        for fn in [*routes.met.values()] if self.double else ():
-            if type(fn) is FunctionType and not routes.is_outer(fn) and compared(code_of(fn)):
-                routes.readers[id(fn)] = fn
         copies = routes.known
         made = dict(copies)
         for x in routes.others.values():
@@ -347,9 +343,6 @@ def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kw
     copy: Callable[..., Any] = current(fn)
     if copy is not fn:
         return copy(*args, **kwargs)
-    for tracer in running.tracers:
-        if tracer.rerouting is not None and tracer.rerouting.double:
-            check_compared(fn, code, args, kwargs, tracer.rerouting.double)
     if mentioned(code).assigns:
         raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was "
                             "captured", user_location(), "read it through the argument")

@@ -426,7 +426,7 @@ class Tracer:
             self.apart = True
             arrays = [x for x in self.tape.inputs[1:] if is_memory(plain(x.val))]
             if len(arrays) > 1:
-                self._guard_apart(arrays)
+                self.guard_disjoint(arrays)
 
     def guard_lent(self) -> None:
         """Guard that the results of a user's functions share no memory with their arguments, where they did not:
@@ -434,9 +434,9 @@ class Tracer:
         """
         pairs, self.lent = self.lent, []
         for pair in pairs:
-            self._guard_apart(pair)
+            self.guard_disjoint(pair)
 
-    def _guard_apart(self, arrays: Sequence[Operation]) -> None:
+    def guard_disjoint(self, arrays: Sequence[Operation]) -> None:
         values = tuple(x.val for x in arrays)
         into = flatten(values, "", [], [], shared=False)
         call = self.place(Call(pack, tuple(arrays), {"into": into}, values))

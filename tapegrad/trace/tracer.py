@@ -32,7 +32,7 @@ from tapegrad.trace.inputs import call_method, check_shared, check_written, flat
 from tapegrad.trace.interposition import original, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.number_systems import follow, plain_array
-from tapegrad.trace.random_state import Found
+from tapegrad.trace.random_state import DRAWN, Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
@@ -206,7 +206,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         if observer is not None:
             observer.close()
         if found is not None and (what := found.unrecorded(tape)):
-            tracer.guard(tape.ops[0], "recorded", f"draws from {what}")
+            tracer.guard(tape.ops[0], "recorded", (f"draws from {what} that no stand-in was found for", DRAWN))
     except Exception as err:
         if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
             raise err.__cause__ from None

@@ -1,15 +1,13 @@
 """twins: a tensor or an array that a call is given twice, which the program knows as one object, by `is`.
 
 An array in two arguments is two variables, each with its gradient: `f(x, x)`. A parameter of torch's is one, as on
-torch's own tape. What is seen as two, and compared by `is`, is refused: the program would take another branch.
+torch's own tape. What is seen as two, and compared by `is`, is refused (`identity`): the program would take another
+branch.
 """
 
 from __future__ import annotations
 
-import dis
-import inspect
 from collections import defaultdict
-from types import CodeType, FunctionType
 from typing import Any
 
 from tapegrad.errors import ArgumentError, MutationError, user_location
@@ -20,8 +18,6 @@ from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import is_trained
 from tapegrad.tree.nodes import Leaf
 from tapegrad.tree.signature import Signature
-
-_PARTS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_ATTR", "BINARY_SUBSCR", "LOAD_NAME")
 
 
 def tie(signature: Signature, args: tuple[Any, ...], walks: list[Walk], proxies: list[Any]) -> list[Any]:
@@ -80,38 +76,3 @@ def check_computed(x: Any, copies: dict[int, Any]) -> None:
             raise MutationError(f"a tensor that was computed outside of {label} is read: torch's own tape has a "
                                 "gradient through it, and this one has none", user_location(),
                                 "compute it in the function; or x.detach(), of what is constant")
-
-
-def check_compared(fn: FunctionType, code: CodeType, args: tuple[Any, ...], kwargs: dict[str, Any],
-                   among: dict[int, Any]) -> None:
-    """Refuse a call of a function that may compare by `is` two proxies of one array."""
-    for names in compared(code):
-        if names is not None:
-            try:
-                given = inspect.signature(fn).bind(*args, **kwargs).arguments
-            except TypeError:
-                continue  # the call raises
-            if all(name in given for name in names):
-                one, other = (given[name] for name in names)
-                if one is other or among.get(id(one), one) is not among.get(id(other), other):
-                    continue
-        raise MutationError(f"{fn.__name__} (line {code.co_firstlineno}) compares by `is`, and two arguments of the "
-                            "call are one array, which are two variables in the traced program", user_location(),
-                            "pass it once: tg.grad(lambda x: f(x, x), x); or pass a copy")
-
-
-def compared(code: CodeType) -> list[tuple[str, str] | None]:
-    """Return what code compares by `is`: the names of two variables, None where an attribute or an item is one."""
-    found: list[tuple[str, str] | None] = [pair for part in code.co_consts if type(part) is CodeType
-                                           for pair in [None] * bool(compared(part))]
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
-    for at, step in enumerate(steps):
-        if step.opname != "IS_OP":
-            continue
-        last, before = steps[at - 1], steps[at - 2]
-        if last.opname.startswith("LOAD_FAST") and type(last.argval) is tuple:
-            found.append(last.argval)
-        elif last.opname.startswith(_PARTS) and before.opname not in ("LOAD_CONST", "LOAD_GLOBAL"):
-            simple = all(load.opname.startswith("LOAD_FAST") and type(load.argval) is str for load in (last, before))
-            found.append((before.argval, last.argval) if simple else None)
-    return found

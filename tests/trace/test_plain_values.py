@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import functools
 import math
+import operator
 import sys
 import types
 import warnings
@@ -21,6 +22,7 @@ import torch
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ConcretizationError
 
+TWO, THREE, LARGE = 2, 3, 100_000
 THINGS = {
     "True": (True, lambda v: v is True), "False": (False, lambda v: v is False),
     "bool": (True, lambda v: type(v) is bool and issubclass(type(v), bool) and repr(v) == "True"),
@@ -31,6 +33,10 @@ THINGS = {
     "cmath": (cmath.exp, lambda v: v is cmath.exp), "constructor": (np.zeros, lambda v: v is np.zeros),
     "array": (np.array, lambda v: v is np.array), "reduction": (np.sum, lambda v: v is np.sum),
     "norm": (np.linalg.norm, lambda v: v is np.linalg.norm), "numpy": (np, lambda v: v is np),
+    "integer": (2, lambda v: v is TWO), "not an integer": (2, lambda v: v is not THREE and operator.is_not(v, THREE)),
+    "large integer": (LARGE, lambda v: v is LARGE), "float": (1.5, lambda v: v is not LARGE and v is not np.nan),
+    "nan": (np.nan, lambda v: v is np.nan), "another nan": (float("nan"), lambda v: v is not np.nan),
+    "one of many": (2, lambda v: any(v is each for each in (1, 2))), "operator": (2, lambda v: operator.is_(v, TWO)),
     "linalg": (np.linalg, lambda v: v is np.linalg), "key": (np.tanh, lambda v: {np.tanh: True}[v]),
 }
 
@@ -112,7 +118,8 @@ def test_what_can_be_compared_by_identity_is_itself(thing):
     assert seen == dict.fromkeys(seen, 3.0)
 
 
-@pytest.mark.parametrize("thing", ["True", "False", "np.True_", "ufunc", "numpy"])
+@pytest.mark.parametrize("thing", ["True", "False", "np.True_", "ufunc", "numpy", "integer", "not an integer", "float",
+                                   "one of many", "operator"])
 def test_in_every_mode(thing):
     v, asks = THINGS[thing]
     for name, f, args, kwargs in _places(v, asks):
@@ -122,6 +129,30 @@ def test_in_every_mode(thing):
         if not kwargs:
             assert tg.jvp(f, (3.0, *args), (1.0, *[None] * len(args))) == (3.0, 1.0), name
             assert tg.vmap(f, in_axes=(0, *[None] * len(args)))(np.array([3.0, 4.0]), *args).tolist() == [3.0, 4.0]
+
+
+def test_a_compiled_function_compares_integers_by_identity():
+    def loss(x, n, m):
+        return x * x if n is m else x * 3 if n is not TWO else -x
+    compiled = tg.value_and_grad(loss, argnums=0, warmup=1)
+    for n, m in [(1, 1), (2, 2), (1, 2), (2, 1), (256, 256), (LARGE, 1), (1, 1)] * 3:
+        assert compiled(2.0, n, m)[0] == loss(2.0, n, m)
+    assert compiled.stats.hits >= 8
+
+
+@pytest.mark.parametrize("v", [np.nan, LARGE, 2.5])
+def test_a_tape_does_not_know_which_equal_numbers_are_one_object(v):
+    def loss(x, a, b):
+        return x * x if a is b else 3 * x
+    compiled = tg.compile(loss, warmup=1)
+    other = type(v)(str(v))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tg.RetraceWarning)
+        assert [compiled(2.0, v, b) for b in (v, other, v, other, v, 1)] == [4.0, 6.0, 4.0, 6.0, 4.0, 6.0]
+    for b in (v, other):
+        assert tg.vmap(loss, in_axes=(0, None, None))(np.array([2.0]), v, b) == [loss(2.0, v, b)]
+        with pytest.raises(tg.GuardError, match="compares equal numbers by `is`"):
+            tg.trace(loss, 2.0, v, b)[1].play(2.0, v, b)
 
 
 def test_a_compiled_function_keeps_a_tape_for_each_bool():

@@ -124,9 +124,15 @@ def test_a_parameter_of_two_arguments_is_refused_and_one_of_them_may_be_asked_fo
         tg.grad(f, m, PARAMS)
     agrees(tg.grad(f, m, PARAMS, argnums=0), f(m, PARAMS), m)
     step = tg.value_and_grad(f, argnums=0, backend="torch", warmup=1)
+    others = [p.detach().clone() for p in PARAMS]
     for _ in range(3):
-        step(m, [p.detach() for p in PARAMS])
+        agrees(step(m, others), f(m, others), m)
+    assert step.stats.hits == 2
     agrees(step(m, PARAMS), f(m, PARAMS), m)
+    step, parts = tg.value_and_grad(f, argnums=0, backend="torch", warmup=1), [p.detach() for p in PARAMS]
+    with pytest.warns(tg.RetraceWarning, match="compares equal numbers by `is`, or arrays that share memory"):
+        for ps in (parts, parts, PARAMS):
+            agrees(step(m, ps), f(m, ps), m)
 
 
 def test_an_array_that_an_object_holds_is_one_and_one_that_is_passed_is_a_value() -> None:

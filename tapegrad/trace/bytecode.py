@@ -1,0 +1,160 @@
+"""bytecode: code of a Python function in which some instructions are replaced by longer sequences.
+
+Jumps, the table of exception handlers and the table of positions are made anew; the stack's depth must not grow.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+_CACHE = 0 if sys.version_info >= (3, 11) else -1
+_EXTENDED = dis.opmap["EXTENDED_ARG"]
+_ABSOLUTE, _RELATIVE = frozenset(dis.hasjabs), frozenset(dis.hasjrel)
+_BACKWARD = frozenset(number for name, number in dis.opmap.items() if "BACKWARD" in name)
+
+
+class Step(NamedTuple):
+    """An instruction with its whole argument."""
+
+    start: int  # where it begins in the code it was read from, with what extends its argument
+    end: int  # where it ends, with its caches
+    opcode: int
+    arg: int
+    caches: int
+
+    @property
+    def name(self) -> str:
+        return dis.opname[self.opcode]
+
+    @property
+    def target(self) -> int | None:
+        """Where a jump leads; None for other instructions."""
+        if self.opcode in _RELATIVE:
+            return self.end + 2 * (-self.arg if self.opcode in _BACKWARD else self.arg)
+        return 2 * self.arg if self.opcode in _ABSOLUTE else None
+
+
+def steps_of(code: CodeType) -> list[Step]:
+    """Return the instructions of code."""
+    units, found, start, at, arg = code.co_code, list[Step](), 0, 0, 0
+    while at < len(units):
+        opcode, arg, at = units[at], arg << 8 | units[at + 1], at + 2
+        if opcode == _EXTENDED:
+            continue
+        after = at
+        while after < len(units) and units[after] == _CACHE:
+            after += 2
+        found.append(Step(start, after, opcode, arg, (after - at) // 2))
+        start, at, arg = after, after, 0
+    return found
+
+
+def expanded(code: CodeType, instead: Mapping[int, Sequence[Step]], consts: tuple[Any, ...]) -> CodeType:
+    """Return code with sequences in place of the instructions that begin at these offsets, and these constants."""
+    made = [(new, step.start, number) for step in steps_of(code)
+            for number, new in enumerate(instead.get(step.start, (step,)))]
+    args = [step.arg for step, _, _ in made]
+    sizes, needed = list[int](), list(map(_size, made, args))
+    while sizes != needed:  # until no jump needs a longer argument
+        sizes, place, ends = needed, 0, list[int]()
+        places = dict[int, int]()  # where instructions begin, by where they began
+        for (_, start, number), size in zip(made, sizes):
+            if not number:
+                places[start] = place
+            place += 2 * size
+            ends.append(place)
+        places[len(code.co_code)] = place
+        args = [step.arg if start in instead else _argument(step, places, end)
+                for (step, start, _), end in zip(made, ends)]
+        needed = list(map(max, sizes, map(_size, made, args)))
+    units = bytearray()
+    for (step, _, _), arg, size in zip(made, args, sizes):
+        for more in range(size - 1 - step.caches, 0, -1):
+            units += bytes([_EXTENDED, arg >> 8 * more & 255])
+        units += bytes([step.opcode, arg & 255, *bytes(2 * step.caches)])
+    lines = [(start, size) for (_, start, _), size in zip(made, sizes)]
+    tables: dict[str, Any] = {"co_linetable": _lines(code, lines)}
+    if hasattr(code, "co_exceptiontable"):  # from Python 3.11 on
+        tables = {"co_linetable": _positions(code, lines),
+                  "co_exceptiontable": _handlers(code.co_exceptiontable, places)}
+    return code.replace(co_code=bytes(units), co_consts=consts, **tables)
+
+
+def _size(made: tuple[Step, int, int], arg: int) -> int:
+    """Return how many units an instruction has, with what extends its argument."""
+    return 1 + (max(arg.bit_length(), 1) - 1) // 8 + made[0].caches
+
+
+def _argument(step: Step, places: Mapping[int, int], end: int) -> int:
+    """Return the argument of an instruction that ends at a new place."""
+    if step.target is None:
+        return step.arg
+    target = places[step.target]
+    return (target if step.opcode in _ABSOLUTE else end - target if step.opcode in _BACKWARD else target - end) // 2
+
+
+def _positions(code: CodeType, sizes: Sequence[tuple[int, int]]) -> bytes:
+    """Return the table of lines and columns (CPython's Objects/locations.md)."""
+    known, table, last = list(code.co_positions()), bytearray(), code.co_firstlineno  # type: ignore[attr-defined]
+    for start, size in sizes:
+        line, end_line, column, end_column = known[start // 2]
+        kind = 15 if line is None else 13 if column is None else 14
+        for done in range(0, size, 8):
+            table.append(128 | kind << 3 | min(size - done, 8) - 1)
+            if line is not None:
+                step, last = line - last, line
+                table += _low_first(-step << 1 | 1 if step < 0 else step << 1)
+            if column is not None:
+                table += b"".join(map(_low_first, (end_line - line, column + 1, end_column + 1)))
+    return bytes(table)
+
+
+def _low_first(value: int) -> bytes:
+    """Return a number in groups of six bits, the lowest first."""
+    groups = bytearray()
+    while value > 63:
+        groups.append(64 | value & 63)
+        value >>= 6
+    return bytes([*groups, value])
+
+
+def _handlers(table: bytes, places: Mapping[int, int]) -> bytes:
+    """Return the table of exception handlers (CPython's Objects/exception_handling_notes.txt)."""
+    numbers, value = list[int](), 0
+    for byte in table:  # in groups of six bits, the highest first
+        value = value << 6 | byte & 63
+        if not byte & 64:
+            numbers.append(value)
+            value = 0
+    made = bytearray()
+    for start, size, target, depth in zip(*[iter(numbers)] * 4):
+        place = places[2 * start]
+        row = [_low_first(number)[::-1] for number in (
+            place // 2, (places[2 * (start + size)] - place) // 2, places[2 * target] // 2, depth)]
+        # the highest group comes first, and all but the last say that more follow
+        row = [bytes([*[byte | 64 for byte in part[:-1]], part[-1] & 63]) for part in row]
+        made += bytes([row[0][0] | 128]) + row[0][1:] + b"".join(row[1:])
+    return bytes(made)
+
+
+def _lines(code: CodeType, sizes: Sequence[tuple[int, int]]) -> bytes:
+    """Return Python 3.10's table of lines (PEP 626)."""
+    ranges = [(start, line) for start, _, line in code.co_lines()]
+    table, last = bytearray(), code.co_firstlineno
+    for start, size in sizes:
+        line = ranges[bisect_right(ranges, start, key=lambda pair: pair[0]) - 1][1]
+        if line is None:
+            table += bytes([2 * size, 128])
+            continue
+        step, last = line - last, line
+        while not -127 <= step <= 127:
+            part = max(-127, min(step, 127))
+            table += bytes([0, part & 255])
+            step -= part
+        table += bytes([2 * size, step & 255])
+    return bytes(table)

@@ -1,0 +1,118 @@
+"""identity: `x is y` of traced numbers, which is that of the numbers they stand for.
+
+Code that traces reach has a call in place of the instruction (`conversions`). Two numbers of one type that differ are
+two objects, and small integers that are equal are one: a tape guards both facts. Whether other equal numbers are one
+object no tape knows: it is not played again.
+"""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import operator
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import MutationError, user_frame, user_location
+from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.systems import system_of
+from tapegrad.numbers.tensors import is_memory
+from tapegrad.rules.op import Traced
+from tapegrad.tape.tape import Input
+from tapegrad.trace.bytecode import expanded, steps_of
+from tapegrad.trace.guards import are_apart
+
+_SMALL = range(-5, 257)  # the integers of which CPython keeps one object each
+
+_EQUAL = ("compares equal numbers by `is`, or arrays that share memory, which may be one object or two",
+          "compare numbers by ==, and nan by np.isnan(x)")
+
+
+def same(x: Any, y: Any) -> bool:
+    """Return what `x is y` does in the plain program."""
+    if x is y or not (issubclass(type(x), Traced) or issubclass(type(y), Traced)):
+        return x is y
+    a, b = plain(x), plain(y)
+    if type(a) is not type(b):
+        return False
+    if not (type(a) in PYTHON or isinstance(a, np.generic) or system_of(type(a)) is not None):
+        _check_apart(x, y)
+        return False
+    if not _may_be_one(x, y):
+        return False
+    if type(a) is int and a in _SMALL:
+        operator.index(x), operator.index(y)  # of which the tape has guards
+        return True
+    for z in (x, y):
+        while issubclass(type(z), Traced):
+            z._tracer.guard(z._tracer.tape.ops[0], "recorded", _EQUAL)
+            z = z._val
+    return a is b
+
+
+def _may_be_one(x: Any, y: Any) -> bool:
+    """Return whether two numbers are equal, or nan both."""
+    return bool(x == y) or (bool(x != x) and bool(y != y))
+
+
+def _check_apart(x: Any, y: Any) -> None:
+    """Refuse to compare two arguments that are one array; guard that others are two."""
+    while issubclass(type(x), Traced) and issubclass(type(y), Traced):
+        tracer = x._tracer
+        double = tracer.rerouting.double if tracer.rerouting is not None else {}
+        if double.get(id(x), x) is double.get(id(y), y):
+            frame = user_frame()
+            raise MutationError(f"{frame.f_code.co_name} (line {frame.f_code.co_firstlineno}) compares by `is`, and "
+                                "two arguments are one array, which are two variables in the traced program",
+                                user_location(), "pass it once: tg.grad(lambda x: f(x, x), x); or pass a copy")
+        if tracer is y._tracer and tracer.replays and type(x._op) is type(y._op) is Input:
+            a, b = plain(x), plain(y)
+            if has_memory := is_memory(a) and a.shape and 0 not in a.shape:
+                tracer.guard_disjoint([x._op, y._op])
+            if not has_memory or not are_apart((a, b)):
+                tracer.guard(tracer.tape.ops[0], "recorded", _EQUAL)
+        x, y = x._val, y._val
+
+
+def is_not(x: Any, y: Any) -> bool:
+    """Return what `x is not y` does in the plain program."""
+    return not same(x, y)
+
+
+class _Compared:
+    """Compares a pair that stands before it, `(x, y) @ self`: a call that needs no room on the stack."""
+
+    __slots__ = ("compare",)
+
+    def __init__(self, compare: Callable[[Any, Any], bool]) -> None:
+        self.compare = compare
+
+    def __rmatmul__(self, pair: tuple[Any, Any]) -> bool:
+        return self.compare(*pair)
+
+
+_COMPARED = (_Compared(same), _Compared(is_not))  # by the argument of the instruction
+COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {operator.is_: same, operator.is_not: is_not}
+_PAIR, _MATMUL = (next(step for step in steps_of((lambda a, b, c: (a, b) @ c).__code__) if step.name.startswith(name))
+                  for name in ("BUILD_TUPLE", "BINARY_"))
+_LOAD_CONST, _IS_OP = dis.opmap["LOAD_CONST"], dis.opmap["IS_OP"]
+
+
+def compared(code: CodeType) -> CodeType:
+    """Return code in which `is` compares what traced numbers stand for; the same code where it compares none.
+
+    What is compared with a constant that is no number, `x is None`, stays: True and False are handed on as they are.
+    """
+    if _IS_OP not in code.co_code[::2]:
+        return code
+    steps = steps_of(code)
+    targets, instead = {step.target for step in steps}, {}
+    for before, step in itertools.pairwise(steps):
+        if step.opcode == _IS_OP and not (before.opcode == _LOAD_CONST and step.start not in targets
+                                          and type(code.co_consts[before.arg]) not in (int, float, complex)):
+            at = len(code.co_consts) + step.arg
+            instead[step.start] = _PAIR, step._replace(opcode=_LOAD_CONST, arg=at), _MATMUL
+    return expanded(code, instead, (*code.co_consts, *_COMPARED)) if instead else code

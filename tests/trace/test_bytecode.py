@@ -1,0 +1,98 @@
+"""Code in which `is` is a call: it runs, raises and counts its lines as before."""
+
+from __future__ import annotations
+
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tapegrad.trace.identity import compared
+
+
+def branches(x: Any, y: Any) -> Any:
+    return "one" if x is y else "two" if x is not None and y is not x else "none"
+
+
+def loops(x: Any, y: Any) -> Any:
+    found = []
+    for part in (x, y) * 3:
+        while part is x and len(found) < 4:
+            found.append(part)
+        if part is not y:
+            continue
+        found.append([z for z in found if z is x])
+    return found
+
+
+def handlers(x: Any, y: Any) -> Any:
+    found = []
+    for part in (x, y):
+        try:
+            found.append(part is x and 1 / part)
+        except (TypeError, ZeroDivisionError) as err:
+            found.append((type(err), part is y))
+        else:
+            found.append("well")
+        finally:
+            found.append(x is y)
+    return found
+
+
+def generated(x: Any, y: Any) -> Any:
+    def parts() -> Iterator[Any]:
+        sent = yield x is y
+        while sent is not None:
+            sent = yield sent[0] is x
+    running = parts()
+    return [next(running), running.send((x,)), running.send((y,)), list(running)]
+
+
+def matched(x: Any, y: Any) -> Any:
+    match (x, y):
+        case (None, _):
+            return "none"
+        case (a, b) if a is b:
+            return "one"
+    return "two"
+
+
+def far() -> Callable[..., Any]:
+    """Return a function whose jumps and constants need longer arguments."""
+    lines = [f"    if x is y or y is x:\n        total += {n}.25" for n in range(600)]
+    scope: dict[str, Any] = {}
+    exec("def far(x, y):\n    total = 0\n" + "\n".join(lines) + "\n    return total", scope)
+    return scope["far"]  # type: ignore[no-any-return]
+
+
+FUNCTIONS = [branches, loops, handlers, generated, matched, far()]
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__name__)
+def test_it_runs_as_before(fn: Any) -> None:
+    made = types.FunctionType(_compared_within(fn.__code__), fn.__globals__)
+    some = object()
+    for pair in [(some, some), (some, None), (None, some), (2, 2), (0, "a"), ("a", 0), (None, None)]:
+        assert made(*pair) == fn(*pair)
+
+
+def test_what_it_raises_is_at_the_same_line() -> None:
+    def fails(x: Any, y: Any) -> Any:
+        if x is not y:
+            return [x is y,
+                    1 / (x is y)]
+        return None
+    frames = []
+    for code in (fails.__code__, _compared_within(fails.__code__)):
+        with pytest.raises(ZeroDivisionError) as caught:
+            types.FunctionType(code, {})(1, 2)
+        frames.append(traceback.extract_tb(caught.tb)[-1])
+    assert frames[0] == frames[1] and frames[0].lineno == frames[1].lineno
+
+
+def _compared_within(code: types.CodeType) -> types.CodeType:
+    parts = [_compared_within(part) if isinstance(part, types.CodeType) else part for part in code.co_consts]
+    made = compared(code.replace(co_consts=tuple(parts)))
+    return made
