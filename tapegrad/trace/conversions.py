@@ -1,5 +1,6 @@
-"""conversions: `type(x)` and `hasattr(x, "__len__")` in all Python code; `float(x)`, `complex(x)`, `map(float, xs)` and
-NumPy's classes of inexact numbers, `np.float64(x)`, in installed packages, whose users cannot leave them out.
+"""conversions: `type(x)`, `hasattr(x, "__len__")`, `isinstance(x, SupportsIndex)` in all Python code; `float(x)`,
+`complex(x)`, `map(float, xs)` and NumPy's classes of inexact numbers, `np.float64(x)`, in installed packages, whose
+users cannot leave them out.
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
 package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
@@ -16,6 +17,7 @@ import dis
 import itertools
 import re
 import sys
+import typing
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -117,6 +119,14 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
     return getattr(x, name, *default)
 
 
+def to_isinstance(x: Any, kind: Any, /) -> bool:
+    """Return what `isinstance` does; a protocol finds the special methods of the plain value."""
+    if not issubclass(type(x), Traced) or hasattr(type(x), "_viewed_as"):
+        return isinstance(x, kind)
+    to_type(x)
+    return isinstance(plain(x), kind)
+
+
 def to_super(*args: Any) -> Any:
     """Return what `super` does; of a class of arrays, one whose `__new__` takes a traced array as its buffer."""
     if not args:
@@ -180,12 +190,13 @@ _INEXACT = {cls.__name__: cls for cls in (np.float16, np.float32, np.float64, np
 _CLASSES: dict[type, Any] = {float: to_float, complex: to_complex,
                              **{cls: _to_inexact(cls) for cls in _INEXACT.values()}}
 _TRACED = {"float": to_float, "complex": to_complex, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr,
-           "super": to_super, **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
+           "isinstance": to_isinstance, "super": to_super, **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
 _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
-_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "super")}  # in a program's own code
+# in a program's own code
+_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "isinstance", "super")}
 _BUILTINS = [name for name in _NAMES if name not in _INEXACT]
 _MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr,
-          "super": super, **_INEXACT}
+          "isinstance": isinstance, "super": super, **_INEXACT}
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -247,7 +258,10 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
     names, changed = code.co_names, bytearray(code.co_code)
     if not meant.keys().isdisjoint(names) and hasattr(code, "co_positions"):
         steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
-        for name in meant.keys() & set(names) - ({"super"} if "__new__" not in names else set()):
+        for name in meant.keys() & set(names):
+            if ((name == "super" and "__new__" not in names)
+                    or (name == "isinstance" and meant is _NAMES and not _names_protocols(code, scope))):
+                continue
             uses = list(_uses(steps, name))
             called = [at for at in uses if _calls(steps, at, scope)]
             if called == uses:
@@ -273,6 +287,11 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
                                  co_code=bytes(changed)))
     ORIGINAL[made] = code
     return made
+
+
+def _names_protocols(code: CodeType, scope: dict[str, Any]) -> bool:
+    """Return whether code names a protocol; only a program's own may have one in a variable."""
+    return any(getattr(scope.get(name, getattr(typing, name, None)), "_is_protocol", False) for name in code.co_names)
 
 
 # a call of a variable begins with a place for the object of a method; later, that comes second

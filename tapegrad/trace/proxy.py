@@ -120,8 +120,9 @@ class Proxy(Slotted):
             if name == "_mpmath_" and not is_operator(_getframe(1)):
                 raise lost(self, "a function of mpmath asked for a plain number", "a function of mpmath that tapegrad "
                            "knows, of an mpf; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
-            # so that NumPy asks __array__, which knows what to do, and mpmath's operators ask the traced number
-            raise AttributeError(name)
+            if name == "__array_interface__" and name in _getframe(1).f_code.co_names:  # else NumPy's C code asks
+                raise lost(self, f"x.{name} gives away memory", "a method `__array__`; tg.value(x) on purpose")
+            raise AttributeError(name)  # so that NumPy asks __array__, and mpmath's operators the traced number
         try:
             found = getattr(val, name)
         except AttributeError:  # the program may have asked whether there is such an attribute

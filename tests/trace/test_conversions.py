@@ -6,10 +6,19 @@ import importlib
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import (
+    Any,
+    Protocol,
+    SupportsAbs,
+    SupportsComplex,
+    SupportsFloat,
+    SupportsIndex,
+    SupportsRound,
+    runtime_checkable,
+)
 
 import numpy as np
 import pytest
@@ -264,6 +273,26 @@ def test_a_traced_value_has_the_special_methods_of_the_plain_one(x: Any) -> None
     for name in [name for name in REFUSED if hasattr(x, name) and not isinstance(x, int)]:
         with pytest.raises(tg.TapeError, match=name):
             tg.trace(lambda x: getattr(x, name, None) or x, x)  # noqa: B023
+
+
+@runtime_checkable
+class Measured(Protocol):
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int: ...
+
+
+PROTOCOLS = (SupportsIndex, SupportsAbs, SupportsRound, SupportsComplex, SupportsFloat, Measured, Sequence, (str, SupportsIndex))
+
+
+@NEEDED
+@pytest.mark.parametrize("x", [1.5, 2, 1j, np.float64(1.5), np.arange(3.0), np.array(2.0)], ids=str)
+def test_a_traced_value_is_an_instance_of_the_protocols_of_the_plain_one(x: Any) -> None:
+    def f(x: Any) -> Any:
+        return x * sum(isinstance(x, kind) << at for at, kind in enumerate(PROTOCOLS))
+    assert np.array_equal(tg.trace(f, x)[0], f(x))
+    step = tg.compile(lambda x: x * 2 if isinstance(x, SupportsIndex) else x * 3, warmup=1)
+    assert [step(v) for v in (2, 1.5, 2, 1.5, np.float64(1.0))] == [4, 4.5, 4, 4.5, 3.0]
 
 
 @NEEDED

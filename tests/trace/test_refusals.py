@@ -39,6 +39,26 @@ class Holder:
         return self.x  # type: ignore[no-any-return]
 
 
+class Interface:
+    """An array of which only the memory is known."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.x.__array_interface__
+
+
+@pytest.mark.parametrize("make", [np.asarray, np.array, lambda x: np.asarray(x, float), np.sin, lambda x: np.add(x, 1.0), np.linalg.norm])
+def test_the_memory_of_a_traced_array_is_not_given_away(make: Callable[..., Any]) -> None:
+    assert np.sum(make(Interface(A))) == tg.grad(lambda x: x * np.sum(make(Interface(A))), 1.0)[1][1]
+    with pytest.raises(ConcretizationError, match="__array_interface__ gives away memory"):
+        tg.grad(lambda x: np.sum(make(Interface(x)) ** 2), A)
+    with pytest.raises(ConcretizationError, match="__array_interface__ gives away memory"):
+        tg.value_and_grad(lambda x, o: np.sum(make(o) ** 2) * x)(2.0, Interface(A))
+
+
 def swallowed(run: Callable[[Any], Any], how: str) -> Callable[[Any], Any]:
     """Return a function that catches what `run` raises and does something else, as libraries and programs do."""
     def f(a: Any) -> Any:

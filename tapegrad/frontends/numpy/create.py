@@ -93,6 +93,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
             _refuse_text(a)
         if is_sparse(value) and isinstance(getattr(value, "data", None), Traced):
             raise refused(f"np.{fn.__name__} of a sparse matrix", "it makes an array of objects", "A.toarray()")
+        if hasattr(type(value), "__array_interface__") and not isinstance(value, (np.ndarray, np.generic)):
+            return fn(value, dtype, *args, **kwargs)  # which is refused if it leads to a traced array
         return constant(tracer, fn, value, dtype, *args, **kwargs)
     if fn.__name__ in _ORDERS and not shape_of(value):
         # these two have one axis at least
