@@ -173,3 +173,36 @@ def user_location_of_definition() -> Location:
     if frame is None:
         return user_location()
     return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+class StandIn:
+    """Stands in for a function while a trace runs: another thing to call, and the same in a set, as a
+    key, in a pickle, to `==`.
+
+    Each is the one object of a class of its own, of which the function that is called is a part: Python calls that as
+    fast as one that stands alone.
+    """
+
+    __slots__ = ("__wrapped__",)
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.__wrapped__ = fn
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self.__wrapped__)
+
+    def __hash__(self) -> int:
+        return hash(self.__wrapped__)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self.__wrapped__ or other is self
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+    def __reduce__(self) -> str:
+        return self.__wrapped__.__qualname__

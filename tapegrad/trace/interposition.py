@@ -18,7 +18,7 @@ from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
-from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN, GIVEN, STAND_IN
+from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN, GIVEN, STAND_IN, StandIn
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.identity import COMPARISONS
@@ -105,39 +105,6 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                 raise refusal from err
             raise
     return shim
-
-
-class StandIn:
-    """Stands in for a function while a trace runs: another thing to call, and the same in a set, as a
-    key, in a pickle, to `==`.
-
-    Each is the one object of a class of its own, of which the function that is called is a part: Python calls that as
-    fast as one that stands alone.
-    """
-
-    __slots__ = ("__wrapped__",)
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.__wrapped__ = fn
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__wrapped__, name)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return type(self.__wrapped__)
-
-    def __hash__(self) -> int:
-        return hash(self.__wrapped__)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self.__wrapped__ or other is self
-
-    def __repr__(self) -> str:
-        return repr(self.__wrapped__)
-
-    def __reduce__(self) -> str:
-        return self.__wrapped__.__qualname__
 
 
 def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:

@@ -6,6 +6,7 @@ much as the rest; the line is kept raw and resolved when asked for.
 
 from __future__ import annotations
 
+import dis
 import operator
 from collections.abc import Callable
 from sys import _getframe
@@ -41,6 +42,7 @@ from tapegrad.trace.proxy import (
 from tapegrad.tree.flatten import is_leaf
 
 _new = object.__new__
+_COMPARE_OP = dis.opmap["COMPARE_OP"]
 _asarray = np.asarray  # the name in NumPy is replaced while a trace runs
 
 # What may stand in a call's arguments as it is: small, immutable, known to every operator.
@@ -87,6 +89,16 @@ def _binary(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], Any
 def _comparison(compare: Callable[[Proxy, Any], Any]) -> Callable[[Proxy, Any], Any]:
     def method(self: Proxy, other: Any) -> Any:
         return as_bool(compare(self, other), _getframe(1))
+    return method
+
+
+def _equality(compare: Callable[[Proxy, Any], Any]) -> Callable[[Proxy, Any], Any]:
+    def method(self: Proxy, other: Any) -> Any:
+        y = as_bool(compare(self, other), frame := _getframe(1))
+        if (y is False or type(y) is Proxy) and (known := plain_value(self)) != known and known is plain_value(other) \
+                and frame.f_code.co_code[frame.f_lasti] != _COMPARE_OP:
+            raise lost(self, "a list, a tuple or a dict asked whether it holds nan, by identity", "np.isnan(x)")
+        return y
     return method
 
 
@@ -204,7 +216,7 @@ for _name, _op, _fn in [
     ("lt", ops.less, operator.lt), ("le", ops.less_equal, operator.le), ("gt", ops.greater, operator.gt),
     ("ge", ops.greater_equal, operator.ge), ("eq", ops.equal, operator.eq), ("ne", ops.not_equal, operator.ne),
 ]:
-    setattr(Proxy, f"__{_name}__", _comparison(_binary(_op, _fn)))
+    setattr(Proxy, f"__{_name}__", (_equality if _op is ops.equal else _comparison)(_binary(_op, _fn)))
 for _name, _op, _one in [
     ("neg", ops.negative, operator.neg), ("pos", ops.positive, operator.pos), ("abs", ops.abs, operator.abs),
     ("invert", ops.bitwise_invert, operator.invert),

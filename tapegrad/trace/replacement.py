@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.rules.registry import PYTHON
+from tapegrad.rules.registry import PYTHON, StandIn
 from tapegrad.trace.conversions import Conversion
 from tapegrad.trace.holders import NEVER, parts, put, replaced
 from tapegrad.trace.import_statements import is_loaded, keeps
 from tapegrad.trace.interposition import (
     INSTEAD,
-    StandIn,
     numpy_module,
     original,
     stand_in_code,

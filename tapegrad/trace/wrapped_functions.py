@@ -6,8 +6,8 @@ from typing import Any
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.rules.op import holds_traced
-from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.interposition import StandIn, standing_for
+from tapegrad.rules.registry import FOREIGN, StandIn
+from tapegrad.trace.interposition import standing_for
 from tapegrad.tree.copies import running
 
 

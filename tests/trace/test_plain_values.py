@@ -37,6 +37,7 @@ THINGS = {
     "large integer": (LARGE, lambda v: v is LARGE), "float": (1.5, lambda v: v is not LARGE and v is not np.nan),
     "nan": (np.nan, lambda v: v is np.nan), "another nan": (float("nan"), lambda v: v is not np.nan),
     "one of many": (2, lambda v: any(v is each for each in (1, 2))), "operator": (2, lambda v: operator.is_(v, TWO)),
+    "negative": (operator.neg, lambda v: v is operator.neg and v is not operator.pos),
     "linalg": (np.linalg, lambda v: v is np.linalg), "key": (np.tanh, lambda v: {np.tanh: True}[v]),
 }
 
@@ -324,3 +325,12 @@ def test_texts_are_those_of_the_plain_program(row: int, x: Any) -> None:
             assert np.array_equal(found, f(x))
         y = x * 100 + 23
         assert np.array_equal(step(y), f(y))
+
+
+@pytest.mark.parametrize("holds", [lambda v: v in [1.0, np.nan], lambda v: np.nan in (v,), lambda v: [v, 1.0].index(np.nan) == 0], ids=["in", "of", "index"])
+def test_a_container_that_knows_nan_by_identity_is_refused(holds):
+    for ask in (lambda f, v: tg.grad(f, 2.0, v, argnums=0), lambda f, v: tg.hessian(lambda x: f(x, v))(2.0),
+                lambda f, v: tg.value_and_grad(f, argnums=0, warmup=1)(2.0, v)):
+        with pytest.raises(ConcretizationError, match="whether it holds nan, by identity"):
+            ask(lambda x, v: x * x if holds(v) else x, np.nan)
+    assert tg.grad(lambda x, v: x * x if v == np.nan or np.nan != v != v else x, 2.0, np.nan, argnums=0) == (4.0, 4.0)
