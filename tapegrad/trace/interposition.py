@@ -346,6 +346,14 @@ def _kinds() -> set[type]:
 
 
 GENERATORS = (np.random.Generator, np.random.RandomState)
+_STATES = frozenset(["get_state", "bit_generator", "_bit_generator", "__getstate__"])  # what tells a generator's state
+
+
+def guard_state() -> None:
+    """Guard that no replay is right: the program reads the state of a random generator."""
+    for tracer in running.tracers:
+        tracer.guard(tracer.tape.ops[0], "recorded", ("reads the state of a random generator",
+                                                      "pass as an argument what the program reads of it"))
 
 
 class GlobalGenerator:
@@ -363,6 +371,8 @@ class GlobalGenerator:
     def __getattr__(self, name: str) -> Any:
         tracers, generator = running.tracers, self._generator
         meaning = FOREIGN.get(getattr(type(generator), name, None))
+        if name in _STATES:
+            guard_state()
         if not tracers or meaning is None:
             return getattr(generator, name)
         tracer = tracers[-1]

@@ -57,6 +57,20 @@ def f(x):
     "literal getattr of library's module": ("", "x*getattr(np,'hidden_rate',2.0)", "np.hidden_rate=5.0\nif k<4 or k==7: del np.hidden_rate"),
     "literal getattr default from state": ("class A: pass\na=A(); RATE=[2.0]", "x*getattr(a,'r',RATE[0])", "RATE[0]=2.0+k//3\nif k==5: a.r=9.0"),
     "literal getattr default attribute": ("class A: base=2.0\na=A()", "x*getattr(a,'r',a.base)", "if k==3: A.base=5.0\nif k==5: A.r=9.0"),
+    "attribute of a library's object": ("from scipy import stats", "x*stats.uniform.b", "stats.uniform.b=1.0+k//3 if k<7 else 1.0"),
+    "attribute of a library's class": ("import json\njson.JSONEncoder.hidden_rate=2.0", "x*json.JSONEncoder.hidden_rate", "json.JSONEncoder.hidden_rate=2.0+k//3"),
+    "module's __getattr__ that is replaced": ("""
+def getter(rate):
+    def get(name):
+        if name == 'rate': return rate
+        raise AttributeError(name)
+    return get
+cfg=helper('hidden_cfg7',''); cfg.__getattr__=getter(2.0)
+""", "x*cfg.rate", "cfg.__getattr__=getter(2.0+k//3)"),
+    "default_factory": ("d=collections.defaultdict(lambda: 2.0)", "x*d.default_factory()", "if k==4: d.default_factory=lambda: 5.0"),
+    "state of NumPy's generator": ("np.random.seed(0)", "x*float(np.random.get_state()[1][0]%97)", "np.random.seed(k//3)"),
+    "state of a generator by name": ("R=np.random.RandomState(0)", "x*float(R.get_state()[1][0]%97)", "R.seed(k//3)"),
+    "state of a bit generator": ("B=np.random.PCG64(0)", "x*float(B.state['state']['state']%97)", "B.state=np.random.PCG64(k//3).state"),
     "literal getattr odd name": ("class A: pass\na=A(); setattr(a,'my-rate',2.0)", "x*getattr(a,'my-rate')", "setattr(a,'my-rate',2.0+k//3)"),
     "literal getattr property": ("""
 class A:

@@ -37,7 +37,7 @@ from tapegrad.ops import hook, hooked
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.trace.conversions import ORIGINAL
+from tapegrad.trace.conversions import ORIGINAL, to_isinstance
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import running
 from tapegrad.tree.signature import Signature
@@ -115,7 +115,7 @@ class Observer:
         """Return whether code of a library is called by tapegrad, or by the standard library for what is no
         concern of the program's.
         """
-        if caller is None:
+        if caller is None or caller.f_code is to_isinstance.__code__:  # which stands for the program's `isinstance`
             return False
         calls = caller.f_globals.get("__name__", "").partition(".")[0]
         return caller.f_code.co_filename in INTERNAL or (module in OWN and calls in sys.stdlib_module_names

@@ -6,11 +6,10 @@ import abc
 import builtins
 import decimal
 import functools
-import math
 import sys
 import threading
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
@@ -83,22 +82,20 @@ from tapegrad.tree.signature import Signature
 MOST = 50_000  # places: a function that reads more is not worth watching
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_MAY_LACK = ASKED | {"AttributeError", "Exception"}
 _DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
+_IN_LIBRARIES = (FunctionType, BuiltinFunctionType, ModuleType, np.ufunc, *_DATA)  # not looked into there
+_MAY_LACK = ASKED | {"AttributeError", "Exception"}
 
 
 class Reads:
-    """Gathers what the code that runs reads: told of each code object when it first runs, it notes the
-    places as they stand then.
-
-    What the arguments are made of, and what the function captured, are inputs, and looked at otherwise.
+    """Gathers the places that code reads, as they stand when it first runs; arguments, and what the function captured,
+    are inputs, and looked at otherwise.
     """
 
-    def __init__(self, budget: float = math.inf, samples: bool = False, most: int = MOST) -> None:
+    def __init__(self, budget: float = float("inf"), samples: bool = False, most: int = MOST) -> None:
         self.budget = budget  # bytes that may be compared at each call
         self.most = most  # places
         self.samples = samples  # of arrays, a few of their numbers will do
-        self.inputs: set[int] = set()
         self.names: set[str] = set()
         self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
         self.asks = False  # some code asks for attributes that need not be there
@@ -106,7 +103,7 @@ class Reads:
         self.library = ""  # whose code runs
         self.ran: set[CodeType] = set()
         self.places: dict[tuple[int, Any], Place] = {}
-        self.sized: set[int] = set()  # namespaces to which nothing may be added
+        self.inputs, self.sized = set[int](), set[int]()  # of namespaces: those to which nothing may be added
         # attributes of objects, classes and modules, of which the code names some
         self.open: list[tuple[Mapping[str, Any], str, str]] = []
         self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
@@ -197,6 +194,9 @@ class Reads:
             if not isinstance(held, ModuleType):
                 continue
             foreign, there = is_foreign(held.__name__), vars(held)
+            if foreign and not self.library and type(there.get(name)) not in _IN_LIBRARIES:  # `stats.uniform.b`
+                own = getattr(there.get(name), "__dict__", {})
+                self.note(own, mentioned & own.keys(), f"{owner}.{name}")
             if (foreign and type(there[name]) in _DATA and there[name] is not sys.modules if name in there
                     else not foreign or (owner, name) in asked(code).chains):
                 self.place(there, name, f"{owner}.{name}")
@@ -241,10 +241,8 @@ class Reads:
             self.refused = f"it reads more than {self.most} places besides its arguments"
             return
         value = original(namespace.get(name, Missing))
-        check: Check = Plain(value)
-        self.places[key] = Place(namespace, name, value, check, label)  # before what it leads to, which may lead back
-        check = self.explore(value, label)
-        if type(check) is not Plain:
+        self.places[key] = Place(namespace, name, value, Plain(value), label)  # what it leads to may lead back
+        if type(check := self.explore(value, label)) is not Plain:
             self.places[key] = Place(namespace, name, value, check, label)
 
     def watch(self, x: Any, label: str) -> None:
@@ -347,6 +345,8 @@ class Reads:
     def container(self, x: Any, label: str) -> Check:
         """Note what is in a container."""
         parts = parts_of(x)
+        if isinstance(x, defaultdict):
+            self.place(Attributes(x), "default_factory", f"default_factory of {label}")
         if isinstance(x, (dict, MappingProxyType)):
             for key in parts:
                 if type(key) not in _DATA:
@@ -397,8 +397,8 @@ class Reads:
                     if self.matches:
                         self.mention(namespace.get("__match_args__", ()))
                     self.attributes(namespace, cls.__qualname__, library_of(cls.__module__), sized=True)
-                    special = [name for name in namespace if name.startswith("__") and name not in OF_ALL]
-                    self.note(namespace, special, cls.__qualname__)
+                    self.note(namespace, [name for name in namespace if name.startswith("__") and name not in OF_ALL],
+                              cls.__qualname__)
             if type(x) is not type:
                 self.follow(type(x), label)
             for member in x.__members__.values() if issubclass(x, Enum) and not is_foreign(x.__module__) else ():
@@ -407,6 +407,7 @@ class Reads:
             if type(x) is not ModuleType:  # a lazy one, or one that computes attributes
                 self.follow(type(x), label)
             self.attributes(vars(x), x.__name__, whose_modules(library_of(x.__name__)), sized=False)
+            self.place(vars(x), "__getattr__", f"__getattr__ of {x.__name__}")
         if getattr(x, "__module__", getattr(x, "__name__", "")) == "decimal":
             self.place(SETTINGS, "decimal", "decimal's context")
 
@@ -496,5 +497,4 @@ class Reads:
             self.attributes(own, label, library_of(cls.__module__), sized=True)
         if isinstance(x, Enum):
             self.note(vars(x), ["_value_"], label)
-        slots = [name for base in cls.__mro__ for name in slots_of(base)]
-        self.note(Attributes(x), slots, label)  # those that are not set too
+        self.note(Attributes(x), [name for base in cls.__mro__ for name in slots_of(base)], label)  # unset ones too

@@ -23,6 +23,8 @@ import weakref
 from types import CodeType, FrameType, FunctionType, GeneratorType
 from typing import Any
 
+import numpy as np
+
 INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
 GETTERS = (operator.attrgetter, operator.methodcaller)
 READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
@@ -32,7 +34,7 @@ SILENT: dict[type, str] = {
     mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
     ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's",
     ctypes._Pointer: "memory of C's",
-    memoryview: "memory of another object's",
+    memoryview: "memory of another object's", np.random.BitGenerator: "what random generators draw from",
     GeneratorType: "a generator that goes on",
 }
 """What an object is whose answers may change without a trace, and that may be asked unheard;

@@ -21,6 +21,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, constructs, means
 from tapegrad.tape.tape import Call
 from tapegrad.trace.asking import loses
+from tapegrad.trace.interposition import guard_state
 from tapegrad.tree.flatten import leaves_of
 
 _GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
@@ -155,6 +156,12 @@ for _name, _fn in vars(np.random).items():
 @constructs(np.random.seed)
 def seed(tracer: Any, fn: Callable[..., Any], seed: Any = None) -> None:
     tracer.record(ops.draw, (_GLOBAL, static(seed)), {"method": "seed"})
+
+
+@constructs(np.random.get_state, np.random.get_bit_generator)  # type: ignore[attr-defined]
+def state(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    guard_state()
+    return fn(*args, **kwargs)
 
 
 @constructs(np.random.default_rng)
