@@ -58,6 +58,16 @@ def f(x):
     "literal getattr default from state": ("class A: pass\na=A(); RATE=[2.0]", "x*getattr(a,'r',RATE[0])", "RATE[0]=2.0+k//3\nif k==5: a.r=9.0"),
     "literal getattr default attribute": ("class A: base=2.0\na=A()", "x*getattr(a,'r',a.base)", "if k==3: A.base=5.0\nif k==5: A.r=9.0"),
     "attribute of a library's object": ("from scipy import stats", "x*stats.uniform.b", "stats.uniform.b=1.0+k//3 if k<7 else 1.0"),
+    "attribute of a library's object by a longer way": ("import scipy.stats", "x*scipy.stats.uniform.b", "scipy.stats.uniform.b=1.0+k//3 if k<7 else 1.0"),
+    "attribute of a library's object in a helper": ("from scipy import stats\ndef g(o): return o.b", "x*g(stats.uniform)", "stats.uniform.b=1.0+k//3 if k<7 else 1.0"),
+    "attribute of a library's object that comes": ("from scipy import stats", "x*getattr(stats.norm,'hidden_rate',2.0)", "stats.norm.hidden_rate=5.0\nif k<4 or k==7: del stats.norm.hidden_rate"),
+    "attribute of a library's object that is imported within": ("""
+import scipy.stats
+def f(x):
+    from scipy.stats import uniform
+    return x*uniform.b
+""", "", "scipy.stats.uniform.b=1.0+k//3 if k<7 else 1.0"),
+    "attribute of a library's module by a longer way": ("import scipy.special\nscipy.special.hidden_rate=2.0", "x*scipy.special.hidden_rate", "scipy.special.hidden_rate=2.0+k//3"),
     "attribute of a library's class": ("import json\njson.JSONEncoder.hidden_rate=2.0", "x*json.JSONEncoder.hidden_rate", "json.JSONEncoder.hidden_rate=2.0+k//3"),
     "module's __getattr__ that is replaced": ("""
 def getter(rate):

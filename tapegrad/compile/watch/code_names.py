@@ -7,9 +7,13 @@ import functools
 import itertools
 import re
 import sys
-from types import CodeType, ModuleType
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 
 _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
@@ -28,6 +32,27 @@ def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]
     package = scope.get("__package__")
     found = [sys.modules.get(full) for name in names for full in (name, f"{package}.{name}")]
     return [module for module in found if isinstance(module, ModuleType) and not is_foreign(module.__name__)]
+
+
+def library_parts(code: CodeType, scope: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the places in libraries' modules that code may read, `scipy.stats.uniform`, but for modules and functions:
+    from the modules that its globals hold, or that it imports, by the names that it mentions.
+    """
+    todo = [*(original(scope.get(owner)) for owner, _ in chains(code)), *map(sys.modules.get, _imports(code))]
+    seen: set[int] = set()
+    for held in todo:
+        if not isinstance(held, ModuleType) or id(held) in seen or not is_foreign(held.__name__):
+            continue
+        seen.add(id(held))
+        for name in names & vars(held).keys():
+            part = vars(held)[name]
+            if isinstance(part, ModuleType):
+                todo.append(part)
+            elif part is not sys.modules and not isinstance(part, _FUNCTIONS):
+                yield vars(held), name
+
+
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
 
 
 def whose_modules(library: str) -> str:

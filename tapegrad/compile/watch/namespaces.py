@@ -132,3 +132,14 @@ class Settings(Namespace):
 
 SETTINGS = Settings(None)
 NAMED = Held.named | Typed.named
+
+
+def own_names(x: Any) -> Mapping[str, Any]:
+    """Return the attributes that an object or a class has itself, empty for what can be given none."""
+    if isinstance(x, type):
+        return vars(x) if x.__flags__ & _HEAP else {}
+    found = getattr(x, "__dict__", None)
+    return found if type(found) is dict else {}
+
+
+_HEAP = 1 << 9  # of a class's flags: it was made at runtime, and its attributes can be set

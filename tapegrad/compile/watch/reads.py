@@ -42,6 +42,7 @@ from tapegrad.compile.watch.code_names import (
     global_names,
     imported,
     imports_by_name,
+    library_parts,
     matches_classes,
     modules_of,
     names_in_format,
@@ -62,6 +63,7 @@ from tapegrad.compile.watch.namespaces import (
     Held,
     Local,
     Typed,
+    own_names,
 )
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
 from tapegrad.compile.watch.wrappers import parts_in
@@ -83,7 +85,7 @@ MOST = 50_000  # places: a function that reads more is not worth watching
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
 _DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
-_IN_LIBRARIES = (FunctionType, BuiltinFunctionType, ModuleType, np.ufunc, *_DATA)  # not looked into there
+_NOBODY = "nobody"  # whose names are read as code mentions them, and never whole
 _MAY_LACK = ASKED | {"AttributeError", "Exception"}
 
 
@@ -153,8 +155,7 @@ class Reads:
     def enter(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Note what a code object reads, which is about to run."""
         self.ran.add(code)
-        mentioned = names_of(code)
-        module = scope.get("__name__", "")
+        mentioned, module = names_of(code), scope.get("__name__", "")
         self.library = library_of(module)
         self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
         if reads_by_name(code):
@@ -193,13 +194,15 @@ class Reads:
             held = original(scope.get(owner))
             if not isinstance(held, ModuleType):
                 continue
-            foreign, there = is_foreign(held.__name__), vars(held)
-            if foreign and not self.library and type(there.get(name)) not in _IN_LIBRARIES:  # `stats.uniform.b`
-                own = getattr(there.get(name), "__dict__", {})
-                self.note(own, mentioned & own.keys(), f"{owner}.{name}")
-            if (foreign and type(there[name]) in _DATA and there[name] is not sys.modules if name in there
-                    else not foreign or (owner, name) in asked(code).chains):
-                self.place(there, name, f"{owner}.{name}")
+            if not is_foreign(held.__name__) or (owner, name) in asked(code).chains:
+                self.place(vars(held), name, f"{owner}.{name}")
+        for there, name in library_parts(code, scope, mentioned):
+            part, label = there[name], f"{there.get('__name__')}.{name}"
+            if isinstance(part, _DATA):
+                self.place(there, name, label)
+            elif not self.library and id(part) not in self.seen and (own := own_names(part)):
+                self.seen[id(part)] = (part, Plain(part))
+                self.attributes(own, label, _NOBODY, sized=False)
 
     def mention(self, names: Iterable[str]) -> None:
         """Take in names by which code reads attributes."""
@@ -214,8 +217,7 @@ class Reads:
         """Take in that the standard library's code runs."""
         if name in BY_NAME.get(module, ()):
             self.enter_by_name(self.library, False)
-        if module in ("inspect", "typing"):
-            self.mention(NAMES.get(name, ()))
+        self.mention(NAMES.get(name, ()) if module in ("inspect", "typing") else ())
         if module == "logging" and name in ("isEnabledFor", "getEffectiveLevel"):
             self.place(SETTINGS, "logging", "the levels of loggers")
 
@@ -279,8 +281,7 @@ class Reads:
         if (why := reads_the_world(x, SILENT)):
             self.refused = self.refused or f"{label} is {why}"
         self.seen[id(x)] = (x, Plain(x))
-        check = self.content(x, label)
-        self.seen[id(x)] = (x, check)
+        self.seen[id(x)] = (x, check := self.content(x, label))
         return check
 
     def content(self, x: Any, label: str) -> Check:
@@ -447,8 +448,7 @@ class Reads:
         if id(fn) in self.functions:
             return
         self.functions.add(id(fn))
-        name = fn.__qualname__
-        held = self.held_by(fn)
+        name, held = fn.__qualname__, self.held_by(fn)
         for part in ("__code__", "__defaults__", "__kwdefaults__"):
             self.place(held, part, f"{part} of {name}")
         for at, cell in enumerate(fn.__closure__ or () if id(fn) not in self.inputs else ()):
@@ -461,7 +461,7 @@ class Reads:
         """Return whether there is code that may read any name of what is a library's, or the user's, "". A library
         reads so what is its own.
         """
-        return "" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner)
+        return owner != _NOBODY and ("" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner))
 
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
         """Note those attributes that code names, those that it will name too; and, if `sized`, that none comes."""
