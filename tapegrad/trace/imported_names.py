@@ -3,16 +3,28 @@ functions and stands in them.
 
 Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what
 these name; into the Python code of libraries too. What is found of a function is kept until there are new modules, or
-new names in its own. What is missed is no wrong number: such a function is C code, which refuses a traced value.
+new names in its own. A C function that is missed refuses a traced value; a Python function that is missed asks
+`type(x)` and `x is y` of the proxy.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections import deque
+import threading
+import weakref
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CellType, CodeType, FunctionType, GenericAlias, MethodType, ModuleType, SimpleNamespace
+from types import (
+    CellType,
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 from tapegrad.numbers.tensors import ORDINARY
@@ -100,9 +112,10 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
         if kind is FunctionType:
             # what it holds is its own, but for functions that it was given
             if _is_closed(x.__globals__.get("__name__")):
-                stack += filter(callable, _captured(x).values())
+                stack += _given(x)
                 continue
             roots.append(x)
+            stack += x.__dict__.values()
             for value in _captured(x).values():
                 stack += [part for module in _modules(value) for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
@@ -111,6 +124,9 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
             continue
         elif issubclass(kind, type):
             roots += [] if is_foreign(x.__module__) else [x]
+            continue
+        elif kind in _WITHIN:
+            stack += _WITHIN[kind](x)
             continue
         elif kind not in _HOLDING and not issubclass(kind, (dict, list, tuple, deque)):
             if issubclass(kind, ModuleType):
@@ -135,6 +151,12 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
 
 
 _HOLDING = (FunctionType, CellType, functools.partial)
+# what kinds of objects of the standard library hold
+_WITHIN: dict[type, Callable[[Any], Iterable[Any]]] = {
+    CACHED: lambda x: [x.__wrapped__], weakref.ref: lambda x: [x()], MappingProxyType: lambda x: [*x.values()][:FEW],
+    **dict.fromkeys((set, frozenset), lambda x: x if len(x) <= FEW else ()),
+    **dict.fromkeys((ChainMap, UserDict, UserList, SimpleNamespace, threading.local), lambda x: [vars(x)]),
+}
 
 
 def _is_small(x: Any) -> bool:
@@ -167,9 +189,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 if replaced(x.__globals__):
                     yield x.__globals__
             if closed:  # what it holds is its own, but for functions that it was given
-                for value in _captured(x).values():
-                    stack += filter(callable, value.values() if type(value) is dict and len(value) <= FEW else (value,))
-                stack.append(x.__dict__.get("__wrapped__"))
+                stack += [*_given(x), x.__dict__.get("__wrapped__")]
             if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
                 continue
             if x is not root and (converts := conversion(x)) is not None:
@@ -178,8 +198,7 @@ def _reached(root: Any) -> Iterator[Any]:
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
             stack += captured.values()
             if x is not root:
-                stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__,
-                          getattr(x, "__wrapped__", None)]
+                stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, *x.__dict__.values()]
                 if replaced(x):
                     yield x
         elif is_compiled(kind):
@@ -215,13 +234,12 @@ def _reached(root: Any) -> Iterator[Any]:
                          else None)
         elif issubclass(kind, tuple):
             stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if _is_small(x) else ()
-        elif kind is CACHED:
-            stack.append(x.__wrapped__)
-        elif kind is SimpleNamespace or (kind.__flags__ & _HEAP and not _is_closed(kind.__module__)):
+        elif kind in _WITHIN:
+            stack += _WITHIN[kind](x)
+        elif kind.__flags__ & _HEAP and not _is_closed(kind.__module__):
             stack.append(kind)
             # (networkx wraps its functions in objects)
-            if (kind is SimpleNamespace or not is_foreign(kind.__module__)
-                or kind.__module__ == "networkx.utils.backends"):
+            if not is_foreign(kind.__module__) or kind.__module__ == "networkx.utils.backends":
                 stack.append(attributes(x))
                 if has_slots(kind) and replaced(x):
                     yield x
@@ -240,6 +258,12 @@ def _interposed() -> frozenset[int]:
 
 def _may_lead(x: Any) -> bool:
     return callable(x) or issubclass(type(x), (dict, list, tuple, deque, staticmethod, classmethod))
+
+
+def _given(fn: FunctionType) -> Iterator[Any]:
+    """Yield the functions that a library's function was given, by what it captured."""
+    for value in _captured(fn).values():
+        yield from filter(callable, value.values() if type(value) is dict and len(value) <= FEW else (value,))
 
 
 def _captured(fn: FunctionType) -> dict[str, Any]:
@@ -290,4 +314,5 @@ def _names(code: CodeType) -> frozenset[str]:
     return found if _BY_NAME.isdisjoint(found) else found.union(part for part in code.co_consts if type(part) is str)
 
 
-_BY_NAME = frozenset(["__import__", "getattr", "globals", "vars", "attrgetter", "import_module", "methodcaller"])
+_BY_NAME = frozenset(["__import__", "getattr", "globals", "vars", "attrgetter", "import_module", "methodcaller",
+                      "modules"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import math
@@ -9,6 +10,7 @@ import pickle
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -301,3 +303,56 @@ def test_a_function_is_itself_in_sets_and_as_a_key() -> None:
         assert tg.grad(f, x)[0] == compiled(x)[0] == f(x)
     found = tg.trace(lambda x, fn=math.sin: fn(x) if pickle.loads(pickle.dumps(math.sin)) == fn else x, 0.7)[0]
     assert found == math.sin(0.7)
+
+
+ONE = 1
+KEPT: list[Any] = []
+
+
+def of_one() -> Any:
+    return lambda n: 2.0 if n is ONE else 3.0
+
+
+def local_to_a_thread() -> Any:
+    held = threading.local()
+    held.f = of_one()
+    return lambda n: held.f(n)
+
+
+def with_attribute() -> Any:
+    def call(n: int) -> Any:
+        return call.f(n)  # type: ignore[attr-defined]
+    call.f = of_one()  # type: ignore[attr-defined]
+    return call
+
+
+def dispatched() -> Any:
+    found = functools.singledispatch(lambda n: 0.0)
+    found.register(int, of_one())
+    return found
+
+
+def weakly() -> Any:
+    KEPT.append(of_one())
+    found = weakref.ref(KEPT[-1])
+    return lambda n: found()(n)
+
+
+HOLDS: dict[str, Any] = {
+    "cache": lambda: functools.lru_cache(of_one()), "cache of a cache": lambda: functools.lru_cache(functools.lru_cache(of_one())),
+    "set": lambda: (lambda fs: lambda n: next(iter(fs))(n))({of_one()}), "frozenset": lambda: (lambda fs: lambda n: next(iter(fs))(n))(frozenset([of_one()])),
+    "mapping": lambda: (lambda fs: lambda n: fs["f"](n))(types.MappingProxyType({"f": of_one()})),
+    "chain": lambda: (lambda fs: lambda n: fs["f"](n))(collections.ChainMap({"f": of_one()})),
+    "user's dict": lambda: (lambda fs: lambda n: fs["f"](n))(collections.UserDict({"f": of_one()})),
+    "namespace": lambda: (lambda held: lambda n: held.f(n))(types.SimpleNamespace(f=functools.lru_cache(of_one()))),
+    "thread": local_to_a_thread, "attribute": with_attribute, "dispatch": dispatched, "weak": weakly,
+}
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_python_functions_are_found_where_objects_of_the_standard_library_hold_them(name: str) -> None:
+    for _ in range(2):  # the second is another function of the same code
+        for ask in (lambda f, *given: tg.grad(f, 2.0, 1, *given, argnums=0)[0], lambda f, *given: tg.trace(f, 2.0, 1, *given)[0]):
+            held = HOLDS[name]()
+            assert ask(lambda x, n: x * held(n)) == 4.0  # noqa: B023
+            assert ask(lambda x, n, g: x * g(n), HOLDS[name]()) == 4.0
