@@ -461,7 +461,7 @@ def as_bool(y: Any, frame: FrameType) -> Any:
     """Return what a comparison gives the program: of Python's numbers a bool, guarded (it may ask `flag is True`);
     of NumPy's a traced one.
     """
-    plainly = type(y) is Proxy and type(y._val) is bool and frame.f_code.co_filename not in INTERNAL
+    plainly = type(y) is Proxy and type(behind(y._val)) is bool and frame.f_code.co_filename not in INTERNAL
     return bool(y) if plainly else y
 
 

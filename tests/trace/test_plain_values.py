@@ -334,3 +334,11 @@ def test_a_container_that_knows_nan_by_identity_is_refused(holds):
         with pytest.raises(ConcretizationError, match="whether it holds nan, by identity"):
             ask(lambda x, v: x * x if holds(v) else x, np.nan)
     assert tg.grad(lambda x, v: x * x if v == np.nan or np.nan != v != v else x, 2.0, np.nan, argnums=0) == (4.0, 4.0)
+
+
+def test_a_comparison_is_a_bool_in_traces_within_traces():
+    def loss(x):
+        return x ** 3 if (x > 0) is True else -x
+    assert tg.hessian(loss)(2.0) == 12.0 == tg.hvp(loss)(2.0, 1.0) == tg.taylor(loss, 2.0, 2)[2] * 2
+    assert tg.grad(lambda x: tg.gradient(lambda y: loss(x * y), 1.0)[0], 2.0)[1][1] == 36.0
+    assert [tg.compile(tg.hessian(loss), warmup=1)(x) for x in (2.0, 1.0, -1.0, 3.0)] == [12.0, 6.0, 0.0, 18.0]
