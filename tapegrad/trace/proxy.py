@@ -407,8 +407,7 @@ _NUMBERS = (float, int, complex, bool, *SYSTEMS, np.random.Generator, np.random.
 CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
 CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
 UNTRACKED = frozenset([Proxy, Scalar, Items])
-# what makes the proxy of a tensor: filled by torch's frontend, once torch is imported
-TENSORS: list[Callable[..., Any]] = []
+TENSORS: list[Callable[..., Any]] = []  # what makes the proxy of a tensor: torch's frontend fills it when imported
 
 
 class Tracked(Items):
