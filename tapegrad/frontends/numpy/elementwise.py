@@ -25,8 +25,8 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
     np.logical_or: np.any,
     np.logaddexp: np.logaddexp.reduce, np.fmax: np.fmax.reduce, np.fmin: np.fmin.reduce}
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod,
-                                            np.maximum: np.maximum.accumulate, np.minimum: np.minimum.accumulate,
-                                            np.logaddexp: np.logaddexp.accumulate}
+                                            **{ufunc: ufunc.accumulate for ufunc in (
+                                                np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp)}}
 
 
 @means(np.ufunc)
