@@ -77,8 +77,8 @@ class Tracer:
 
     __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
                  "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "modes", "once",
-                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special", "tape", "unseen",
-                 "written")
+                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special",
+                 "tape", "unseen", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False,
                  once: Economy | None = None,

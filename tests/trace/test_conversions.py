@@ -74,6 +74,18 @@ def point(x): return Point(x).half ** 2
 def maker(a):
     def made(x): return float(x) * a if type(x).__name__ == "float" else 100 * x
     return made
+class Graph:
+    def __init__(self, **edges): self.edges = [edges]
+class Conversions:
+    def __init__(self, graph): self.graph = graph
+    def __call__(self, x): return self.graph.edges[0]["square"](x)
+def _square(x): return float(x) ** 2
+KNOWN = Conversions(Graph(square=_square))
+def of_objects_in_objects(x): return KNOWN(x)
+def limited(x, limits=[float]): return limits[0](x)
+class Degrees(float): pass
+def in_degrees(x): return Degrees(x) * 2
+def in_degrees_by_name(x, kind=float): return kind.__new__(Degrees, x) * 2
 def differentiated(x):
     import tapegrad
     return float(tapegrad.gradient(lambda y: float(y) ** 3, x)[0])
@@ -120,7 +132,7 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 @NEEDED
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_dtypes", "of_map",
-                                  "of_objects", "of_arrays", "exact", "inner", "operators", "point",
+                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point",
                                   *(["of_variable", "of_variables", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)
@@ -286,6 +298,20 @@ def test_a_program_may_give_such_names_another_meaning(monkeypatch: pytest.Monke
 def test_another_type_takes_another_path() -> None:
     step = tg.value_and_grad(told, argnums=None, warmup=1)
     assert [step(x)[0] for x in (1.0, np.float64(1.0), 2.0, np.float64(2.0))] == [2.0, 3.0, 4.0, 6.0] and step.stats.traces == 2
+
+
+@NEEDED
+@pytest.mark.parametrize(("name", "who"), [("limited", "float, held in limits[0]"), ("in_degrees", "installed_for_a_test.Degrees"),
+                                           ("in_degrees_by_name", "float.__new__, held in kind.__new__")])
+def test_floats_that_a_package_makes_otherwise_are_refused_with_finite_differences(
+        package: ModuleType, name: str, who: str) -> None:
+    fn = getattr(package, name)
+    for _ in range(12):  # Python calls what it has called before otherwise
+        fn(2.0)
+        with pytest.raises(tg.ConcretizationError, match=r"tg\.differences") as caught:
+            tg.grad(fn, 2.0)
+        assert caught.value.what.startswith(who)
+    assert tg.grad(lambda x: tg.differences(fn)(x) * x, 3.0)[1][1] == pytest.approx(slope(lambda x: fn(x) * x, 3.0))
 
 
 @NEEDED
