@@ -352,6 +352,7 @@ class CPUDispatcher:
 
     def __init__(self, fn: Any) -> None:
         self.py_func, self.__doc__, self.calls = fn, fn.__doc__, 0
+        self.typingctx = iter([])  # which says of no two calls that they find the same
 
     def __call__(self, *args: float) -> Any:
         self.calls += 1
@@ -377,6 +378,45 @@ def test_what_numba_compiles_is_traced_as_python() -> None:
     assert np.allclose(tg.gradient(f, 0.5, 3.0), [np.cos(0.5) * 3.0, np.sin(0.5) + 6.0])
     assert compiled.calls == 1  # of plain numbers
     assert type(compiled) is CPUDispatcher and np.isclose(f(0.5, 3.0), tg.grad(f, 0.5, 3.0)[0])
+
+
+@CPUDispatcher
+def thrown(n: Any) -> Any:
+    return int(np.random.randint(2)) * 0 + n
+
+
+@CPUDispatcher
+def printed(n: Any) -> Any:
+    return passed_on(n)
+
+
+def passed_on(n: Any) -> Any:
+    print(n)
+    return n
+
+
+def test_what_numba_compiles_keeps_no_path_from_being_compiled_but_what_may_draw_or_print(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    step = tg.value_and_grad(lambda x: compiled(x, 2.0) * compiled(1.0, 2.0))
+    assert [step(x)[0] for x in (1.0, 2.0, 3.0, 4.0)] == pytest.approx(
+        [compiled(x, 2.0) * compiled(1.0, 2.0) for x in (1.0, 2.0, 3.0, 4.0)]) and step.stats.hits == 3
+    for f in (lambda x: x * thrown(2), lambda x: x * printed(2.0)):
+        step = tg.value_and_grad(f)
+        with pytest.warns(tg.RetraceWarning, match="it prints|a function that numba compiles, which may draw"):
+            assert [step(x)[0] for x in (1.0, 2.0, 3.0, 4.0)] == [2.0, 4.0, 6.0, 8.0]
+        assert step.stats.hits == 0
+    assert capsys.readouterr().out == 4 * "2.0\n"
+
+
+def test_numba_compiles_while_a_trace_runs() -> None:
+    numba = pytest.importorskip("numba")
+
+    @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
+    def made(n: float) -> float:
+        y = np.zeros(3)
+        y[0] = n + math.sin(n)
+        return float(np.sum(y))
+    assert tg.grad(lambda x: x * made(2.0), 3.0)[1][1] == 2.0 + math.sin(2.0)
 
 
 class DUFunc(CPUDispatcher):
