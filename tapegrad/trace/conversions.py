@@ -168,7 +168,8 @@ def _seen(x: Any) -> Any:
 
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call what a variable holds, `float`, `complex` and NumPy's classes as above."""
-    return (_CLASSES.get(cls, cls) if type(cls) is type else cls)(*args, **kwargs)
+    meant = _CLASSES.get(cls, cls) if type(cls) is type else cls
+    return meant(*args, **kwargs) if kwargs else meant(*args)  # gmpy2's classes refuse an empty dict of keywords
 
 
 def _of_class(x: Any) -> Any:

@@ -54,6 +54,7 @@ def of_variable(x, dtype=None):
     return dtype(x) * x
 def of_variables(x, a=float, b=np.float64, c=np.sin):
     return sum([c(a(x)) for _ in range(12)]) + (lambda: b(a(x)))() + a(3) + max(*map(a, [1, 2])) + a() + b(*[2.0])
+def of_kind(x, kind): return float(kind(2)) * x
 def of_made(x, make=np.zeros):
     y = make(3)
     y[1] = x * x
@@ -298,6 +299,11 @@ def test_a_program_may_give_such_names_another_meaning(monkeypatch: pytest.Monke
 def test_another_type_takes_another_path() -> None:
     step = tg.value_and_grad(told, argnums=None, warmup=1)
     assert [step(x)[0] for x in (1.0, np.float64(1.0), 2.0, np.float64(2.0))] == [2.0, 3.0, 4.0, 6.0] and step.stats.traces == 2
+
+
+def test_a_class_that_takes_no_keywords_is_given_none(package: ModuleType) -> None:
+    gmpy2 = pytest.importorskip("gmpy2")
+    assert tg.grad(package.of_kind, 3.0, gmpy2.mpz)[1][1] == 2.0
 
 
 @NEEDED
