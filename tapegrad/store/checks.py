@@ -56,7 +56,7 @@ def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if (kwargs.get("method") not in DRAWS
             or not (source is GLOBAL or isinstance(source, (Operation, np.random.Generator, np.random.RandomState)))):
             fail("a draw from what is no random generator")
-    if fn is default_rng and kwargs.get("make") is not np.random.default_rng:
+    if fn is default_rng and kwargs.get("make") not in (np.random.default_rng, np.random.RandomState):
         fail("a random generator of an unknown kind")
     if fn is pack:
         into = kwargs.get("into")

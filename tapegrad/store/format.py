@@ -69,6 +69,7 @@ KINDS = {"input": "i", "constant": "c", "call": "f", "guard": "g"}
 OWN = {"rrule": rrule, "accumulate": accumulate, "conform": conform, "flat_result": _flat_result}
 SCALARS: dict[str, Any] = {cls.__name__: cls for cls in set(np.sctypeDict.values()) if np.dtype(cls).kind in "biufc"}
 TYPES: dict[str, Any] = {cls.__name__: cls for cls in (
+    np.random.RandomState,
     bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, slice, range, object, type,
     type(None), SimpleNamespace,
     OrderedDict, defaultdict, deque, Fraction, Decimal, np.ndarray)}

@@ -12,6 +12,7 @@ import operator
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import (
@@ -32,11 +33,14 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.constructor_calls import callee, spelled
+from tapegrad.trace.conversions import is_installed
+from tapegrad.trace.numpy_warnings import registry_of
 from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.trace.views import peek
 from tapegrad.tree.argnums import ALL
 
 _OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]
+_CALLS = ("CALL", "PRECALL")  # Python 3.11 calls a builtin at the second, once it has seen which
 _WRITES = frozenset(["STORE_SUBSCR", "STORE_SLICE"])
 _WRITING = frozenset(["fill", "put", "__setitem__"])  # methods of plain arrays
 _ON_PURPOSE = "tg.value(x) drops the gradient on purpose"
@@ -67,6 +71,20 @@ def loses(x: Any) -> bool:
 def gives_up(x: Any) -> bool:
     """True if no gradient is lost by a plain value of a traced one but those that can be given up, which then are."""
     return give_up(_levels(x))
+
+
+def rounded_to(x: Any, ndigits: Any) -> int:
+    """Return to how many digits a value is rounded; say once at the line that a wanted gradient stops there."""
+    digits: int = operator.index(ndigits)
+    if digits > 0 and isinstance(x, Traced) and x._tracer.grad and loses(x):
+        where = user_location()
+        if where is not None:
+            warnings.warn_explicit(
+                f"the derivative of what is rounded to {digits} digits is 0, and no gradient flows through it\n"
+                "  try: the number itself where a gradient is wanted, and round() of the results; "
+                "round(tg.value(x), n), if none is",
+                UserWarning, where.file, where.line, *registry_of(where.file))
+    return digits
 
 
 def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
@@ -122,12 +140,13 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         asker = _asker(frame)
         step = dis.opname[frame.f_code.co_code[frame.f_lasti]]
         operator = asker.fn is None and step.startswith(("BINARY_", "INPLACE_"))
-        method = step.startswith("CALL") and hasattr(np.ndarray, callee(frame.f_code, frame.f_lasti)[-1])
+        method = step.startswith(_CALLS) and hasattr(np.ndarray, callee(frame.f_code, frame.f_lasti)[-1])
         who = "an operator of a plain array" if operator else f"{asker.who}{_within(frame)}"
         err = ConcretizationError(
             f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
             user_location(),
-            "an array of the list first: TABLE * np.array([a, b])" if operator else _cure(asker) + _or_left_out(proxy),
+            "an array of the list first: TABLE * np.array([a, b])" if operator else
+            _cure(asker, frame) + _or_left_out(proxy),
         )
         err.outside = (operator or method) and str(frame.f_globals.get("__name__")).partition(".")[0]
     proxy._tracer.refuse(err)
@@ -142,10 +161,13 @@ def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
     return err
 
 
-def _cure(asker: Asker) -> str:
-    """Say what to do instead of a call of a C function."""
+def _cure(asker: Asker, frame: FrameType) -> str:
+    """Say what to do instead of a call of a C function by a frame."""
     fn = asker.fn
-    if isinstance(fn, type) and issubclass(fn, (float, complex, np.generic)):
+    numbers = isinstance(fn, type) and issubclass(fn, (float, complex, np.generic))
+    if getattr(fn, "__name__", "") == "__new__" or (numbers and is_installed(frame.f_code)):
+        return f"finite differences of a function of yours that calls it, g = tg.differences(g); {_ON_PURPOSE}"
+    if numbers:
         also = " (a + 1j * b, for complex(a, b))" if fn is complex else ""
         return f"leave the {fn.__name__}() out{also}; {_ON_PURPOSE}"
     if isinstance(fn, (BuiltinFunctionType, np.ufunc)) and (fn in FOREIGN or fn in CONSTRUCTORS):
@@ -174,6 +196,8 @@ def _cure(asker: Asker) -> str:
 
 
 def _spelled(fn: Callable[..., Any]) -> str:
+    if fn.__name__ == "__new__":
+        return f"{getattr(fn, '__self__', fn).__name__}.__new__"
     module = getattr(fn, "__module__", None)
     return str(fn.__name__) if module in (None, "builtins") else f"{module}.{fn.__name__}"
 
@@ -182,7 +206,7 @@ def _writes(frame: FrameType) -> bool:
     """True if a frame writes into something that is not traced just now."""
     name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
     return name in _WRITES or (
-        name.startswith("CALL") and not _WRITING.isdisjoint(callee(frame.f_code, frame.f_lasti)[-1:])
+        name.startswith(_CALLS) and not _WRITING.isdisjoint(callee(frame.f_code, frame.f_lasti)[-1:])
     )
 
 
@@ -218,7 +242,7 @@ def _asker(frame: FrameType, at: int | None = None) -> Asker:
     code, at = frame.f_code, frame.f_lasti if at is None else at
     while at > 0 and dis.opname[code.co_code[at]] == "CACHE":  # of a call of a Python function
         at -= 2
-    if not dis.opname[code.co_code[at]].startswith("CALL"):
+    if not dis.opname[code.co_code[at]].startswith(_CALLS):
         return unknown
     try:
         call = ast.parse(_text(code, at), mode="eval").body
@@ -312,7 +336,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
         asker = _users_call(err) or asker
     cure = ("np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if module == "numpy.ma.core" else
             "tg.value(x) of each traced number in it, which drops its gradient: text has none"
-            if module.startswith("json.") else _cure(asker))
+            if module.startswith("json.") else _cure(asker, frame))
     return ConcretizationError(
         f"{asker.who}{_within(frame)} takes no traced value, and said: {_PROXIES.sub('a traced value', str(err))}",
         where_raised(err),

@@ -1,6 +1,6 @@
-"""conversions: `type(x)`, `hasattr(x, "__len__")`, `isinstance(x, SupportsIndex)` in all Python code; `float(x)`,
-`complex(x)`, `map(float, xs)` and NumPy's classes of inexact numbers, `np.float64(x)`, in installed packages, whose
-users cannot leave them out.
+"""conversions: `type(x)`, `hasattr(x, "__len__")`, `isinstance(x, SupportsIndex)` and `np.random.RandomState(0)` in all
+Python code; `float(x)`, `complex(x)`, `map(float, xs)` and NumPy's classes of inexact numbers, `np.float64(x)`, in
+installed packages, whose users cannot leave them out.
 
 C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
 package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
@@ -36,7 +36,7 @@ from tapegrad.trace.guards import KINDS
 from tapegrad.trace.identity import compared
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import CODE, code_of
+from tapegrad.tree.copies import CODE, code_of, running
 
 
 def to_float(*args: Any) -> Any:
@@ -136,6 +136,14 @@ def to_super(*args: Any) -> Any:
     return _Super(found) if issubclass(args[0], np.ndarray) and vars(np.ndarray)["__new__"] is found.__new__ else found
 
 
+def to_random_state(seed: Any = None) -> Any:
+    """Return the generator that `RandomState` makes; in a trace an operation, whose draws are recorded."""
+    cls = np.random.RandomState
+    if not running.tracers or isinstance(seed, np.random.BitGenerator):
+        return cls(seed)
+    return FOREIGN[cls](running.tracers[-1], cls, seed)
+
+
 class _Super:
     """What comes behind a class of arrays, which is NumPy's own."""
 
@@ -170,7 +178,8 @@ def _seen(x: Any) -> Any:
 
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call what a variable holds, `float`, `complex` and NumPy's classes as above."""
-    return (_CLASSES.get(cls, cls) if type(cls) is type else cls)(*args, **kwargs)
+    meant = _CLASSES.get(cls, cls) if type(cls) is type else cls
+    return meant(*args, **kwargs) if kwargs else meant(*args)  # gmpy2's classes refuse an empty dict of keywords
 
 
 def _of_class(x: Any) -> Any:
@@ -190,14 +199,15 @@ _INEXACT = {cls.__name__: cls for cls in (np.float16, np.float32, np.float64, np
 _CLASSES: dict[type, Any] = {float: to_float, complex: to_complex,
                              **{cls: _to_inexact(cls) for cls in _INEXACT.values()}}
 _TRACED = {"float": to_float, "complex": to_complex, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr,
-           "isinstance": to_isinstance, "super": to_super, **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
+           "isinstance": to_isinstance, "super": to_super, "RandomState": to_random_state,
+           **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
 _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
 # in a program's own code
-_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "isinstance", "super")}
-_BUILTINS = [name for name in _NAMES if name not in _INEXACT]
+_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "isinstance", "super", "RandomState")}
+_BUILTINS = [name for name in _NAMES if hasattr(builtins, name)]
 _MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr,
-          "isinstance": isinstance, "super": super, **_INEXACT}
-_INSTALLED = ("site-packages", "dist-packages")
+          "isinstance": isinstance, "super": super, "RandomState": np.random.RandomState, **_INEXACT}
+_INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
 class Conversion:
@@ -235,11 +245,15 @@ def conversion(fn: FunctionType) -> Conversion | None:
     meant = (code, *[id(scope.get(name)) for name in _BUILTINS])  # the program may give such a name another meaning
     own, found = _known.get(fn, (None, None))
     if own != meant:
-        path = code.co_filename.replace("\\", "/").split("/")
-        made = _renamed(code, scope, _NAMES if not set(_INSTALLED).isdisjoint(path) else _ASKED)
+        made = _renamed(code, scope, _NAMES if is_installed(code) else _ASKED)
         found = None if made is code else Conversion(fn, code, made)
         _known[fn] = meant, found
     return found
+
+
+def is_installed(code: CodeType) -> bool:
+    """True for code of an installed package, whose users cannot change it."""
+    return not _INSTALLED.isdisjoint(code.co_filename.replace("\\", "/").split("/"))
 
 
 def converted(fn: FunctionType) -> CodeType:
@@ -280,6 +294,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
             ORIGINAL[made] = code
         return made
     vars(np).update({_NAMES[name]: _TRACED[name] for name in _INEXACT})  # found by such code alone, these names stay
+    vars(np.random).update({_NAMES["RandomState"]: to_random_state})
     vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
     for place in places:  # as a method's call: what is called, then what it is called of
         changed[place:place + 2] = dis.opmap["LOAD_CONST"], len(parts)
@@ -320,18 +335,28 @@ def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool
     if step.opname == "LOAD_GLOBAL":
         owned = scope.get(step.argval, getattr(builtins, step.argval, None))
         start = step
-    elif (step.opname in ("LOAD_ATTR", "LOAD_METHOD") and steps[at - 1].opname == "LOAD_GLOBAL"
-          and scope.get(steps[at - 1].argval) is np):
-        owned, start = _INEXACT.get(step.argval), steps[at - 1]
     else:
-        return False
+        start, owned = _of_numpy(steps, at, scope)
     if owned is None or owned is not _MEANT.get(step.argval):
         return False
-    before = steps[at - (1 if start is step else 2)] if at else step
+    first = steps.index(start)
+    before = steps[first - 1] if first else step
     if before.opname == "LOAD_GLOBAL" and before.argval == "map":
         return "map" not in scope  # `map(type, xs)`, which calls it
     call = _first_around(steps, start, step)
     return call is not None and call.opname.startswith(("CALL", "PRECALL", "KW_NAMES", "LOAD_SUPER"))
+
+
+def _of_numpy(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
+    """Return where an attribute of NumPy's modules begins, `np.random.RandomState`, and what it is; None of others."""
+    first = at
+    while first and steps[first].opname in ("LOAD_ATTR", "LOAD_METHOD"):
+        first -= 1
+    owner = scope.get(steps[first].argval) if steps[first].opname == "LOAD_GLOBAL" and first < at else None
+    for step in steps[first + 1:at]:
+        owner = vars(owner).get(step.argval) if owner is np else None
+    found = vars(owner).get(steps[at].argval) if owner is np or owner is np.random else None
+    return steps[first], found
 
 
 def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.Instruction | None:

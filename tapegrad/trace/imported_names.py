@@ -238,11 +238,9 @@ def _reached(root: Any) -> Iterator[Any]:
             stack += _WITHIN[kind](x)
         elif kind.__flags__ & _HEAP and not _is_closed(kind.__module__):
             stack.append(kind)
-            # (networkx wraps its functions in objects)
-            if not is_foreign(kind.__module__) or kind.__module__ == "networkx.utils.backends":
-                stack.append(attributes(x))
-                if has_slots(kind) and replaced(x):
-                    yield x
+            stack.append(attributes(x))  # networkx keeps functions in objects, and in graphs
+            if has_slots(kind) and replaced(x):
+                yield x
 
 
 @functools.cache
@@ -256,8 +254,13 @@ def _interposed() -> frozenset[int]:
     return frozenset(place for module, _, _ in stand_ins() for place in (id(module), id(vars(module))))
 
 
+_CONTAINERS = (dict, list, tuple, deque, staticmethod, classmethod)
+
+
 def _may_lead(x: Any) -> bool:
-    return callable(x) or issubclass(type(x), (dict, list, tuple, deque, staticmethod, classmethod))
+    kind = type(x)
+    return (callable(x) or issubclass(kind, _CONTAINERS)
+            or bool(kind.__flags__ & _HEAP and not _is_closed(kind.__module__)))
 
 
 def _given(fn: FunctionType) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import INTERNAL, Location
+from tapegrad.errors import INTERNAL, Location, UnknownFunction, user_location
 
 # what np.errstate sets, another object with each setting; NumPy to come may not have it
 _settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
@@ -103,6 +103,15 @@ def end(begun: Any) -> None:
         else:
             _seterr(**told(_geterr()))  # type: ignore[arg-type]
             _seterrcall(None)
+
+
+def check_modes(tracer: Any) -> None:
+    """Refuse a program that returns while its np.seterr makes errors of warnings: a replay would not raise them."""
+    if tracer.modes and "raise" in (now := told(_geterr())).values() and now != tracer.modes:
+        _seterr(**meant(tracer.modes))
+        raise UnknownFunction("np.seterr that makes NumPy raise after the function has returned cannot be recorded",
+                              user_location(),
+                              "with np.errstate(...): around those lines, or np.seterr(**old) after them")
 
 
 def told(modes: Any) -> dict[str, str]:

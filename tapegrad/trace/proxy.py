@@ -24,7 +24,7 @@ from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_o
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, gives_up, looks_up, loses, lost, torch_asks
+from tapegrad.trace.asking import asked, gives_up, looks_up, loses, lost, rounded_to, torch_asks
 from tapegrad.trace.call_arguments import content
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
@@ -253,9 +253,8 @@ class Proxy(Slotted):
     def __round__(self, ndigits: int | None = None) -> Any:
         if ndigits is None:
             return self._whole("round", round)
-        if type(self._val) in (float, int, bool):
-            return self._tracer.record(ops.round_number, (self,), {"ndigits": operator.index(ndigits)})
-        return self._tracer.record(ops.round, (self,), {"decimals": ndigits or 0}, round(self._val, ndigits or 0))
+        op, key = (ops.round_number, "ndigits") if type(self._val) in (float, int, bool) else (ops.round, "decimals")
+        return self._tracer.record(op, (self,), {key: (n := rounded_to(self, ndigits))}, round(self._val, n))
 
     def _steer(self, fact: str, read: Callable[[Any], Any]) -> Any:
         value = self._ask(read, self._val)

@@ -76,9 +76,9 @@ class Tracer:
     """
 
     __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
-                 "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "once", "overridden",
-                 "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special", "tape", "unseen",
-                 "written")
+                 "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "modes", "once",
+                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special",
+                 "tape", "unseen", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False,
                  once: Economy | None = None,
@@ -105,6 +105,7 @@ class Tracer:
         self.error: Exception | None = None  # the last that a call raised
         # of NumPy's floating-point errors, while the program has made some of them raise
         self.settings: tuple[tuple[str, str], ...] = ()
+        self.modes: dict[str, str] = {}  # those that the program's first np.seterr replaced
         # the first, which the program may have caught, or a library, or Python made an error of its own of
         self.refusal: TapeError | None = None
 

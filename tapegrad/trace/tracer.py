@@ -189,6 +189,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         check_shared(signature, nested, memos, proxies)
         check_written(f, leaves, labels, before)
         ownership.check(tracer)
+        numpy_warnings.check_modes(tracer)
         if done is not None:
             done(nested, memos, proxies)
         if rerouting is not None:

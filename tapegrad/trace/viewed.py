@@ -209,10 +209,12 @@ def _made(x: Any, kind: type[Viewed], obj: Any) -> Any:
 
 
 def adopted(x: Any, tracer: Any) -> Any:
-    """Return an array of a class of the program's that is not traced as one that is, with its attributes; other things
-    as they are.
+    """Return an array of a class of the program's that is not traced as one that is, with its attributes, in a tuple or
+    list too; other things as they are.
     """
-    if not is_subclassed(x) or is_viewed(x):
+    if type(x) in (tuple, list):
+        return type(x)(adopted(part, tracer) for part in x)
+    if type(x) in ORDINARY or not is_subclassed(x) or is_viewed(x):
         return x
     op = tracer.lift(np.ndarray.view(x, np.ndarray))
     y = _made(tracer.proxy(op, op.val, tracer), viewed_class(type(x)), None)
@@ -257,6 +259,8 @@ def typed(fn: Callable[..., Any], plainly: Callable[..., Any], args: tuple[Any, 
         raise refused(f"{getattr(fn, '__name__', fn)} of a traced {cls.__name__}",
                       "what it gives to a function of the program's is not known",
                       "the same of the plain array, np.asarray(x)")
+    tracer = _viewed_among((args, kwargs))[0]._tracer
+    args = tuple(adopted(x, tracer) for x in args)
     found = probed(fn, args, {key: x for key, x in kwargs.items() if key != "out"}, Viewed, own_names)
     if found.asked - {"__array_wrap__"} or (found.asked and not found.wrapped):
         return _by_class(fn, args, kwargs, found)

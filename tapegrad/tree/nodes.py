@@ -224,8 +224,12 @@ class Instance(Record):
         new = cls() if cls is SimpleNamespace else object.__new__(cls)
 
         def fill(parts: dict[str, Any]) -> None:
+            held = getattr(self.prototype, "__dict__", {})
             for name, part in parts.items():
-                object.__setattr__(new, name, part)  # frozen dataclasses too
+                if type(held) is dict and name in held:
+                    new.__dict__[name] = part  # past a descriptor of that name, which would convert it again
+                else:
+                    object.__setattr__(new, name, part)  # frozen dataclasses too
         return new, fill
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
@@ -323,7 +327,11 @@ def is_subclassed(x: Any) -> bool:
     kind = type(x)
     if hasattr(kind, "_viewed_as"):
         return True
-    return issubclass(kind, np.ndarray) and _is_derived(kind) and x.dtype.kind in "biufc"  # type: ignore[arg-type]
+    # what a class says of its dtype may be another: numpoly's polynomials are records
+    return issubclass(kind, np.ndarray) and _is_derived(kind) and _dtype_of(x).kind in "biufc"  # type: ignore[arg-type]
+
+
+_dtype_of: Callable[[Any], np.dtype[Any]] = vars(np.ndarray)["dtype"].__get__
 
 
 @functools.cache

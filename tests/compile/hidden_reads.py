@@ -465,6 +465,31 @@ c=C(); w=weakref.ref(c)
 def f(x,e): return x*(e().rate if e() is not None else 5.0)
 given=(w,)
 """, "", "if k==4: c=None"),
+    "weakref attribute": ("""
+class C:
+    rate=2.0
+    def __init__(self): self.other=weakref.ref(OTHER); self.number=3.0
+OTHER=C.__new__(C); c=C()
+def f(x,e): return x*e.number*e.other().rate
+given=(c,)
+""", "", "if k==4: OTHER.rate=5.0"),
+    "weakref attribute by a computed name": ("""
+class C:
+    def __init__(self): self.other=weakref.ref(OTHER); self.number=3.0
+class R: rate=2.0
+OTHER=R(); c=C()
+def f(x,e): return x*e.number*getattr(e,'o'+'ther')().rate
+given=(c,)
+""", "", "if k==4: OTHER.rate=5.0"),
+    "what an attribute of an argument leads to": ("""
+class Options: rate=2.0
+class C:
+    def __init__(self): self.options=OPTIONS; self.number=3.0
+    def slope(self): return self.number*self.options.rate
+OPTIONS=Options(); c=C()
+def f(x,e): return x*e.slope()
+given=(c,)
+""", "", "if k==4: OPTIONS.rate=5.0"),
     "lru argument": ("""
 R=[2.0]
 @functools.lru_cache

@@ -12,6 +12,7 @@ import random
 import threading
 import types
 import warnings
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -575,3 +576,17 @@ def test_an_error_of_a_gradient_inside_is_the_programs() -> None:
     for k in (0, 0, 0, 1, 1, 0):
         assert step(np.ones(3) * k) == k
     assert step.stats.traces == 2  # type: ignore[attr-defined]
+
+
+def test_what_no_code_reads_of_an_arguments_attributes_keeps_no_path_from_being_compiled() -> None:
+    class Model:
+        def __init__(self, rate: float) -> None:
+            self.rate, self.parent, self.others = rate, weakref.ref(Model), weakref.WeakValueDictionary[str, Any]()
+
+        def slope(self, x: Any) -> Any:
+            return x * self.rate
+
+    step = tg.value_and_grad(Model.slope, argnums=1)
+    model = Model(2.0)
+    assert [step(model, x)[0] for x in (1.0, 2.0, 3.0, 4.0)] == [2.0, 4.0, 6.0, 8.0]
+    assert step.stats.hits >= 2

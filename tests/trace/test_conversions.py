@@ -63,6 +63,7 @@ def of_variable(x, dtype=None):
     return dtype(x) * x
 def of_variables(x, a=float, b=np.float64, c=np.sin):
     return sum([c(a(x)) for _ in range(12)]) + (lambda: b(a(x)))() + a(3) + max(*map(a, [1, 2])) + a() + b(*[2.0])
+def of_kind(x, kind): return float(kind(2)) * x
 def of_made(x, make=np.zeros):
     y = make(3)
     y[1] = x * x
@@ -83,6 +84,18 @@ def point(x): return Point(x).half ** 2
 def maker(a):
     def made(x): return float(x) * a if type(x).__name__ == "float" else 100 * x
     return made
+class Graph:
+    def __init__(self, **edges): self.edges = [edges]
+class Conversions:
+    def __init__(self, graph): self.graph = graph
+    def __call__(self, x): return self.graph.edges[0]["square"](x)
+def _square(x): return float(x) ** 2
+KNOWN = Conversions(Graph(square=_square))
+def of_objects_in_objects(x): return KNOWN(x)
+def limited(x, limits=[float]): return limits[0](x)
+class Degrees(float): pass
+def in_degrees(x): return Degrees(x) * 2
+def in_degrees_by_name(x, kind=float): return kind.__new__(Degrees, x) * 2
 def differentiated(x):
     import tapegrad
     return float(tapegrad.gradient(lambda y: float(y) ** 3, x)[0])
@@ -129,7 +142,7 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 @NEEDED
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_dtypes", "of_map",
-                                  "of_objects", "of_arrays", "exact", "inner", "operators", "point",
+                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point",
                                   *(["of_variable", "of_variables", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)
@@ -317,6 +330,25 @@ def test_another_type_takes_another_path() -> None:
     assert [step(x)[0] for x in (1.0, np.float64(1.0), 2.0, np.float64(2.0))] == [2.0, 3.0, 4.0, 6.0] and step.stats.traces == 2
 
 
+def test_a_class_that_takes_no_keywords_is_given_none(package: ModuleType) -> None:
+    gmpy2 = pytest.importorskip("gmpy2")
+    assert tg.grad(package.of_kind, 3.0, gmpy2.mpz)[1][1] == 2.0
+
+
+@NEEDED
+@pytest.mark.parametrize(("name", "who"), [("limited", "float, held in limits[0]"), ("in_degrees", "installed_for_a_test.Degrees"),
+                                           ("in_degrees_by_name", "float.__new__, held in kind.__new__")])
+def test_floats_that_a_package_makes_otherwise_are_refused_with_finite_differences(
+        package: ModuleType, name: str, who: str) -> None:
+    fn = getattr(package, name)
+    for _ in range(12):  # Python calls what it has called before otherwise
+        fn(2.0)
+        with pytest.raises(tg.ConcretizationError, match=r"tg\.differences") as caught:
+            tg.grad(fn, 2.0)
+        assert caught.value.what.startswith(who)
+    assert tg.grad(lambda x: tg.differences(fn)(x) * x, 3.0)[1][1] == pytest.approx(slope(lambda x: fn(x) * x, 3.0))
+
+
 @NEEDED
 def test_the_programs_own_are_refused() -> None:
     with pytest.raises(tg.ConcretizationError, match="leave the float"):
@@ -355,6 +387,7 @@ class CPUDispatcher:
 
     def __init__(self, fn: Any) -> None:
         self.py_func, self.__doc__, self.calls = fn, fn.__doc__, 0
+        self.typingctx = iter([])  # which says of no two calls that they find the same
 
     def __call__(self, *args: float) -> Any:
         self.calls += 1
@@ -380,6 +413,45 @@ def test_what_numba_compiles_is_traced_as_python() -> None:
     assert np.allclose(tg.gradient(f, 0.5, 3.0), [np.cos(0.5) * 3.0, np.sin(0.5) + 6.0])
     assert compiled.calls == 1  # of plain numbers
     assert type(compiled) is CPUDispatcher and np.isclose(f(0.5, 3.0), tg.grad(f, 0.5, 3.0)[0])
+
+
+@CPUDispatcher
+def thrown(n: Any) -> Any:
+    return int(np.random.randint(2)) * 0 + n
+
+
+@CPUDispatcher
+def printed(n: Any) -> Any:
+    return passed_on(n)
+
+
+def passed_on(n: Any) -> Any:
+    print(n)
+    return n
+
+
+def test_what_numba_compiles_keeps_no_path_from_being_compiled_but_what_may_draw_or_print(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    step = tg.value_and_grad(lambda x: compiled(x, 2.0) * compiled(1.0, 2.0))
+    assert [step(x)[0] for x in (1.0, 2.0, 3.0, 4.0)] == pytest.approx(
+        [compiled(x, 2.0) * compiled(1.0, 2.0) for x in (1.0, 2.0, 3.0, 4.0)]) and step.stats.hits == 3
+    for f in (lambda x: x * thrown(2), lambda x: x * printed(2.0)):
+        step = tg.value_and_grad(f)
+        with pytest.warns(tg.RetraceWarning, match="it prints|a function that numba compiles, which may draw"):
+            assert [step(x)[0] for x in (1.0, 2.0, 3.0, 4.0)] == [2.0, 4.0, 6.0, 8.0]
+        assert step.stats.hits == 0
+    assert capsys.readouterr().out == 4 * "2.0\n"
+
+
+def test_numba_compiles_while_a_trace_runs() -> None:
+    numba = pytest.importorskip("numba")
+
+    @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
+    def made(n: float) -> float:
+        y = np.zeros(3)
+        y[0] = n + math.sin(n)
+        return float(np.sum(y))
+    assert tg.grad(lambda x: x * made(2.0), 3.0)[1][1] == 2.0 + math.sin(2.0)
 
 
 class DUFunc(CPUDispatcher):

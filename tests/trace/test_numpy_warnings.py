@@ -131,3 +131,21 @@ def test_nested_traces_and_other_threads() -> None:
 
     tg.grad(ask, 1.0)
     assert MODES[0] == np.geterr()
+
+
+def by_python(x: Any) -> Any:
+    return round(x, 3) * x
+
+
+def by_numpy(x: Any) -> Any:
+    return np.around(x, decimals=3) * x
+
+
+@pytest.mark.parametrize("fn", [by_python, by_numpy])
+def test_a_gradient_that_stops_at_digits_is_told_of_once_at_the_line(fn: Callable[..., Any]) -> None:
+    found = said(lambda: tg.value_and_grad(fn)(2.0), "default", times=3)
+    assert [where for _, *where in found] == [[__file__, fn.__code__.co_firstlineno + 1]]
+    assert "rounded to 3 digits is 0" in found[0][0]
+    for run in (lambda: tg.trace(fn, 2.0), lambda: tg.grad(lambda x: fn(tg.value(x)) * x, 2.0),
+                lambda: tg.grad(lambda x: np.round(x) * x + round(x) + int(x), 2.0)):
+        assert said(run) == []

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.random import normal
+from numpy.random import RandomState, normal
 
 import tapegrad as tg
 from tapegrad.ops import draw
+from tapegrad.testing import check_grads
 from tapegrad.trace.random_state import Found
 
 RNG = np.random.default_rng(0)
@@ -392,5 +393,40 @@ def test_what_is_shuffled_in_place_is_the_programs() -> None:
     expected = f(x, np.random.default_rng(0))
     order = np.arange(1.0, 9.0)
     assert tg.grad(f, x, np.random.default_rng(0), captured=False)[0] == expected
-    with pytest.raises(tg.UnknownFunction, match="shuffle of a list"):
-        tg.trace(lambda x: (values := [1.0, 2.0], np.random.default_rng(0).shuffle(values), x * values[0])[2], 1.0)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: (v := [1.0, 2.0, 3.0, 5.0], rng := np.random.default_rng(4), rng.shuffle(v), x * v[0] + rng.random())[3],
+    lambda x: (v := [1.0, 2.0, 3.0, 5.0], rng := RandomState(4), rng.shuffle(v), x * v[0] + rng.rand())[3],
+    lambda x: (v := list("abcd"), rng := RandomState(4), rng.shuffle(v), x * ord(v[0]) + rng.rand())[3],
+])
+def test_a_generator_that_is_made_inside_shuffles_what_is_not_traced(f: Any) -> None:
+    step = tg.value_and_grad(f)
+    assert [step(x)[0] for x in (1.0, 2.0, 3.0, 4.0)] == [f(x) for x in (1.0, 2.0, 3.0, 4.0)]
+    assert step.stats.hits == 3
+
+
+def test_a_random_state_made_inside_is_seeded_again() -> None:
+    def f(x: Any) -> Any:
+        rng = np.random.RandomState(seed=3)
+        w = rng.rand(3)
+        w /= np.sqrt(np.sum(w * w))
+        w += x
+        assert isinstance(rng, np.random.RandomState) and type(rng) is np.random.RandomState
+        return (w * w).sum() * RandomState(5).normal(x[0], 2.0) + rng.randint(9)
+
+    def given_bits(x: Any) -> Any:
+        return (np.random.RandomState(np.random.MT19937(5)).rand(3) * x).sum()
+    for g in (f, given_bits):
+        step = tg.value_and_grad(g)
+        for k in range(5):
+            x = np.arange(3.0) + k
+            assert step(x)[0] == pytest.approx(g(x), rel=1e-14)
+        assert step.stats.hits == 4
+    check_grads(f, np.arange(3.0))
+    tape = tg.trace(f, np.arange(3.0))[1]
+    assert tape.play(np.ones(3)) == pytest.approx(f(np.ones(3)))
+    with pytest.raises(tg.UnknownFunction, match="gamma, drawn with a traced parameter"):
+        tg.grad(lambda x: np.random.RandomState(0).gamma(x), 2.0)
+    mean = tg.grad(lambda x: x * np.random.RandomState(0).multivariate_normal(np.zeros(2), np.eye(2)).sum(), 2.0)[0]
+    assert mean == 2.0 * np.random.RandomState(0).multivariate_normal(np.zeros(2), np.eye(2)).sum()

@@ -398,3 +398,59 @@ def test_an_output_of_one_element_needs_no_seed(shape: tuple[int, ...]) -> None:
 def test_a_keyword_may_have_the_functions_name() -> None:
     assert tg.grad(lambda x, f=1.0: x * f, 2.0, f=3.0) == (6.0, (None, 3.0))
     assert tg.trace(lambda x, f=1.0: x * f, 2.0, f=3.0)[0] == tg.gradtape(lambda x, f=1.0: x * f, 2.0, f=3.0).play(2.0, f=3.0)[0] == 6.0
+
+
+class InMetres:
+    """A descriptor that converts what it is assigned, and keeps it under its own name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, cls: type) -> Any:
+        return vars(owner)[self.name]
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        vars(owner)[self.name] = value * 1000.0
+
+
+class Track:
+    length = InMetres()
+
+    def __init__(self, kilometres: Any) -> None:
+        self.length = kilometres
+
+
+def test_the_attributes_of_a_copy_are_not_converted_again() -> None:
+    track = Track(2.0)
+    value, (dtrack, dx) = tg.grad(lambda x: track.length * x, 3.0)
+    assert (value, dx, dtrack["track"].length) == (6000.0, 2000.0, 3.0)
+    assert tg.gradient(lambda t: t.length * 2, track)[0].length == 2.0
+    assert tg.gradient(lambda x: Track(x).length * 2, 3.0) == (2000.0,)
+
+
+def test_an_array_of_records_whose_class_says_that_it_holds_numbers() -> None:
+    class Polynomial(np.ndarray):
+        dtype = property(lambda self: np.dtype(float))
+
+        def __array_finalize__(self, obj: Any) -> None:
+            self.names = obj.names
+
+    records = np.zeros(2, [("a", float)]).view(type("Named", (np.ndarray,), {"names": "a"}))
+    polynomial = records.view(Polynomial)
+    with pytest.raises(tg.UnknownFunction, match="operators mean something else"):
+        tg.grad(lambda x: x * len(polynomial.names), 2.0)
+
+
+def test_an_array_is_made_of_what_an_object_shows_itself_as() -> None:
+    class Frame:
+        def __init__(self, values: Any) -> None:
+            self.values = values
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return self.values
+
+    def f(x: Any) -> Any:
+        return np.diag(Frame(x)).sum() + np.copy(Frame(x))[0, 1]
+    value, (_, dx) = tg.grad(f, np.arange(4.0).reshape(2, 2))
+    assert value == 4.0
+    np.testing.assert_array_equal(dx, [[1.0, 1.0], [0.0, 1.0]])

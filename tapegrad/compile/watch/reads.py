@@ -66,7 +66,7 @@ from tapegrad.compile.watch.namespaces import (
     own_names,
 )
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
-from tapegrad.compile.watch.wrappers import parts_in
+from tapegrad.compile.watch.wrappers import attributes_held, loud, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
@@ -142,12 +142,14 @@ class Reads:
             if id(node) in nodes:
                 continue
             nodes.add(id(node))
-            stack += getattr(node, "children", ())
+            held = attributes_held(node)  # read where code names them
+            stack += [part for part in getattr(node, "children", ()) if not held or not isinstance(part, Static)]
             if isinstance(node, Static) and (isinstance(node.value, type) or type(node.value) in _IMMUTABLE):
                 self.explore(node.value, "an argument")
             elif isinstance(node, Record):
                 made = node.prototype
                 self.follow(made if type(made) is FunctionType else type(made), "an argument")
+                self.attributes(held, "an argument", library_of(str(type(made).__module__)), sized=False)
             # known by identity; what it has may change
             elif isinstance(node, Static) and not isinstance(node.value, Iterator):
                 self.watch(node.value, "an argument")
@@ -278,7 +280,7 @@ class Reads:
         known = self.seen.get(id(x))
         if known is not None:
             return known[1]  # type: ignore[no-any-return]
-        if (why := reads_the_world(x, SILENT)):
+        if (why := reads_the_world(x, SILENT) or loud(x)):
             self.refused = self.refused or f"{label} is {why}"
         self.seen[id(x)] = (x, Plain(x))
         self.seen[id(x)] = (x, check := self.content(x, label))
@@ -302,18 +304,16 @@ class Reads:
             self.enter_by_name(self.library, False)  # under a name of its own
         if kind is Tape:
             return Edits(x)
-        if kind is ContextVar:
-            self.place(Context(x), x.name, label)
-            return Plain(x)
-        if kind is CellType:
-            self.place(Contents(x), "contents", label)
+        if kind is ContextVar or kind is CellType:
+            place = (Context(x), x.name) if kind is ContextVar else (Contents(x), "contents")
+            self.place(place[0], place[1], label)
             return Plain(x)
         if isinstance(x, GETTERS):
             self.enter_by_name(self.library, False)
             return Plain(x)
-        if kind is CACHED:
-            self.follow(x.__wrapped__, label, runs=True)
-        if (parts := parts_in(x)):
+        if (runs := unheard(x)) is not None:
+            self.follow(runs, label, runs=True)
+        if (parts := parts_in(x)) or runs is not None:
             self.note(parts, parts, label)
             if isinstance(x, functools.partial):
                 self.note(Attributes(x), ["func", "args", "keywords"], label)

@@ -2,16 +2,60 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
+from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
-from tapegrad.tree.copies import CACHED
+from tapegrad.compile.watch.code_names import global_names, names_of
+from tapegrad.trace.random_state import SOURCES
+from tapegrad.trace.wrapped_functions import given_function, is_compiled
+from tapegrad.tree.copies import CACHED, code_of, is_empty
+from tapegrad.tree.nodes import Instance, Static
 from tapegrad.tree.ways import owner_of
 
 # the class of what a bounded cache's dict leads to: links, of which only the collector is told
 _LINK = "_lru_list_elem"
 _WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
+
+
+# what numba's functions draw by, print by, and call Python by
+_LOUD = frozenset(["random", "print", "objmode"])
+_BY_ADDRESS: type = type(ctypes.pythonapi.Py_IncRef).__mro__[1]  # the class of C functions that are called by it
+
+
+def unheard(x: Any) -> Any:
+    """Return the Python function whose result a cache keeps, or which numba compiles: nobody hears it. None of
+    others.
+    """
+    return x.__wrapped__ if type(x) is CACHED else given_function(x) if is_compiled(type(x)) else None
+
+
+def loud(x: Any) -> str:
+    """Return what a function is that numba compiles, where it may draw, print or call what is not compiled, "" for
+    others.
+    """
+    stack, seen = [given_function(x)] if is_compiled(type(x)) else [], set[int]()
+    while stack:
+        fn = stack.pop()
+        code = code_of(fn)
+        held = [fn.__globals__.get(name) for name in global_names(code)]
+        held += [cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell)]
+        if not _LOUD.isdisjoint(names_of(code)) or any(
+                isinstance(part, _BY_ADDRESS) or isinstance(getattr(part, "__self__", None), SOURCES)
+                for part in held):
+            return "a function that numba compiles, which may draw, print or call other code"
+        seen.add(id(fn))
+        stack += [part for part in held if type(part) is FunctionType and id(part) not in seen]
+    return ""
+
+
+def attributes_held(node: Any) -> dict[str, Any]:
+    """Return the attributes of an object among the arguments that are known by identity."""
+    return {name: part.value for name, part in zip(node.names, node.children)
+            if isinstance(part, Static) and not isinstance(part.value, Iterator)} if type(node) is Instance else {}
 
 
 def parts_in(x: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tapegrad.frontends.numpy.shape import (
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, layout_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, DType
-from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, constructs, means, refused, register
@@ -168,6 +168,7 @@ def _holds(x: Any) -> bool:
 @constructs(np.eye, np.identity, np.arange, np.tri, np.indices, np.copy, np.diag, np.linspace, np.logspace,
             np.geomspace)
 def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    args = tuple(x if type(x) in ORDINARY else shown_array(x) for x in args)
     if args and isinstance(args[0], Traced) and fn in FOREIGN:
         return FOREIGN[fn](*args, **kwargs)
     if (len(args) != 1 or kwargs or type(args[0]) is not int) and any(isinstance(leaf, Traced)

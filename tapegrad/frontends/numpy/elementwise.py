@@ -18,6 +18,7 @@ from tapegrad.numbers.kinds import Array, DType
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, means, refused, register
 from tapegrad.trace import views
+from tapegrad.trace.asking import rounded_to
 
 # What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
 _REDUCE: dict[Any, Callable[..., Any]] = {
@@ -25,8 +26,8 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
     np.logical_or: np.any,
     np.logaddexp: np.logaddexp.reduce, np.fmax: np.fmax.reduce, np.fmin: np.fmin.reduce}
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod,
-                                            np.maximum: np.maximum.accumulate, np.minimum: np.minimum.accumulate,
-                                            np.logaddexp: np.logaddexp.accumulate}
+                                            **{ufunc: ufunc.accumulate for ufunc in (
+                                                np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp)}}
 
 
 @means(np.ufunc)
@@ -163,7 +164,7 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Any:
         ones = np.ones((1,) * len(shape_of(x)), numpy_dtype(x))
         if np.round(ones, decimals) is ones:
             return x
-    return ops.round(x, decimals=decimals)
+    return ops.round(x, decimals=rounded_to(x, decimals))
 
 
 @means(np.fix, constant=True)

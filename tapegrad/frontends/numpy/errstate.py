@@ -62,10 +62,11 @@ def _refuse_calls(values: Any) -> None:
 @constructs(np.seterr)
 def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     _refuse_calls((*args, *kwargs.values()))
-    if "raise" in (*args, *kwargs.values()):
-        raise refused("np.seterr", "a replay would not raise where the program does",
-                      "with np.errstate(...): around those lines")
-    return told(fn(**meant({**dict(zip(("all", "divide", "over", "under", "invalid"), args)), **kwargs})))
+    before = told(fn(**meant({**dict(zip(("all", "divide", "over", "under", "invalid"), args)), **kwargs})))
+    for each in running.tracers:
+        each.strictly(settings())
+        each.modes = each.modes or before
+    return before
 
 
 @constructs(np.geterr)

@@ -147,8 +147,10 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     if (dtype is None and type is None) or dtype is np.ndarray or (type is np.ndarray and dtype is None):
         return a if isinstance(plain(a), np.generic) else a[...]
     of_array = isinstance(dtype, _class) and issubclass(dtype, np.ndarray)
-    if dtype is not None and not of_array and type is None and np.dtype(dtype) == dtype_of(a):
-        return a[...]
+    if dtype is not None and not of_array and np.dtype(dtype) == dtype_of(a):
+        dtype = None
+        if type is None:
+            return a[...]
     cls = dtype if type is None and isinstance(dtype, _class) else type
     if isinstance(plain(a), np.generic) and isinstance(cls, _class) and issubclass(cls, np.ndarray):
         return a  # NumPy makes a number of it again

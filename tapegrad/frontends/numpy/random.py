@@ -58,7 +58,9 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
                       "standard_exponential"):
             fixed = {key: static(value) for key, value in kwargs.items()}
             return tracer.record(ops.draw, (source, *map(static, args)), {"method": method, **fixed})
-        raise _unknown(method)
+        if any(map(loses, leaves_of((args, kwargs)))):
+            raise _unknown(method)
+        return tracer.record(ops.draw, (source, *args), {"method": method, **kwargs})
     names, combine = _LOCATION_SCALE[method]
     given = dict(zip([*(name for name, _ in names), "size"], args)) | kwargs
     parameters = [as_array(given.get(name, default)) for name, default in names]
@@ -90,14 +92,16 @@ def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
 
 
 def _shuffled(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Shuffle a list, or an array made outside: what is in it is in no operation, so a replay is told
-    that it cannot draw again.
+    """Shuffle a list, or an array made outside: what is in it is in no operation, so a replay is told that it cannot
+    draw again; by a generator that the program made, the order is guarded.
     """
-    op = getattr(source, "_op", None)
-    if isinstance(op, Call):
-        raise UnknownFunction("shuffle of a list, by a generator that the program made, cannot be recorded",
-                              user_location(), "np.array(x), or [x[i] for i in rng.permutation(len(x))]")
-    plain(source).shuffle(*args, **kwargs)
+    if not isinstance(getattr(source, "_op", None), Call):
+        plain(source).shuffle(*args, **kwargs)
+        return
+    given = dict(zip(("x", "axis"), args)) | kwargs
+    x = np.swapaxes(given["x"], 0, given["axis"]) if given.get("axis") else given["x"]
+    # it draws what a permutation of so many draws
+    x[:] = [x[i] for i in static(source._tracer.record(ops.draw, (source, len(x)), {"method": "permutation"}))]
 
 
 def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: int = 0, **kwargs: Any) -> Any:
@@ -170,3 +174,6 @@ def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) ->
         if isinstance(plain(given), np.random.Generator):  # one of the program's, which goes on
             return given
     return tracer.record(ops.default_rng, tuple(map(static, args)), {"make": fn, **kwargs})
+
+
+FOREIGN[np.random.RandomState] = generator

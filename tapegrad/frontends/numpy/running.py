@@ -51,6 +51,16 @@ def minimum_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
     return _extremes(ops.cumulative_min, array, axis, dtype)
 
 
+@means(np.fmax.accumulate)
+def fmax_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    return _present_extremes(ops.cumulative_max, -np.inf, array, axis, dtype)
+
+
+@means(np.fmin.accumulate)
+def fmin_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
+    return _present_extremes(ops.cumulative_min, np.inf, array, axis, dtype)
+
+
 @means(np.logaddexp.accumulate)
 def logaddexp_accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
     return _extremes(ops.cumulative_logsumexp, array, axis, dtype)
@@ -61,6 +71,17 @@ def _extremes(op: Op, array: Array, axis: Any, dtype: Any) -> Any:
     if not rank(x):
         raise TypeError("cannot accumulate on a scalar")
     return op(x if dtype is None else ops.astype(x, dtype=np.dtype(dtype)), axis=static(axis))
+
+
+def _present_extremes(op: Op, fill: float, array: Array, axis: Any, dtype: Any) -> Any:
+    """Return running extrema that pass over nan, which is what comes before the first number."""
+    x = as_array(array)
+    if kind_of(x) != "f":
+        return _extremes(op, x, axis, dtype)
+    there = present(x)
+    y = _extremes(op, masked(x, there, fill)[0], axis, dtype)
+    begun = ops.cumulative_sum(ops.astype(there, dtype=np.dtype(int)), axis=static(axis))
+    return ops.where(ops.greater(begun, 0), y, np.nan)
 
 
 @means(np.nancumsum)
