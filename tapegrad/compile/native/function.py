@@ -62,6 +62,7 @@ class Function(Emitter):
         self.env: dict[Operation, Value] = {}
         self.pending: dict[Operation, None] = {}  # calls and guards that are put off
         self.cache: dict[tuple[str, Any], Any] = {}
+        self.ranges: dict[str, tuple[int, int]] = {}  # the least and the most that an integer in a register is
         self.depth, self.runs = 0, 1  # loops around, and how often what is written runs
         self.gained = 0  # calls that are native code, in all runs, without those that only move elements
         self.left = 0  # calls that stay in Python

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.compile.native.arrays import stored
+from tapegrad.compile.native.arrays import is_computed, operand, stored
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
@@ -48,11 +48,12 @@ def lower_loop(f: Function, op: Call) -> Results:
     steps, given, listed, carried = loop.parts()
     _, outer, sequences, firsts = loop.parted([*([None] * len(steps)), *op.args])
     tables = [step_values(f, values) for values in loop.steps]
+    searched = indexed(loop)
     for x, arg in zip(given, outer):
-        f.env[x] = bound(f, x, arg)
+        f.env[x] = stored(f, arg) if x in searched else bound(f, x, arg)
     rows = [kept(f, arg) for arg in sequences]
     f.note_users(loop.body)
-    long = {x: buffer(f, x, arg) for x, arg in zip(carried, firsts) if is_long(x.spec)}
+    long = {x: buffer(f, x, arg) for x, arg in zip(carried, firsts) if is_long(x.spec) or x in searched}
     short = [x for x in carried if x not in long]
     start = [registers(f, arg, x.spec) for x, arg in zip(carried, firsts) if x not in long]
     offsets, size = offsets_of(loop.results[len(carried):])
@@ -85,7 +86,7 @@ def lower_loop(f: Function, op: Call) -> Results:
                 keep(f, part, f.at(place, offset))
         found = [text for x, new in zip(carried, loop.results) if x not in long
                  for text in texts_of(registers(f, new, x.spec))]
-        hand_on(f, [(long[x], f.array(new)) for x, new in zip(carried, loop.results) if x in long])
+        hand_on(f, [(long[x], operand(f, new)) for x, new in zip(carried, loop.results) if x in long])
         return found
     first = [(ELEMENTS[required_kind(x.spec)].register, text)
              for x, value in zip(short, start) for text in texts_of(value)]
@@ -166,6 +167,16 @@ def listen(f: Function, counter: str, loop: Loop) -> None:
     f.begin(go_on)
 
 
+def indexed(loop: Loop) -> set[Operation]:
+    """Return the arrays of which a loop reads or writes parts at computed places: they are in memory."""
+    found: set[Operation] = set()
+    for op in reversed(loop.body.ops):
+        if type(op) is Call and op.fn in (ops.getitem, ops.setitem) and isinstance(op.args[0], Operation) and (
+                op in found or any(map(is_computed, op.args[1 + (op.fn is ops.setitem):]))):
+            found.add(op.args[0])
+    return {x for x in found if type(x) is Input and x.spec.is_array}
+
+
 def step_values(f: Function, values: Sequence[Any]) -> Any:
     """Return what gives a run's step: a constant, a counter, or an entry of a table."""
     kind = number_kind(spec_of(values[0]))
@@ -174,7 +185,11 @@ def step_values(f: Function, values: Sequence[Any]) -> Any:
         raise Unlowered("a loop's steps")
     steps = range_of(values)
     if steps is not None:
-        return lambda run: Number(f.plus(f.times(run, steps.step), str(steps.start)), "i")
+        def counted(run: str) -> Number:
+            text = f.plus(f.times(run, steps.step), str(steps.start))
+            f.ranges[text] = min(steps), max(steps)
+            return Number(text, "i")
+        return counted
     table = f.constants(kind, values)
     return lambda run: Number(f.load(kind, f.at(table, f.times(run, 8))), kind)
 
@@ -237,12 +252,13 @@ def buffer(f: Function, x: Input, arg: Any) -> Array:
     return found
 
 
-def hand_on(f: Function, pairs: Sequence[tuple[Array, Array]]) -> None:
+def hand_on(f: Function, pairs: Sequence[tuple[Array, Any]]) -> None:
     """Write what the next run is given: by way of other memory, where a new value lies in what another one replaces."""
-    moved = [(to, new) for to, new in pairs if new.data != to.data or new.strides != to.strides]
+    moved = [(to, new) for to, new in pairs
+             if not isinstance(new, Array) or new.data != to.data or new.strides != to.strides]
     taken = [to.owner for to, _ in moved]
     for number, (to, new) in enumerate(moved):
-        if any(new.owner is owner for owner in taken):
+        if isinstance(new, Array) and any(new.owner is owner for owner in taken):
             moved[number] = to, apart(f, new)
     for to, new in moved:
         copy(f, to, new)

@@ -81,6 +81,20 @@ def heat(u: Any) -> Any:
     return np.sum(u ** 2)
 
 
+def placed(x: Any, a: Any) -> Any:
+    terms, last, sums = np.zeros((2, len(x))), np.empty((3, 4)), np.ones((70, 6), order="F")
+    for i in range(len(x) - 1):
+        terms[0, i] = x[i + 1] - x[i] ** 2
+        terms[-1, -i - 1] = a[i % 70, 3] * x[i]
+        last[i % 3, 1:3] = terms[0, i] + a[2:4, i % 90]
+        sums[:, i % 6] = 0.5 * sums[:, (i + 1) % 6] + a[..., i % 7]
+    return np.sum(terms[0] * terms[1]) + np.sum(last ** 2) + np.sum(sums ** 2)
+
+
+def picked(x: Any, n: int) -> Any:
+    return x[n, 1:] @ x[:-1, n] + np.sum(x[n + 1, None, ..., ::2]) + x[n, -n]
+
+
 def shifted(x: Any) -> Any:
     y = x * 1.0
     y[1:] = y[:-1]
@@ -112,6 +126,7 @@ LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "slices": (lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2), (X,)),
     "backwards": (lambda x: np.sum(x[::-1] * x * x[::-1]), (X,)),
     "joined": (lambda x, y: np.sum(np.concatenate([x, y, x]) ** 3), (X, Y)),
+    "places": (placed, (X, A)), "places that are arguments": (picked, (A[:, :70].copy(), 7)),
     "filled": (running, (X,)), "stencil": (heat, (X,)), "overlaps": (shifted, (X,)),
     "picked": (lambda a: np.sum(a[:, [3, 1, 4, 1, 5]] ** 2) + np.sum(a[[0, 0, 2]]), (A,)),
     "diagonal": (lambda a: np.sum(np.diagonal(a) ** 2) + np.trace(a @ a.T), (A,)),
@@ -124,12 +139,12 @@ def test_programs_of_long_arrays(name: str) -> None:
     f, args = LONG[name]
     step = native(f)
     for scale in (1.0, 1.0, 1.0, 0.5, -0.7):
-        given = tuple(scale * x for x in args)
+        given = tuple(scale * x if isinstance(x, np.ndarray) else x for x in args)
         same(step(*given), tg.grad(f, *given), 1e-11, 1e-11)
     assert step.stats.hits >= 2, step.stats
 
 
-@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "filled", "stencil"])
+@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "places", "places that are arguments", "filled", "stencil"])
 def test_nothing_of_it_stays_in_python(name: str) -> None:
     f, args = LONG[name]
     step = native(f)
