@@ -37,7 +37,7 @@ from tapegrad.compile.native.values import (
 from tapegrad.compile.native.vectors import Vectors
 from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
-from tapegrad.tape.tape import Call, Input, Operation, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 
 OFTEN = 1 << 25  # operations on numbers, after which a loop asks for signals: a tenth of a second, or less
 
@@ -52,8 +52,11 @@ def lower_loop(f: Function, op: Call) -> Results:
     for x, arg in zip(given, outer):
         f.env[x] = stored(f, arg) if x in searched else bound(f, x, arg)
     rows = [kept(f, arg) for arg in sequences]
+    for each in loop.body.ops:
+        if type(each) is Constant and is_long(each.spec):
+            f.array(each)
     f.note_users(loop.body)
-    long = {x: buffer(f, x, arg) for x, arg in zip(carried, firsts) if is_long(x.spec) or x in searched}
+    long = {x: buffer(f, x, arg, op) for x, arg in zip(carried, firsts) if is_long(x.spec) or x in searched}
     short = [x for x in carried if x not in long]
     start = [registers(f, arg, x.spec) for x, arg in zip(carried, firsts) if x not in long]
     offsets, size = offsets_of(loop.results[len(carried):])
@@ -77,13 +80,14 @@ def lower_loop(f: Function, op: Call) -> Results:
             f.adopt(x)
         for x in short:
             f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(max(x.spec.size, 1) if x.spec.is_array else 1)])
+        place = f.at(memory.name, f.times(run, size)) if size else ""
+        places = [(part, f.at(place, offset)) for part, offset in zip(loop.results[len(carried):], offsets)]
+        f.homes |= {part: row_of(spec_of(part), place, memory) for part, place in places if is_long(spec_of(part))}
         for each in loop.body.ops[1:]:
             if each is not loop.body.result and not isinstance(each, Input):
                 f.operation(each)
-        if size:
-            place = f.at(memory.name, f.times(run, size))
-            for part, offset in zip(loop.results[len(carried):], offsets):
-                keep(f, part, f.at(place, offset))
+        for part, place in places:
+            keep(f, part, place)
         found = [text for x, new in zip(carried, loop.results) if x not in long
                  for text in texts_of(registers(f, new, x.spec))]
         hand_on(f, [(long[x], operand(f, new)) for x, new in zip(carried, loop.results) if x in long])
@@ -96,6 +100,8 @@ def lower_loop(f: Function, op: Call) -> Results:
         last = iter(f.loop(loop.count, first, body))
     finally:
         f.depth, f.runs = depth, runs
+    for array in long.values():  # is now that of the results alone
+        f.forget(array.owner)
     ended: dict[Any, Value] = {x: rebuilt(x.spec, [next(last) for _ in texts_of(value)])
                                for x, value in zip(short, start)}
     ends = [(long | ended)[x] for x in carried]
@@ -244,11 +250,18 @@ def is_long(x: Spec) -> bool:
     return element_kind(x) is not None and not is_small(x)
 
 
-def buffer(f: Function, x: Input, arg: Any) -> Array:
-    """Return memory for an array that is carried, with its first value."""
+def buffer(f: Function, x: Input, arg: Any, loop: Call) -> Array:
+    """Return memory for an array that is carried, with its first value: the value's own, where nothing else needs it.
+    """
+    first = stored(f, arg)
+    if first.strides == dense(x.spec.shape, x.spec.itemsize) and first.kind == required_kind(x.spec) \
+            and isinstance(arg, Operation) and f.is_last(loop, arg, first) \
+            and sum(getattr(f.env.get(y), "owner", None) is first.owner for y in operands(loop)) == 1:
+        f.forget(first.owner)
+        return first
     block = f.memory(x.spec.nbytes)
     found = Array(block.name, x.spec.shape, dense(x.spec.shape, x.spec.itemsize), block, required_kind(x.spec))
-    copy(f, found, stored(f, arg))
+    copy(f, found, first)
     return found
 
 
@@ -264,11 +277,18 @@ def hand_on(f: Function, pairs: Sequence[tuple[Array, Any]]) -> None:
         copy(f, to, new)
 
 
+def row_of(x: Spec, place: str, owner: Any) -> Array:
+    """Return the memory in a row for an array that is kept there."""
+    return Array(place, x.shape, dense(x.shape, x.itemsize), owner, required_kind(x))
+
+
 def keep(f: Function, part: Any, place: str) -> None:
-    """Write a value into a row."""
+    """Write a value into a row, unless it was made there."""
     spec = spec_of(part)
     if is_long(spec):
-        copy(f, Array(place, spec.shape, dense(spec.shape, spec.itemsize), None, required_kind(spec)), f.array(part))
+        new = f.array(part)
+        if new.data != place:
+            copy(f, row_of(spec, place, None), new)
         return
     x = registers(f, part, spec)
     for number, text in enumerate(texts_of(x)):
@@ -291,6 +311,8 @@ def lower_getfield(f: Function, op: Call) -> Value:
             found := f.value(x), (Rows, Results)):
         raise Unlowered("a tuple of Python's")
     if isinstance(found, Results):
+        if isinstance(found.parts[key], Array) and is_loop(x):
+            f.adopt(op)
         return found.parts[key]  # type: ignore[no-any-return]
     return read_row(f, found, str(key % len(x.spec.parts)))
 

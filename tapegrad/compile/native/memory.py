@@ -252,16 +252,28 @@ def lower_assignment(f: Function, op: Call) -> Value:
         raise Unlowered("a write through views")
     new, old = operand(f, value), stored(f, x)
     made = old
-    if not f.is_last(op, x, old):
+    if f.may_write(op, x, old) and set_apart(f, op, x, old):
+        f.adopt(op)
+    else:
         made = f.place(op)
         copy(f, made, old)
-    else:
-        f.adopt(op)
     to = part_of(f, made, index)
     if isinstance(new, Array) and new.owner is not None and new.owner is made.owner:
         new = apart(f, new)
     copy(f, to, new)
     return made
+
+
+def set_apart(f: Function, op: Call, x: Operation, memory: Array) -> bool:
+    """Copy the parts of an array that are read after a write into it. Return False where these are nearly all of it, or
+    the array itself is read.
+    """
+    later = f.needed_after(op, memory)
+    if x in later or 2 * sum(y.spec.size for y in later) > memory.size:
+        return False
+    for y in later:
+        f.stand_for(y, apart(f, f.array(y)))
+    return True
 
 
 # -- reductions

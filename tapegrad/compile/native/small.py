@@ -215,8 +215,8 @@ def total(f: Function, texts: Sequence[str], kind: str) -> str:
 def lower_product(f: Function, op: Call) -> Value:
     """Write a product of small arrays: matmul and its kin, dot, vdot."""
     a, b = map(spec_of, op.args[:2])
-    if op.kwargs or len(op.args) != 2 or not (is_small(a) and is_small(b) and is_value(op.spec)) or not a.shape \
-            or not b.shape:
+    if op.kwargs or len(op.args) != 2 or not is_value(op.spec) or not a.shape or not b.shape or not all(
+            is_small(spec_of(x)) or isinstance(f.env.get(x), Elements) for x in op.args):
         raise Unlowered("a product in memory")
     x, y = (f.elements(arg) for arg in op.args)
     kind = required_kind(op.spec)
