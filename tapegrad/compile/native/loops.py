@@ -79,7 +79,7 @@ def lower_loop(f: Function, op: Call) -> Results:
             f.env[x] = array
             f.adopt(x)
         for x in short:
-            f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(max(x.spec.size, 1) if x.spec.is_array else 1)])
+            f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(x.spec.size if x.spec.is_array else 1)])
         place = f.at(memory.name, f.times(run, size)) if size else ""
         places = [(part, f.at(place, offset)) for part, offset in zip(loop.results[len(carried):], offsets)]
         f.homes |= {part: row_of(spec_of(part), place, memory) for part, place in places if is_long(spec_of(part))}
@@ -311,7 +311,7 @@ def lower_getfield(f: Function, op: Call) -> Value:
             found := f.value(x), (Rows, Results)):
         raise Unlowered("a tuple of Python's")
     if isinstance(found, Results):
-        if isinstance(found.parts[key], Array) and is_loop(x):
+        if isinstance(found.parts[key], Array) and is_loop(x) and op not in f.plan.objects:
             f.adopt(op)
         return found.parts[key]  # type: ignore[no-any-return]
     return read_row(f, found, str(key % len(x.spec.parts)))

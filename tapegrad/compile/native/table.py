@@ -223,6 +223,17 @@ def _conjugate(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.complex([a, emit.op(f"fneg {emit.lanes.type(ELEMENTS[kind].part)} {b}")], kind)
 
 
+def _exponential(emit: Emitter, xs: list[str], kind: str) -> str:
+    """exp(a) cos(b) and exp(a) sin(b), of a real number b as it is. An infinite a gives 0 * a, which is a nan with a flag,
+    and leaves.
+    """
+    (a, b), part = emit.parts(xs[0], kind), ELEMENTS[kind].part
+    t, none = emit.lanes.type(part), emit.lanes.constant(0, part)
+    size, angle = _library("exp")(emit, [a], part), emit.op(f"fadd {t} {b}, {emit.op(f'fmul {t} {a}, {none}')}")
+    x, y = (emit.op(f"fmul {t} {size}, {_library(name)(emit, [angle], part)}") for name in ("cos", "sin"))
+    return emit.complex([x, emit.select(emit.op(f"fcmp oeq {t} {b}, {none}"), part, b, y)], kind)
+
+
 def _modulus(emit: Emitter, xs: list[str], kind: str) -> str:
     return _library("hypot")(emit, list(emit.parts(xs[0], kind)), ELEMENTS[kind].part)
 
@@ -281,8 +292,9 @@ ROWS: dict[Op, Lowering] = {
     ops.where: Lowering(_where_floats, _where, _where, _where_floats),  # but for the condition
     **{op: Lowering(_library(op.__name__)) for op in (
         ops.sin, ops.cos, ops.tan, ops.asin, ops.acos, ops.atan, ops.sinh, ops.cosh, ops.tanh, ops.asinh, ops.acosh,
-        ops.atanh, ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt, ops.erf, ops.erfc,
+        ops.atanh, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt, ops.erf, ops.erfc,
         ops.atan2, ops.hypot, ops.pow)},
+    ops.exp: Lowering(_library("exp"), complex=_exponential),
 }
 """What is computed element by element. Additions and multiplications are not contracted: arithmetic is NumPy's and
 Python's, bit for bit.

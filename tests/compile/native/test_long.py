@@ -91,6 +91,31 @@ def placed(x: Any, a: Any) -> Any:
     return np.sum(terms[0] * terms[1]) + np.sum(last ** 2) + np.sum(sums ** 2)
 
 
+def components(x: Any, means: Any, q: Any) -> Any:
+    """Each run keeps long arrays, is given a known one, and reads rows of what it writes after it has written."""
+    scores, sums = np.empty((len(means), len(x))), np.ones((len(means), len(x)))
+    for k in range(len(means)):
+        matrix = np.diag(np.exp(q[k, :3]))
+        matrix[1:, 0] = q[k, 3:5]
+        scores[k] = -0.5 * np.sum(((x - means[k]) @ matrix.T) ** 2, axis=1)
+        before = sums[k]
+        sums[k] = np.sin(scores[k]) * before
+        sums[(k + 1) % len(means)] += np.tanh(before)
+    top = np.max(scores, axis=0)
+    return np.sum(top + np.log(np.sum(np.exp(scores - top), axis=0))) + np.sum(np.sin(sums))
+
+
+def grown(x: Any) -> Any:
+    """The first value of what is carried is needed afterwards."""
+    first = np.cos(x)
+    u, v = first, first * 1.0
+    for i in range(60):
+        u = u * v + first[i]
+        v[i + 1:] = v[:-i - 1] * 0.5
+        u[i] = v[i + 2] - x[i]
+    return np.sum(u * first) + np.sum(v) * np.sum(first)
+
+
 def picked(x: Any, n: int) -> Any:
     return x[n, 1:] @ x[:-1, n] + np.sum(x[n + 1, None, ..., ::2]) + x[n, -n]
 
@@ -126,6 +151,8 @@ LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "slices": (lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2), (X,)),
     "backwards": (lambda x: np.sum(x[::-1] * x * x[::-1]), (X,)),
     "joined": (lambda x, y: np.sum(np.concatenate([x, y, x]) ** 3), (X, Y)),
+    "components": (components, (TABLE, RNG.normal(size=(24, 3)), RNG.normal(size=(24, 5)))), "grown": (grown, (X[:100],)),
+    "products": (lambda x, q: np.sum(np.tanh((x - 1.0) @ q) @ q.T) + np.sum(x @ q.T @ q), (A[:, :12].copy(), A[:12, :12].copy())),
     "places": (placed, (X, A)), "places that are arguments": (picked, (A[:, :70].copy(), 7)),
     "filled": (running, (X,)), "stencil": (heat, (X,)), "overlaps": (shifted, (X,)),
     "picked": (lambda a: np.sum(a[:, [3, 1, 4, 1, 5]] ** 2) + np.sum(a[[0, 0, 2]]), (A,)),
@@ -144,7 +171,7 @@ def test_programs_of_long_arrays(name: str) -> None:
     assert step.stats.hits >= 2, step.stats
 
 
-@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "places", "places that are arguments", "filled", "stencil"])
+@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil"])
 def test_nothing_of_it_stays_in_python(name: str) -> None:
     f, args = LONG[name]
     step = native(f)
