@@ -313,7 +313,7 @@ class Function(Emitter):
         """Put an array in memory of its own in the place of an operation's value, which was a view."""
         before, views = self.env[op], self.views
         self.env[op], self.views = new, views - {op}
-        self._undo.append(lambda: (self.env.update({op: before}), setattr(self, "views", views)))
+        self._undo += [lambda: self.env.update({op: before}), lambda: setattr(self, "views", views)]
 
     def forget(self, owner: Any) -> None:
         """Note that values which lie in some memory have been used for the last time."""

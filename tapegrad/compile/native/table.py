@@ -224,9 +224,7 @@ def _conjugate(emit: Emitter, xs: list[str], kind: str) -> str:
 
 
 def _exponential(emit: Emitter, xs: list[str], kind: str) -> str:
-    """exp(a) cos(b) and exp(a) sin(b), of a real number b as it is. An infinite a gives 0 * a, which is a nan with a flag,
-    and leaves.
-    """
+    """exp(a) cos(b) and exp(a) sin(b), of a real number b itself. An infinite a leaves: 0 * a is a nan with a flag."""
     (a, b), part = emit.parts(xs[0], kind), ELEMENTS[kind].part
     t, none = emit.lanes.type(part), emit.lanes.constant(0, part)
     size, angle = _library("exp")(emit, [a], part), emit.op(f"fadd {t} {b}, {emit.op(f'fmul {t} {a}, {none}')}")
