@@ -14,7 +14,7 @@ from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.small import NEW, ZEROS, filling, over  # whose lowerings come first
-from tapegrad.compile.native.table import JOINS, ROWS, reduces
+from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
@@ -283,16 +283,13 @@ def lower_along(f: Function, op: Call) -> Value:
     """Write a reduction of a long array along some of its axes."""
     x, kind = f.array(op.args[0]), kind_of(op.spec)
     n = len(x.shape)
-    if op.kwargs.keys() - {"axis", "keepdims"} or not x.size or not reduces(op.fn, x.kind, kind):
+    axes = reduced(op, n)
+    if not axes or not x.size or not reduces(op.fn, x.kind, kind):
         raise Unlowered("a reduction of its own kind")
     assert kind is not None
     v, step = vectors(f, x.kind, kind), itemsize(kind)
-    axis = op.kwargs.get("axis")
-    axes = {a % n for a in (range(n) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
-    kept, gone = [a for a in range(n) if a not in axes], [a for a in range(n) if a in axes]
+    kept, gone = [a for a in range(n) if a not in axes], axes
     small = is_small(op.spec) or not op.spec.is_array
-    if not gone:
-        raise Unlowered("a reduction along no axis")
     shape = tuple([x.shape[a] for a in kept])
     if small:
         made = Array(f.stack(step * max(math.prod(shape), 1)), shape, dense(shape, step), None, kind)

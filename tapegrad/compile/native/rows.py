@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.native.elementwise import computing_kind
-from tapegrad.compile.native.table import JOINS, ROWS, reduces
+from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import FLOATS, dense, element_kind, is_few, kind_of
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, spec_of
@@ -108,14 +108,14 @@ def _aligned(op: Call, fn: Op, args: Sequence[Any], batch: Shape, rank: int, spe
 
 
 def _reduction(op: Call, batch: Shape, x: Spec) -> Form | None:
-    if op.kwargs.keys() - {"axis", "keepdims"} or len(op.args) != 1 or not isinstance(op.args[0], Operation):
+    axes = reduced(op, x.ndim)
+    if axes is None or not isinstance(op.args[0], Operation):
         return None
     if not reduces(op.fn, element_kind(x), kind_of(op.spec)):
         return None
-    axis, keep, n = op.kwargs.get("axis"), bool(op.kwargs.get("keepdims")), len(batch)
-    axes = {a % x.ndim for a in (range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
-    inside = tuple(sorted(a - n for a in axes if a >= n))
-    whole = axes >= set(range(n))
+    keep, n = bool(op.kwargs.get("keepdims")), len(batch)
+    inside = tuple([a - n for a in axes if a >= n])
+    whole = axes[:n] == list(range(n))
     if not whole and any(a < n for a in axes):
         return None
     shape = tuple([1 if a in axes else k for a, k in enumerate(x.shape) if keep or a not in axes])

@@ -15,7 +15,7 @@ from tapegrad import ops
 from tapegrad.compile.native.arrays import is_computed, known, lower_view, operand
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.table import JOINS, ROWS, reduces
+from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import (
     COMPLEX,
     INEXACT,
@@ -145,19 +145,11 @@ def filling(f: Function, op: Call, kind: str) -> Number | Elements | Array:
     return operand(f, op.args[1])
 
 
-def reduced(op: Call, x: Spec) -> tuple[tuple[int, ...], bool]:
-    """Return along which axes a call reduces. Raises Unlowered where it does more."""
-    if op.kwargs.keys() - {"axis", "keepdims"}:
-        raise Unlowered("a reduction of its own kind")
-    axis = op.kwargs.get("axis")
-    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return tuple(sorted({a % x.ndim for a in axes})) if x.ndim else (), bool(op.kwargs.get("keepdims"))
-
-
 def lower_reduction(f: Function, op: Call) -> Value:
     """Write a reduction of a small array."""
-    if len(op.args) != 1 or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
-        raise Unlowered("a reduction in memory")
+    axes = reduced(op, spec_of(op.args[0]).ndim)
+    if axes is None or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
+        raise Unlowered("a reduction in memory, or of its own kind")
     given, kind = f.elements(op.args[0]), required_kind(op.spec)
     if not reduces(op.fn, given.kind, kind):
         raise Unlowered("of other numbers")
@@ -165,7 +157,6 @@ def lower_reduction(f: Function, op: Call) -> Value:
         if op.fn is not ops.sum:
             raise Unlowered("a reduction of nothing")
         return result(op, [f.lanes.constant(0, kind)] * (op.spec.size if op.spec.is_array else 1), kind)
-    axes, _ = reduced(op, Spec(np.ndarray, np.dtype(float), given.shape))
     places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
     rows = places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist()
     found = []

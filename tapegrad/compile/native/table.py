@@ -9,6 +9,7 @@ from tapegrad import ops
 from tapegrad.compile.native.emit import Emitter
 from tapegrad.compile.native.values import COMPLEX, ELEMENTS, FLOATS, INTEGERS, Unlowered, itemsize
 from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Call
 
 Row = Callable[[Emitter, "list[str]", str], str]
 
@@ -309,6 +310,15 @@ def reduces(fn: Op, x: str | None, y: str | None) -> bool:
     if fn in (ops.max, ops.min):
         return x == y and y in FLOATS | INTEGERS
     return (y == "b") == (fn in (ops.any, ops.all))
+
+
+def reduced(op: Call, ndim: int) -> list[int] | None:
+    """Return along which axes a call reduces; None where it does more."""
+    if op.kwargs.keys() - {"axis", "keepdims"} or len(op.args) != 1:
+        return None
+    axis = op.kwargs.get("axis")
+    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return sorted({a % ndim for a in axes}) if ndim else []
 
 
 BARE = {ops.add: "add", ops.subtract: "sub", ops.multiply: "mul"}
