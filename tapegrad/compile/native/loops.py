@@ -311,7 +311,8 @@ def lower_getfield(f: Function, op: Call) -> Value:
             found := f.value(x), (Rows, Results)):
         raise Unlowered("a tuple of Python's")
     if isinstance(found, Results):
-        if isinstance(found.parts[key], Array) and is_loop(x) and op not in f.plan.objects:
+        alone = sum(user.args == op.args for user in f.users.get(x, ())) == 1
+        if alone and isinstance(found.parts[key], Array) and is_loop(x) and op not in f.plan.objects:
             f.adopt(op)
         return found.parts[key]  # type: ignore[no-any-return]
     return read_row(f, found, str(key % len(x.spec.parts)))
