@@ -82,4 +82,4 @@ def size_of(data: Data) -> Size:
 
 PROBLEM = Problem("lstm", objective, ("main", "extra"), make, {"layers": 2, "characters": 1024, "bits": 14}, size_of,
                   read, file="lstm_l2_c1024.txt",
-                  behind="the logistic's pullback divides again and keeps two arrays more for each gate.")
+                  behind="each gate keeps its exponential beside its value, and its pullback multiplies once more.")

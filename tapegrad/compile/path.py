@@ -22,12 +22,12 @@ from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import Location, user_frame
-from tapegrad.optimise.roll import SAVED
 from tapegrad.replay.warning_errors import is_calm
 from tapegrad.tape.tape import Tape
 from tapegrad.tree.signature import Reached
 
 STRICT = "that NumPy's warnings are errors"
+LONG = 2000  # operations of a path, of which most are in loops
 FIRST = 4  # tapes that a dispatcher tries
 LEFT_OFTEN = 32  # calls that machine code leaves, after which it is asked how many it answers
 
@@ -139,7 +139,7 @@ class Path:
     def length(self) -> int:
         """Its operations; of a long one, which becomes loops, their kinds."""
         steps = len(self.skeleton.steps)
-        return steps if steps < SAVED else len(self.skeleton.kinds)
+        return steps if steps < LONG else len(self.skeleton.kinds)
 
     @property
     def looks(self) -> list[Freshness]:

@@ -117,7 +117,8 @@ multiply = define("multiply", operator.mul, pointwise(
     lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a), direct=True),
                   means=(np.multiply, operator.mul), torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, pointwise(
-    lambda dy, _y, _a, b: dy / conj(b), lambda dy, y, _a, b: -(dy * conj(y / b)), direct=True),
+    lambda dy, _y, _a, b: dy / conj(b),
+    lambda dy, y, _a, b: -(dy * conj(y * y if type(_a) in (int, float) and _a == 1 else y / b)), direct=True),
                 means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))

@@ -192,7 +192,7 @@ def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
     for x, y in ((a, b), (b, a)):
         if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 \
                 and isinstance(x, Operation) and x is not y and floats(op) \
-                and same_type(y.args[1].spec, y.spec) and same_type(y.spec, op.spec) and y.spec.is_numpy:
+                and same_type(spec_of(y.args[1]), y.spec) and same_type(y.spec, op.spec) and y.spec.is_numpy:
             return w.instead(op, divide, x, y.args[1])
     return None
 

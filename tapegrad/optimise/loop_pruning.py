@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop, is_loop, live, put, taken
 from tapegrad.ops.structure import put_results
@@ -12,7 +14,7 @@ from tapegrad.optimise.dce import dce
 from tapegrad.replay.raising import may_stop
 from tapegrad.tape.spec import part_of
 from tapegrad.tape.subtape import carries
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, append_copy
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, append_copy
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
 
@@ -62,6 +64,11 @@ def _unguarded(body: Tape) -> Tape:
     return walk.done()
 
 
+def _is_known(x: Any) -> bool:
+    """True for a constant that may stand in a loop's body: a number, or an array of NumPy's."""
+    return literal(x) or (type(x) is Constant and type(x.val) is np.ndarray)
+
+
 class _Pruned:
     """What is left of a loop of which some results are used."""
 
@@ -75,10 +82,10 @@ class _Pruned:
         self.numbers = sorted(left)
         self.place = {n: at for at, n in enumerate(self.numbers)}
         first: dict[Any, Operation] = {}
-        stands: dict[Operation, Any] = {}  # for what is given twice, and for a number that is given
+        stands: dict[Operation, Any] = {}  # for what is given twice, and for a constant that is given
         for x in given:
             arg = self.arg[x]
-            stands[x] = arg if literal(arg) else first.setdefault(arg, x) if isinstance(arg, Operation) else x
+            stands[x] = arg if _is_known(arg) else first.setdefault(arg, x) if isinstance(arg, Operation) else x
         self.stands = {x: other for x, other in stands.items() if other is not x}
         self.given = [x for x in given if needed[x.id] and x not in self.stands]
         self.listed = [x for x in listed if needed[x.id]]
@@ -90,7 +97,7 @@ class _Pruned:
 
     def _before(self) -> list[Operation]:
         """Return what the runs compute of what they are all given alike."""
-        same: set[Any] = {*self.given, *self.stands}
+        same: set[Any] = {*self.given, *self.stands, *(op for op in self.loop.body.ops if type(op) is Constant)}
         before: list[Operation] = []
         for op in self.loop.body.ops[1:]:
             alike = all(arg in same for arg in op.args if isinstance(arg, Operation))
@@ -102,8 +109,12 @@ class _Pruned:
     def write(self, walk: Walk) -> None:
         """Put the loop on the new tape, and before it what need not be in it."""
         outside: dict[Any, Any] = {x: walk.bind(self.arg[x]) for x in self.given}
-        outside |= {x: other if literal(other) else outside.get(other) for x, other in self.stands.items()}
+        outside |= {x: walk.bind(other) if _is_known(other) else outside.get(other)
+                    for x, other in self.stands.items()}
         for op in self.before:
+            for arg in op.args:
+                if type(arg) is Constant and arg not in outside:
+                    append_copy(walk.new, arg, outside)
             if not (isinstance(op, Guard) and not isinstance(outside[op.args[0]], Operation)):
                 append_copy(walk.new, op, outside)
         inside = set(self.before)
@@ -118,8 +129,11 @@ class _Pruned:
             at[op] = body.push(Input(op.val).at(op))
         for x in [*self.listed, *self.carried]:
             put(body, x, at)
-        at |= {x: other if literal(other) else at[other] for x, other in self.stands.items() if literal(other)
-               or other in at}
+        for x, other in self.stands.items():
+            if type(other) is Constant:
+                at[x] = put(body, other, at)
+            elif literal(other) or other in at:
+                at[x] = other if literal(other) else at[other]
         for op in self.loop.body.ops[1:]:
             if not (op in inside or isinstance(op, Input) or op is self.loop.body.result) and self._runs(op, at):
                 put(body, op, at)

@@ -12,7 +12,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import is_tensor, is_writable
 from tapegrad.numbers.view_path import Step, assign
-from tapegrad.ops import setitem
+from tapegrad.ops import getitem, setitem
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Call, Input, Operation, value_of
 from tapegrad.trace.views import SEVERAL, Storage, View, lose_overlaps, place, set_op, set_val
@@ -51,7 +51,11 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
         storage.val = buffer = outer.proxy(op, op.val, outer)
     assign(wrap(buffer) if is_tensor(buffer) and not isinstance(buffer, Traced) else buffer, known, tuple(where),
            view.path)
-    call = Call(setitem, (storage.op, lifted, *parts), {"through": view.path} if view.path else None, buffer)
+    path = view.path
+    if len(path) == 1 and path[0].op is getitem and len(parts) == 1 and parts[0] is Ellipsis \
+            and all(type(part) in (int, slice) for part in path[0].args):
+        parts, path = path[0].args, ()  # `x[i] += y` writes a part of x
+    call = Call(setitem, (storage.op, lifted, *parts), {"through": path} if path else None, buffer)
     put(x, tracer.place(call), buffer)
 
 

@@ -91,7 +91,7 @@ def test_memory_that_is_used_again(f: Any, x: Any) -> None:
     agrees(f, (x,), (x * 0.5 + 0.1,))
 
 
-@pytest.mark.parametrize("f", [lambda x: np.zeros_like(x) + x[0], lambda x: np.broadcast_to(x[0], (4, *x.shape)) * 1.0, lambda x: x.sum() * np.ones(6000)])
+@pytest.mark.parametrize("f", [lambda x: 0.5 * np.imag(x * 2.0) + x, lambda x: np.zeros_like(x) + x[0], lambda x: np.broadcast_to(x[0], (4, *x.shape)) * 1.0, lambda x: x.sum() * np.ones(6000)])
 def test_results_can_be_written_to(f: Any) -> None:
     agrees(f, (A,), (A * 2,), gradient=False)
 

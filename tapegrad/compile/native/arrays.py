@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from tapegrad import ops
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.values import (
     ELEMENTS,
+    INTEGERS,
     Array,
     Elements,
     Number,
@@ -30,21 +31,33 @@ VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, 
 
 def lower_view(f: Function, op: Call) -> Value:
     """Write a view of a long array that lies as NumPy finds on one that lies so, or the elements of a short one."""
-    computed = any(isinstance(arg, Operation) and not isinstance(arg, Constant) for arg in op.args[1:])
-    if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or computed \
-            or f.lanes.width > 1:
+    if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or f.lanes.width > 1:
         raise Unlowered("no view")
-    x = f.array(op.args[0])
-    index = [arg.val if isinstance(arg, Constant) else arg for arg in op.args[1:]]
-    found = part(f, x, lambda array: op.fn.impl(array, *index, **op.kwargs))
+    if op.fn is ops.getitem:
+        x = stored(f, op.args[0]) if any(map(is_computed, op.args[1:])) else f.array(op.args[0])
+        found = part_of(f, x, op.args[1:])
+    else:
+        found = part(f, f.array(op.args[0]), lambda x: op.fn.impl(x, *map(known, op.args[1:]), **op.kwargs))
     if not op.spec.is_array:  # an element
-        if number_kind(op.spec) != x.kind:
+        if number_kind(op.spec) != found.kind or found.shape:
             raise Unlowered("a number of another type")
-        return Number(f.load(x.kind, found.data), x.kind)
-    if found.shape != op.spec.shape:
+        return Number(f.load(found.kind, found.data), found.kind)
+    if found.shape != op.spec.shape or found.kind != element_kind(op.spec):
         raise Unlowered("a copy")
     f.views.add(op)
     return f.loaded(found) if is_small(op.spec) else found
+
+
+def is_computed(x: Any) -> bool:
+    """True for a part of an index that is not known."""
+    return isinstance(x, Operation) and not isinstance(x, Constant)
+
+
+def known(x: Any) -> Any:
+    """Return a constant's value. Raises Unlowered for what is computed."""
+    if is_computed(x):
+        raise Unlowered("a place that is computed")
+    return x.val if isinstance(x, Constant) else x
 
 
 def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
@@ -62,26 +75,52 @@ def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
     return Array(f.at(x.data, offset if found.size else 0), found.shape, found.strides, x.owner, x.kind)
 
 
-def lower_row(f: Function, op: Call) -> Value:
-    """Write a read at an integer that is computed: a row of an array, or an element."""
-    if op.fn is not ops.getitem or len(op.args) != 2 or op.kwargs or spec_of(op.args[1]).type is not int:
-        raise Unlowered("a place that is computed")
-    x = stored(f, op.args[0])
-    row = place_in(f, x, op.args[1])
-    if not op.spec.is_array and number_kind(op.spec) == x.kind and not row.shape:
-        return Number(f.load(x.kind, row.data), x.kind)
-    if element_kind(op.spec) != x.kind or op.spec.shape != row.shape:
-        raise Unlowered("of another type")
-    f.views.add(op)
-    return f.loaded(row) if is_small(op.spec) else row
+def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
+    """Return the part of an array that an index takes, with integers in it that may be computed; leave where there is
+    no such place. Raises Unlowered where that is no view.
+    """
+    if not any(map(is_computed, index)):
+        return part(f, x, lambda array: array[tuple(map(known, index))])
+    if any(isinstance(each, (list, np.ndarray)) or type(each) is bool
+           or (is_computed(each) and number_kind(each.spec) not in INTEGERS) for each in index):
+        raise Unlowered("places that are no integers")
+    rest = len(x.shape) - sum(each is not None and each is not Ellipsis for each in index)
+    first, axis, data = [], 0, x.data
+    for each in index:
+        if is_computed(each):
+            data = f.at(data, f.times(place_in(f, each, x.shape[axis]), x.strides[axis]))
+        first.append(0 if is_computed(each) else known(each))
+        axis += 0 if each is None else rest if each is Ellipsis else 1
+    return part(f, x._replace(data=data), lambda array: array[tuple(first)])
+
+
+def place_in(f: Function, index: Operation, n: int) -> str:
+    """Return a computed integer as a place from the front of n; leave where there is none."""
+    if not n or f.lanes.width > 1:
+        raise Unlowered("no place of an axis")
+    found = f.number(index)
+    number = f.convert(found.ir, found.kind, "i")
+    least, most = f.ranges.get(number, (-n - 1, n))
+    if least >= 0 and most < n:
+        return number
+    last, below = f.op(f"add i64 {number}, {n}"), f.op(f"icmp slt i64 {number}, 0")
+    place = f.op(f"select i1 {below}, i64 {last}, i64 {number}")
+    f.require(f.op(f"icmp ult i64 {place}, {n}"))
+    return place
 
 
 def stored(f: Function, x: Any) -> Array:
     """Return the memory of an array; a small one's elements are put on the stack."""
     found = f.value(x)
-    if not isinstance(found, Elements):
-        return f.array(x)
-    return in_memory(f, found)
+    return f.cached("stored", x, lambda: in_memory(f, found)) if isinstance(found, Elements) else f.array(x)
+
+
+def operand(f: Function, x: Any) -> Number | Elements | Array:
+    """Return an argument as something that can be copied into an array."""
+    if number_kind(spec_of(x)) is not None:
+        return f.number(x)
+    found = f.value(x)
+    return found if isinstance(found, Elements) else f.array(x)
 
 
 def in_memory(f: Function, x: Elements) -> Array:
@@ -93,17 +132,6 @@ def in_memory(f: Function, x: Elements) -> Array:
     for number, part in enumerate(x.parts):
         f.store(x.kind, part, f.at(place, step * number))
     return Array(place, x.shape, dense(x.shape, step), None, x.kind)
-
-
-def place_in(f: Function, x: Array, index: Any) -> Array:
-    """Return the row at an integer that is computed; leave where there is none."""
-    if not x.shape or spec_of(index).type is not int or f.lanes.width > 1:
-        raise Unlowered("no integer of an axis")
-    number = f.number(index).ir
-    last, below = f.op(f"add i64 {number}, {x.shape[0]}"), f.op(f"icmp slt i64 {number}, 0")
-    place = f.op(f"select i1 {below}, i64 {last}, i64 {number}")
-    f.require(f.op(f"icmp ult i64 {place}, {x.shape[0]}"))
-    return Array(f.at(x.data, f.times(place, x.strides[0])), x.shape[1:], x.strides[1:], x.owner, x.kind)
 
 
 def lying(x: Array) -> Any:

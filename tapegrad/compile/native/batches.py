@@ -64,7 +64,7 @@ def members(tape: Tape) -> Members:
         if found is not None and not (is_view(op) and not any(x in forms for x in found[1].along)):
             shapes[op], forms[op] = found
     return Members(shapes, lambda arg, op: op in forms and not forms[arg].sink and shapes[op] == shapes[arg]
-                   and arg in forms[op].along)
+                   and arg in forms[op].along, lambda op: forms[op].fn is not ops.matmul or bool(forms[op].sink))
 
 
 # -- one loop

@@ -113,7 +113,8 @@ def computed(f: Function, op: Call, kind: str, kinds: Sequence[str], rows: Seque
         for texts in columns:  # Python divides nothing by 0, not even inf
             if not written(texts[1]):
                 f.require(f.op(f"fcmp une double {texts[1]}, {literal(0.0, 'f')}"))
-    if op.fn.__name__ in VECTORS and len(columns) >= MANY and f.lanes.width == 1 and machine().lanes.library:
+    if op.fn.__name__ in VECTORS and kind in FLOATS and len(columns) >= MANY and f.lanes.width == 1 \
+            and machine().lanes.library:
         return in_vectors(f, row, columns, kind)
     return [row.write(f, texts, kind) for texts in columns]
 

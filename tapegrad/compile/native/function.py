@@ -61,7 +61,9 @@ class Function(Emitter):
         self._touched: set[Block] = set()  # by the operation that is being written
         self.env: dict[Operation, Value] = {}
         self.pending: dict[Operation, None] = {}  # calls and guards that are put off
+        self.homes: dict[Any, Array] = {}  # where an array is to lie that a loop keeps
         self.cache: dict[tuple[str, Any], Any] = {}
+        self.ranges: dict[str, tuple[int, int]] = {}  # the least and the most that an integer in a register is
         self.depth, self.runs = 0, 1  # loops around, and how often what is written runs
         self.gained = 0  # calls that are native code, in all runs, without those that only move elements
         self.left = 0  # calls that stay in Python
@@ -292,6 +294,8 @@ class Function(Emitter):
         strides = natural(spec)
         self.own.add(op)
         self._undo.append(lambda: self.own.discard(op))
+        if op in self.homes and self.homes[op].strides == strides:
+            return self.homes[op]
         if op in self.plan.objects and not self.depth:
             given = None if strides == dense(spec.shape, spec.itemsize) else strides
             made, data = self.new_array(spec.shape, kind, given)
@@ -305,13 +309,31 @@ class Function(Emitter):
         self.own.add(op)
         self._undo.append(lambda: self.own.discard(op))
 
+    def stand_for(self, op: Operation, new: Array) -> None:
+        """Put an array in memory of its own in the place of an operation's value, which was a view."""
+        before, views = self.env[op], self.views
+        self.env[op], self.views = new, views - {op}
+        self._undo += [lambda: self.env.update({op: before}), lambda: setattr(self, "views", views)]
+
+    def forget(self, owner: Any) -> None:
+        """Note that values which lie in some memory have been used for the last time."""
+        gone = {x: found for x, found in self.env.items() if isinstance(found, Array) and found.owner is owner}
+        for x in gone:
+            del self.env[x]
+        self._undo.append(lambda: self.env.update(gone))
+
     def is_last(self, op: Operation, x: Operation, memory: Array) -> bool:
         """Return whether a call may write into the memory of its first argument: nothing else reads it afterwards."""
-        if x not in self.own or not isinstance(memory.owner, Block) or (op in self.plan.objects and not self.depth):
-            return False
-        alike = [y for y, found in self.env.items() if isinstance(found, Array) and found.owner is memory.owner]
-        return all(user is op or (user in self.env and user.id < op.id)
-                   for y in alike for user in self.users.get(y, ()))
+        return self.may_write(op, x, memory) and not self.needed_after(op, memory)
+
+    def may_write(self, op: Operation, x: Operation, memory: Array) -> bool:
+        """Return whether a call may write into the memory of its first argument once nothing else reads that."""
+        return x in self.own and isinstance(memory.owner, Block) and (op not in self.plan.objects or self.depth > 0)
+
+    def needed_after(self, op: Operation, memory: Array) -> list[Operation]:
+        """Return what lies in some memory and is used after a call, not by itself alone."""
+        return [y for y, found in self.env.items() if isinstance(found, Array) and found.owner is memory.owner
+                and any(user is not op and (user not in self.env or user.id > op.id) for user in self.users.get(y, ()))]
 
     def arena(self) -> tuple[int, list[str]]:
         """Return how much memory the function needs, and the lines that say where in it each block lies."""

@@ -45,11 +45,12 @@ class Group(NamedTuple):
 
 class Members(NamedTuple):
     """Which calls may be in groups: `shapes` says over what each of them runs, `together` whether a call may use
-    another's value inside a group.
+    another's value inside a group, `alone` whether it may be a group by itself.
     """
 
     shapes: dict[Operation, Any]
     together: Callable[[Operation, Operation], bool]
+    alone: Callable[[Operation], bool]
 
 
 def grouped_by(tape: Tape, members: Members) -> Tape:
@@ -68,7 +69,8 @@ def grouped_by(tape: Tape, members: Members) -> Tape:
     for op in tape.ops:
         if op in shapes:
             groups[Group(levels[op], shapes[op])].append(op)
-    return _regroup(tape, levels, groups)
+    return _regroup(tape, levels, {key: calls for key, calls in groups.items()
+                                   if len(calls) > 1 or members.alone(calls[0])})
 
 
 def ungrouped(tape: Tape) -> Tape:

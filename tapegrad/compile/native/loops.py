@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapegrad import ops
-from tapegrad.compile.native.arrays import stored
+from tapegrad.compile.native.arrays import is_computed, operand, stored
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
@@ -37,7 +37,7 @@ from tapegrad.compile.native.values import (
 from tapegrad.compile.native.vectors import Vectors
 from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
-from tapegrad.tape.tape import Call, Input, Operation, operands
+from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 
 OFTEN = 1 << 25  # operations on numbers, after which a loop asks for signals: a tenth of a second, or less
 
@@ -48,11 +48,15 @@ def lower_loop(f: Function, op: Call) -> Results:
     steps, given, listed, carried = loop.parts()
     _, outer, sequences, firsts = loop.parted([*([None] * len(steps)), *op.args])
     tables = [step_values(f, values) for values in loop.steps]
+    searched = indexed(loop)
     for x, arg in zip(given, outer):
-        f.env[x] = bound(f, x, arg)
+        f.env[x] = stored(f, arg) if x in searched else bound(f, x, arg)
     rows = [kept(f, arg) for arg in sequences]
+    for each in loop.body.ops:
+        if type(each) is Constant and is_long(each.spec):
+            f.array(each)
     f.note_users(loop.body)
-    long = {x: buffer(f, x, arg) for x, arg in zip(carried, firsts) if is_long(x.spec)}
+    long = {x: buffer(f, x, arg, op) for x, arg in zip(carried, firsts) if is_long(x.spec) or x in searched}
     short = [x for x in carried if x not in long]
     start = [registers(f, arg, x.spec) for x, arg in zip(carried, firsts) if x not in long]
     offsets, size = offsets_of(loop.results[len(carried):])
@@ -75,17 +79,18 @@ def lower_loop(f: Function, op: Call) -> Results:
             f.env[x] = array
             f.adopt(x)
         for x in short:
-            f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(max(x.spec.size, 1) if x.spec.is_array else 1)])
+            f.env[x] = rebuilt(x.spec, [next(texts) for _ in range(x.spec.size if x.spec.is_array else 1)])
+        place = f.at(memory.name, f.times(run, size)) if size else ""
+        places = [(part, f.at(place, offset)) for part, offset in zip(loop.results[len(carried):], offsets)]
+        f.homes |= {part: row_of(spec_of(part), place, memory) for part, place in places if is_long(spec_of(part))}
         for each in loop.body.ops[1:]:
             if each is not loop.body.result and not isinstance(each, Input):
                 f.operation(each)
-        if size:
-            place = f.at(memory.name, f.times(run, size))
-            for part, offset in zip(loop.results[len(carried):], offsets):
-                keep(f, part, f.at(place, offset))
+        for part, place in places:
+            keep(f, part, place)
         found = [text for x, new in zip(carried, loop.results) if x not in long
                  for text in texts_of(registers(f, new, x.spec))]
-        hand_on(f, [(long[x], f.array(new)) for x, new in zip(carried, loop.results) if x in long])
+        hand_on(f, [(long[x], operand(f, new)) for x, new in zip(carried, loop.results) if x in long])
         return found
     first = [(ELEMENTS[required_kind(x.spec)].register, text)
              for x, value in zip(short, start) for text in texts_of(value)]
@@ -95,6 +100,8 @@ def lower_loop(f: Function, op: Call) -> Results:
         last = iter(f.loop(loop.count, first, body))
     finally:
         f.depth, f.runs = depth, runs
+    for array in long.values():  # is now that of the results alone
+        f.forget(array.owner)
     ended: dict[Any, Value] = {x: rebuilt(x.spec, [next(last) for _ in texts_of(value)])
                                for x, value in zip(short, start)}
     ends = [(long | ended)[x] for x in carried]
@@ -166,6 +173,16 @@ def listen(f: Function, counter: str, loop: Loop) -> None:
     f.begin(go_on)
 
 
+def indexed(loop: Loop) -> set[Operation]:
+    """Return the arrays of which a loop reads or writes parts at computed places: they are in memory."""
+    found: set[Operation] = set()
+    for op in reversed(loop.body.ops):
+        if type(op) is Call and op.fn in (ops.getitem, ops.setitem) and isinstance(op.args[0], Operation) and (
+                op in found or any(map(is_computed, op.args[1 + (op.fn is ops.setitem):]))):
+            found.add(op.args[0])
+    return {x for x in found if type(x) is Input and x.spec.is_array}
+
+
 def step_values(f: Function, values: Sequence[Any]) -> Any:
     """Return what gives a run's step: a constant, a counter, or an entry of a table."""
     kind = number_kind(spec_of(values[0]))
@@ -174,7 +191,11 @@ def step_values(f: Function, values: Sequence[Any]) -> Any:
         raise Unlowered("a loop's steps")
     steps = range_of(values)
     if steps is not None:
-        return lambda run: Number(f.plus(f.times(run, steps.step), str(steps.start)), "i")
+        def counted(run: str) -> Number:
+            text = f.plus(f.times(run, steps.step), str(steps.start))
+            f.ranges[text] = min(steps), max(steps)
+            return Number(text, "i")
+        return counted
     table = f.constants(kind, values)
     return lambda run: Number(f.load(kind, f.at(table, f.times(run, 8))), kind)
 
@@ -229,30 +250,45 @@ def is_long(x: Spec) -> bool:
     return element_kind(x) is not None and not is_small(x)
 
 
-def buffer(f: Function, x: Input, arg: Any) -> Array:
-    """Return memory for an array that is carried, with its first value."""
+def buffer(f: Function, x: Input, arg: Any, loop: Call) -> Array:
+    """Return memory for an array that is carried, with its first value: the value's own, where nothing else needs it.
+    """
+    first = stored(f, arg)
+    if first.strides == dense(x.spec.shape, x.spec.itemsize) and first.kind == required_kind(x.spec) \
+            and isinstance(arg, Operation) and f.is_last(loop, arg, first) \
+            and sum(getattr(f.env.get(y), "owner", None) is first.owner for y in operands(loop)) == 1:
+        f.forget(first.owner)
+        return first
     block = f.memory(x.spec.nbytes)
     found = Array(block.name, x.spec.shape, dense(x.spec.shape, x.spec.itemsize), block, required_kind(x.spec))
-    copy(f, found, stored(f, arg))
+    copy(f, found, first)
     return found
 
 
-def hand_on(f: Function, pairs: Sequence[tuple[Array, Array]]) -> None:
+def hand_on(f: Function, pairs: Sequence[tuple[Array, Any]]) -> None:
     """Write what the next run is given: by way of other memory, where a new value lies in what another one replaces."""
-    moved = [(to, new) for to, new in pairs if new.data != to.data or new.strides != to.strides]
+    moved = [(to, new) for to, new in pairs
+             if not isinstance(new, Array) or new.data != to.data or new.strides != to.strides]
     taken = [to.owner for to, _ in moved]
     for number, (to, new) in enumerate(moved):
-        if any(new.owner is owner for owner in taken):
+        if isinstance(new, Array) and any(new.owner is owner for owner in taken):
             moved[number] = to, apart(f, new)
     for to, new in moved:
         copy(f, to, new)
 
 
+def row_of(x: Spec, place: str, owner: Any) -> Array:
+    """Return the memory in a row for an array that is kept there."""
+    return Array(place, x.shape, dense(x.shape, x.itemsize), owner, required_kind(x))
+
+
 def keep(f: Function, part: Any, place: str) -> None:
-    """Write a value into a row."""
+    """Write a value into a row, unless it was made there."""
     spec = spec_of(part)
     if is_long(spec):
-        copy(f, Array(place, spec.shape, dense(spec.shape, spec.itemsize), None, required_kind(spec)), f.array(part))
+        new = f.array(part)
+        if new.data != place:
+            copy(f, row_of(spec, place, None), new)
         return
     x = registers(f, part, spec)
     for number, text in enumerate(texts_of(x)):
@@ -275,6 +311,9 @@ def lower_getfield(f: Function, op: Call) -> Value:
             found := f.value(x), (Rows, Results)):
         raise Unlowered("a tuple of Python's")
     if isinstance(found, Results):
+        alone = sum(user.args == op.args for user in f.users.get(x, ())) == 1
+        if alone and isinstance(found.parts[key], Array) and is_loop(x) and op not in f.plan.objects:
+            f.adopt(op)
         return found.parts[key]  # type: ignore[no-any-return]
     return read_row(f, found, str(key % len(x.spec.parts)))
 

@@ -91,10 +91,10 @@ def _address(function: Any) -> int:
 
 
 def _products() -> dict[str, Any]:
-    """Return CBLAS's dgemm and sgemm of 64-bit sizes that NumPy calls, nothing where its BLAS is another."""
+    """Return CBLAS's products of matrices of 64-bit sizes that NumPy calls, nothing where its BLAS is another."""
     try:
         library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
-        return {name: library[f"scipy_cblas_{name}64_"] for name in ("dgemm", "sgemm")}
+        return {name: library[f"scipy_cblas_{name}64_"] for name in ("dgemm", "sgemm", "zgemm", "cgemm")}
     except (OSError, AttributeError):
         return {}
 

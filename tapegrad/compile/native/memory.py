@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, part, place_in, stored
+from tapegrad.compile.native.arrays import in_memory, is_computed, known, lower_view, operand, part_of, stored
 from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import machine
-from tapegrad.compile.native.small import known, over  # whose lowerings come first
-from tapegrad.compile.native.table import JOINS, ROWS, reduces
+from tapegrad.compile.native.small import NEW, ZEROS, filling, over  # whose lowerings come first
+from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
@@ -30,7 +30,6 @@ from tapegrad.compile.native.values import (
     is_small,
     itemsize,
     kind_of,
-    number_kind,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest
 from tapegrad.rules.op import Op
@@ -98,23 +97,10 @@ def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False
     nest(f, shape[:-1], [steps[:-1] for steps in strides], [to.data, *(each.data for each in sources)], line)
 
 
-def operand(f: Function, x: Any) -> Number | Elements | Array:
-    """Return an argument as something that can be copied into an array."""
-    if number_kind(spec_of(x)) is not None:
-        return f.number(x)
-    found = f.value(x)
-    return found if isinstance(found, Elements) else f.array(x)
-
-
 def fill(f: Function, to: Array) -> None:
     """Write zeros into new memory."""
     if to.size:
         f.put(f"call void @llvm.memset.p0.i64(ptr {to.data}, i8 0, i64 {to.size * itemsize(to.kind)}, i1 false)")
-
-
-def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
-    """Return the part of an array that a known index takes. Raises Unlowered where it is no view."""
-    return part(f, x, lambda array: array[tuple(index)])
 
 
 def apart(f: Function, x: Array) -> Array:
@@ -131,11 +117,10 @@ def apart(f: Function, x: Array) -> Array:
 def lower_new(f: Function, op: Call) -> Value:
     """Write zeros, ones, or one number everywhere."""
     made = f.place(op)
-    if op.fn is ops.zeros:
+    if op.fn in ZEROS:
         fill(f, made)
     elif made.size:
-        one = Number(f.lanes.constant(1, made.kind), made.kind)
-        copy(f, made, one if op.fn is ops.ones else operand(f, op.args[1]))
+        copy(f, made, filling(f, op, made.kind))
     return made
 
 
@@ -162,11 +147,10 @@ def lower_pieces(f: Function, op: Call) -> Value:
         raise Unlowered("pieces of views")
     pieces, at = [], 0
     for rank in op.kwargs["ranks"]:
-        pieces.append((op.args[at], [known(part) for part in op.args[at + 1:at + 1 + rank]]))
+        pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
         at += 1 + rank
     made = f.place(op)
-    parts = [(x, None if any(isinstance(i, (np.ndarray, list)) for i in index) else part_of(f, made, index), index)
-             for x, index in pieces]
+    parts = [(x, None if any(is_list(i) for i in index) else part_of(f, made, index), index) for x, index in pieces]
     first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
     rest = beside(made, *parts[first][1:])
     if rest is None:
@@ -185,12 +169,17 @@ def lower_pieces(f: Function, op: Call) -> Value:
     return f.loaded(made) if is_small(op.spec) else made
 
 
+def is_list(x: Any) -> bool:
+    """True for a part of an index that is an array, or a list."""
+    return isinstance(x.val if isinstance(x, Constant) else x, (np.ndarray, list))
+
+
 def beside(to: Array, part: Array | None, index: Sequence[Any]) -> list[tuple[int, int]] | None:
     """Return where in memory that lies together a part of it is not, in bytes; None where the part has gaps."""
     step = itemsize(to.kind)
-    if part is None or to.strides != dense(to.shape, step) or not part.size:
+    if part is None or to.strides != dense(to.shape, step) or not part.size or any(map(is_computed, index)):
         return None
-    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(index)]
+    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(map(known, index))]
     low, high = int(places.min()), int(places.max()) + 1
     if high - low != places.size or part.strides != dense(part.shape, step):
         return None
@@ -199,7 +188,7 @@ def beside(to: Array, part: Array | None, index: Sequence[Any]) -> list[tuple[in
 
 def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence[Any]) -> None:
     """Add numbers where a list of known places says, one after the other."""
-    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(index)]
+    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(map(known, index))]
     table = offsets(to)[places.ravel()]
     if isinstance(x, Elements):
         x = in_memory(f, x)
@@ -262,23 +251,29 @@ def lower_assignment(f: Function, op: Call) -> Value:
     if op.kwargs or not isinstance(x, Operation):
         raise Unlowered("a write through views")
     new, old = operand(f, value), stored(f, x)
-    computed = [part for part in index if isinstance(part, Operation) and not isinstance(part, Constant)]
-    if old.kind != element_kind(op.spec) or old.shape != op.spec.shape:
-        raise Unlowered("of other numbers")
-    row = len(index) == 1 and len(computed) == 1 and spec_of(index[0]).type is int
-    if computed and not row:
-        raise Unlowered("a place that is computed")
     made = old
-    if not f.is_last(op, x, old):
+    if f.may_write(op, x, old) and set_apart(f, op, x, old):
+        f.adopt(op)
+    else:
         made = f.place(op)
         copy(f, made, old)
-    else:
-        f.adopt(op)
-    to = place_in(f, made, index[0]) if row else part_of(f, made, list(map(known, index)))
+    to = part_of(f, made, index)
     if isinstance(new, Array) and new.owner is not None and new.owner is made.owner:
         new = apart(f, new)
     copy(f, to, new)
     return made
+
+
+def set_apart(f: Function, op: Call, x: Operation, memory: Array) -> bool:
+    """Copy the parts of an array that are read after a write into it. Return False where these are nearly all of it, or
+    the array itself is read.
+    """
+    later = f.needed_after(op, memory)
+    if x in later or 2 * sum(y.spec.size for y in later) > memory.size:
+        return False
+    for y in later:
+        f.stand_for(y, apart(f, f.array(y)))
+    return True
 
 
 # -- reductions
@@ -288,16 +283,13 @@ def lower_along(f: Function, op: Call) -> Value:
     """Write a reduction of a long array along some of its axes."""
     x, kind = f.array(op.args[0]), kind_of(op.spec)
     n = len(x.shape)
-    if op.kwargs.keys() - {"axis", "keepdims"} or not x.size or not reduces(op.fn, x.kind, kind):
+    axes = reduced(op, n)
+    if not axes or not x.size or not reduces(op.fn, x.kind, kind):
         raise Unlowered("a reduction of its own kind")
     assert kind is not None
     v, step = vectors(f, x.kind, kind), itemsize(kind)
-    axis = op.kwargs.get("axis")
-    axes = {a % n for a in (range(n) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
-    kept, gone = [a for a in range(n) if a not in axes], [a for a in range(n) if a in axes]
+    kept, gone = [a for a in range(n) if a not in axes], axes
     small = is_small(op.spec) or not op.spec.is_array
-    if not gone:
-        raise Unlowered("a reduction along no axis")
     shape = tuple([x.shape[a] for a in kept])
     if small:
         made = Array(f.stack(step * max(math.prod(shape), 1)), shape, dense(shape, step), None, kind)
@@ -438,17 +430,16 @@ def short_first(short: Callable[[Function, Call], Value], long: Callable[[Functi
 
 
 def lower_read(f: Function, op: Call) -> Value:
-    """Write a read of a long array: a view, a row at a place that is computed, or copies of known elements."""
+    """Write a read of a long array: a view, or copies of known elements."""
     mark = f.mark(), f.undone()
-    for write in (lower_view, lower_row):
-        try:
-            return write(f, op)
-        except Unlowered:
-            f.take_back(*mark)
-    return lower_gather(f, op)
+    try:
+        return lower_view(f, op)
+    except Unlowered:
+        f.take_back(*mark)
+        return lower_gather(f, op)
 
 
-_LONG = {**dict.fromkeys((ops.zeros, ops.ones, ops.full), lower_new),
+_LONG = {**dict.fromkeys(NEW, lower_new),
          **dict.fromkeys((ops.concat, ops.stack), lower_joined),
          ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: lower_read,
          **dict.fromkeys(JOINS, lower_along)}

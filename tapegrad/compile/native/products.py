@@ -11,6 +11,8 @@ from tapegrad.compile.native.function import LOWERINGS, Function
 from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import apart, short_first
 from tapegrad.compile.native.values import (
+    COMPLEX,
+    ELEMENTS,
     Array,
     Number,
     Unlowered,
@@ -24,7 +26,7 @@ from tapegrad.compile.native.vectors import nest
 from tapegrad.tape.tape import Call
 
 ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them
-SYMBOLS = {"f": "dgemm", "s": "sgemm"}
+SYMBOLS = {"f": "dgemm", "s": "sgemm", "c": "zgemm", "z": "cgemm"}
 """CBLAS's products of matrices, by the kind of their numbers."""
 
 
@@ -36,6 +38,8 @@ def lower_product(f: Function, op: Call) -> Value:
     kind, step = a.kind, itemsize(a.kind)
     if kind not in SYMBOLS or b.kind != kind or not a.shape or not b.shape:
         raise Unlowered("of other numbers")
+    if kind in COMPLEX and op.fn is ops.vecmat:
+        raise Unlowered("a product of a conjugate")
     if op.fn is ops.dot and max(len(a.shape), len(b.shape)) > 2:
         raise Unlowered("dot of more axes")
     if op.fn in (ops.matmul, ops.dot):
@@ -59,11 +63,12 @@ def lower_product(f: Function, op: Call) -> Value:
         return made
     if not k or c[1] != step or (m > 1 and c[0] < step * n):
         raise Unlowered("a product that lies in its own way")
-    t, symbol = f.lanes.type(kind), f"tapegrad_{SYMBOLS[kind]}"
+    t, symbol = "ptr" if kind in COMPLEX else f.lanes.type(kind), f"tapegrad_{SYMBOLS[kind]}"
     f.declare(f"declare void @{symbol}(i32, i32, i32, i64, i64, i64, {t}, ptr, i64, ptr, i64, {t}, ptr, i64)")
     steps = [lead(a, batch), lead(b, batch), list(made.strides[:len(batch)])]
     (ta, la), (tb, lb) = turned(a), turned(b)
-    one, none = f.lanes.constant(1.0, kind), f.lanes.constant(0.0, kind)
+    one, none = (f.constants(ELEMENTS[kind].part, [x, 0.0]) if kind in COMPLEX else f.lanes.constant(x, kind)
+                 for x in (1.0, 0.0))
     nest(f, batch, steps, [a.data, b.data, made.data], lambda at: f.put(
         f"call void @{symbol}(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, {t} {one}, "
         f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, {t} {none}, ptr {at[2]}, i64 {max(c[0] // step, n)})"))

@@ -15,8 +15,8 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.native.elementwise import computing_kind
-from tapegrad.compile.native.table import JOINS, ROWS, reduces
-from tapegrad.compile.native.values import FLOATS, dense, element_kind, is_few, is_small, kind_of
+from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
+from tapegrad.compile.native.values import FLOATS, dense, element_kind, is_few, kind_of
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
@@ -25,6 +25,7 @@ Shape = tuple[int, ...]
 ROW = 32  # elements of a row, at most
 FEW = 16  # rows, at least
 PRODUCT = 256  # multiplications of a product of one row
+MATRIX = 144  # elements of a matrix by which rows are multiplied: of more, BLAS is faster
 SINKS = {**{fn: fn.__name__ for fn in JOINS}, **dict.fromkeys(
     (ops.mean, ops.vdot, ops.vecdot, ops.dot, ops.matmul), "sum")}
 """How the rows of a reduction over a batch come together."""
@@ -107,14 +108,14 @@ def _aligned(op: Call, fn: Op, args: Sequence[Any], batch: Shape, rank: int, spe
 
 
 def _reduction(op: Call, batch: Shape, x: Spec) -> Form | None:
-    if op.kwargs.keys() - {"axis", "keepdims"} or len(op.args) != 1 or not isinstance(op.args[0], Operation):
+    axes = reduced(op, x.ndim)
+    if axes is None or not isinstance(op.args[0], Operation):
         return None
     if not reduces(op.fn, element_kind(x), kind_of(op.spec)):
         return None
-    axis, keep, n = op.kwargs.get("axis"), bool(op.kwargs.get("keepdims")), len(batch)
-    axes = {a % x.ndim for a in (range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,))}
-    inside = tuple(sorted(a - n for a in axes if a >= n))
-    whole = axes >= set(range(n))
+    keep, n = bool(op.kwargs.get("keepdims")), len(batch)
+    inside = tuple([a - n for a in axes if a >= n])
+    whole = axes[:n] == list(range(n))
     if not whole and any(a < n for a in axes):
         return None
     shape = tuple([1 if a in axes else k for a, k in enumerate(x.shape) if keep or a not in axes])
@@ -147,8 +148,8 @@ def _product(op: Call, batch: Shape, x: Spec) -> Form | None:
         return None
     if op.fn is ops.vecdot and a.shape == b.shape and len(both) == len({id(x) for x in op.args}):
         return Form(op.fn, op.args, {}, row_spec(op.spec, op.spec.shape[1:]), both)
-    if op.fn in (ops.matmul, ops.dot) and a.ndim == 2 and b.ndim <= 2 and is_small(b) and op.spec.ndim >= 1 \
-            and b.size <= PRODUCT and op.args[0] is not op.args[1]:
+    if op.fn in (ops.matmul, ops.dot) and a.ndim == 2 and b.ndim <= 2 and op.spec.ndim >= 1 \
+            and b.size <= MATRIX and op.args[0] is not op.args[1]:
         return Form(ops.matmul, op.args, {}, row_spec(op.spec, op.spec.shape[1:]), frozenset(op.args[:1]))
     if op.fn is ops.matmul and a.ndim == 3 and b.ndim == 3 and b.shape[:1] == batch and len(both) == 2 \
             and op.spec.size // batch[0] * a.shape[2] <= PRODUCT:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.native.arrays import in_memory, lower_row, lower_view, place_in
+from tapegrad.compile.native.arrays import is_computed, known, lower_view, operand
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.table import JOINS, ROWS, reduces
+from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import (
     COMPLEX,
     INEXACT,
@@ -32,9 +32,11 @@ from tapegrad.compile.native.values import (
 )
 from tapegrad.rules.op import OPS
 from tapegrad.tape.spec import Spec, spec_of
-from tapegrad.tape.tape import Call, Constant, Operation, operands
+from tapegrad.tape.tape import Call, Constant, operands
 
 MOVES = [op for op in OPS.values() if op.memory.moved and op is not ops.where and op not in LOWERINGS]
+ZEROS, ONES = (ops.zeros, ops.empty, ops.zeros_like, ops.empty_like), (ops.ones, ops.ones_like)
+NEW = (*ZEROS, *ONES, ops.full, ops.full_like)
 PRODUCT = 256  # multiplications of a product that is written out, at most
 
 
@@ -52,25 +54,13 @@ def result(op: Call, parts: Sequence[str], kind: str) -> Value:
     return Number(parts[0], kind) if number_kind(y) else Elements(tuple(parts), y.shape, kind)
 
 
-def is_static(x: Any) -> bool:
-    """True for a part of an index that is known."""
-    return not isinstance(x, Operation) or isinstance(x, Constant)
-
-
-def known(x: Any) -> Any:
-    """Return a constant's value. Raises Unlowered for what is computed."""
-    if not is_static(x):
-        raise Unlowered("a place that is computed")
-    return x.val if isinstance(x, Constant) else x
-
-
 def lower_move(f: Function, op: Call) -> Value:
     """Write a call that only moves elements; of a long array a view, or a row of it."""
     if not is_value(op.spec) or not all(is_value(x.spec) or isinstance(x, Constant) for x in operands(op)):
-        return lower_view(f, op) if all(map(is_static, op.args[1:])) else lower_row(f, op)
+        return lower_view(f, op)
     index = () if op.fn in (ops.concat, ops.stack) else op.args[2 if op.fn is ops.setitem else 1:]
-    if not all(map(is_static, index)):
-        return lower_write(f, op) if op.fn is ops.setitem else lower_row(f, op)
+    if any(map(is_computed, index)):
+        return lower_view(f, op)
     moved = op.args[:len(op.args) - len(index)]
     given, kind = [f.elements(x) for x in moved], required_kind(op.spec)
     if kind in COMPLEX and op.kwargs.get("through"):
@@ -109,22 +99,6 @@ def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any], of_complex
     return places
 
 
-def lower_write(f: Function, op: Call) -> Value:
-    """Write one number into a small array, at an integer that is computed."""
-    if len(op.args) != 3 or op.kwargs or not is_small(op.spec) or op.spec.ndim != 1:
-        raise Unlowered("a place that is computed")
-    given, value = f.elements(op.args[0]), f.number(op.args[1])
-    put_in(f, memory := in_memory(f, given), op.args[2], value)
-    return f.loaded(memory)
-
-
-def put_in(f: Function, memory: Array, index: Any, x: Number) -> None:
-    """Write one number into an array, at an integer that is computed."""
-    if x.kind in COMPLEX and memory.kind not in COMPLEX:
-        raise Unlowered("a complex number among real ones")
-    f.store(memory.kind, f.convert(x.ir, x.kind, memory.kind), place_in(f, memory, index).data)
-
-
 def lower_scatter(f: Function, op: Call) -> Value:
     """Write a sum of pieces in their places among zeros."""
     shape, ranks, at = op.kwargs["shape"], op.kwargs["ranks"], 0
@@ -138,12 +112,6 @@ def lower_scatter(f: Function, op: Call) -> Value:
         at += 1 + rank
         if not is_value(spec_of(piece)):
             raise Unlowered("a long piece")
-        if not all(map(is_static, index)):
-            if len(ranks) > 1 or rank != 1 or path or len(shape) != 1 or not number_kind(spec_of(piece)):
-                raise Unlowered("a place that is computed")
-            memory = in_memory(f, Elements((f.lanes.constant(0, kind),) * places.size, shape, kind))
-            put_in(f, memory, index[0], f.number(piece))
-            return result(op, f.loaded(memory).parts, kind)
         chosen = places
         if path and kind in COMPLEX:
             raise Unlowered("a part of complex numbers")
@@ -158,27 +126,30 @@ def lower_scatter(f: Function, op: Call) -> Value:
 
 
 def lower_constant(f: Function, op: Call) -> Value:
-    """Write an array that nothing goes into."""
-    if not is_small(op.spec) or operands(op):
-        raise Unlowered("not known yet")
-    value = op.fn.impl(*op.args, **op.kwargs)
-    kind = element_kind(op.spec) or ""
-    return result(op, [f.lanes.constant(x, kind) for x in value.ravel().tolist()], kind)
+    """Write zeros, ones, or one number everywhere."""
+    if not is_small(op.spec):
+        raise Unlowered("in memory")
+    kind = required_kind(op.spec)
+    x = filling(f, op, kind)
+    if not isinstance(x, Number) or (x.kind != kind and (kind not in INEXACT or x.kind in COMPLEX)):
+        raise Unlowered("of another type")
+    return result(op, [f.convert(x.ir, x.kind, kind)] * op.spec.size, kind)
 
 
-def reduced(op: Call, x: Spec) -> tuple[tuple[int, ...], bool]:
-    """Return along which axes a call reduces. Raises Unlowered where it does more."""
-    if op.kwargs.keys() - {"axis", "keepdims"}:
-        raise Unlowered("a reduction of its own kind")
-    axis = op.kwargs.get("axis")
-    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return tuple(sorted({a % x.ndim for a in axes})) if x.ndim else (), bool(op.kwargs.get("keepdims"))
+def filling(f: Function, op: Call, kind: str) -> Number | Elements | Array:
+    """Return what a new array is filled with."""
+    if op.fn in (*ZEROS, *ONES):
+        return Number(f.lanes.constant(int(op.fn in ONES), kind), kind)
+    if len(op.args) < 2:
+        raise Unlowered("filled with what a keyword says")
+    return operand(f, op.args[1])
 
 
 def lower_reduction(f: Function, op: Call) -> Value:
     """Write a reduction of a small array."""
-    if len(op.args) != 1 or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
-        raise Unlowered("a reduction in memory")
+    axes = reduced(op, spec_of(op.args[0]).ndim)
+    if axes is None or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
+        raise Unlowered("a reduction in memory, or of its own kind")
     given, kind = f.elements(op.args[0]), required_kind(op.spec)
     if not reduces(op.fn, given.kind, kind):
         raise Unlowered("of other numbers")
@@ -186,7 +157,6 @@ def lower_reduction(f: Function, op: Call) -> Value:
         if op.fn is not ops.sum:
             raise Unlowered("a reduction of nothing")
         return result(op, [f.lanes.constant(0, kind)] * (op.spec.size if op.spec.is_array else 1), kind)
-    axes, _ = reduced(op, Spec(np.ndarray, np.dtype(float), given.shape))
     places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
     rows = places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist()
     found = []
@@ -236,8 +206,8 @@ def total(f: Function, texts: Sequence[str], kind: str) -> str:
 def lower_product(f: Function, op: Call) -> Value:
     """Write a product of small arrays: matmul and its kin, dot, vdot."""
     a, b = map(spec_of, op.args[:2])
-    if op.kwargs or len(op.args) != 2 or not (is_small(a) and is_small(b) and is_value(op.spec)) or not a.shape \
-            or not b.shape:
+    if op.kwargs or len(op.args) != 2 or not is_value(op.spec) or not a.shape or not b.shape or not all(
+            is_small(spec_of(x)) or isinstance(f.env.get(x), Elements) for x in op.args):
         raise Unlowered("a product in memory")
     x, y = (f.elements(arg) for arg in op.args)
     kind = required_kind(op.spec)
@@ -274,7 +244,7 @@ def lower_product(f: Function, op: Call) -> Value:
 for _op in MOVES:
     LOWERINGS[_op] = lower_move
 LOWERINGS[ops.scatter] = lower_scatter
-LOWERINGS |= dict.fromkeys([ops.zeros, ops.ones, ops.full], lower_constant)
+LOWERINGS |= dict.fromkeys(NEW, lower_constant)
 LOWERINGS |= dict.fromkeys(JOINS, lower_reduction)
 LOWERINGS |= dict.fromkeys([ops.matmul, ops.dot, ops.vdot, ops.vecdot, ops.matvec, ops.vecmat], lower_product)
 

@@ -9,6 +9,7 @@ from tapegrad import ops
 from tapegrad.compile.native.emit import Emitter
 from tapegrad.compile.native.values import COMPLEX, ELEMENTS, FLOATS, INTEGERS, Unlowered, itemsize
 from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Call
 
 Row = Callable[[Emitter, "list[str]", str], str]
 
@@ -223,6 +224,15 @@ def _conjugate(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.complex([a, emit.op(f"fneg {emit.lanes.type(ELEMENTS[kind].part)} {b}")], kind)
 
 
+def _exponential(emit: Emitter, xs: list[str], kind: str) -> str:
+    """exp(a) cos(b) and exp(a) sin(b), of a real number b itself. An infinite a leaves: 0 * a is a nan with a flag."""
+    (a, b), part = emit.parts(xs[0], kind), ELEMENTS[kind].part
+    t, none = emit.lanes.type(part), emit.lanes.constant(0, part)
+    size, angle = _library("exp")(emit, [a], part), emit.op(f"fadd {t} {b}, {emit.op(f'fmul {t} {a}, {none}')}")
+    x, y = (emit.op(f"fmul {t} {size}, {_library(name)(emit, [angle], part)}") for name in ("cos", "sin"))
+    return emit.complex([x, emit.select(emit.op(f"fcmp oeq {t} {b}, {none}"), part, b, y)], kind)
+
+
 def _modulus(emit: Emitter, xs: list[str], kind: str) -> str:
     return _library("hypot")(emit, list(emit.parts(xs[0], kind)), ELEMENTS[kind].part)
 
@@ -281,8 +291,9 @@ ROWS: dict[Op, Lowering] = {
     ops.where: Lowering(_where_floats, _where, _where, _where_floats),  # but for the condition
     **{op: Lowering(_library(op.__name__)) for op in (
         ops.sin, ops.cos, ops.tan, ops.asin, ops.acos, ops.atan, ops.sinh, ops.cosh, ops.tanh, ops.asinh, ops.acosh,
-        ops.atanh, ops.exp, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt, ops.erf, ops.erfc,
+        ops.atanh, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt, ops.erf, ops.erfc,
         ops.atan2, ops.hypot, ops.pow)},
+    ops.exp: Lowering(_library("exp"), complex=_exponential),
 }
 """What is computed element by element. Additions and multiplications are not contracted: arithmetic is NumPy's and
 Python's, bit for bit.
@@ -299,6 +310,15 @@ def reduces(fn: Op, x: str | None, y: str | None) -> bool:
     if fn in (ops.max, ops.min):
         return x == y and y in FLOATS | INTEGERS
     return (y == "b") == (fn in (ops.any, ops.all))
+
+
+def reduced(op: Call, ndim: int) -> list[int] | None:
+    """Return along which axes a call reduces; None where it does more."""
+    if op.kwargs.keys() - {"axis", "keepdims"} or len(op.args) != 1:
+        return None
+    axis = op.kwargs.get("axis")
+    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return sorted({a % ndim for a in axes}) if ndim else []
 
 
 BARE = {ops.add: "add", ops.subtract: "sub", ops.multiply: "mul"}

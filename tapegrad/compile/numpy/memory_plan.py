@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from tapegrad.compile.numpy.call_source import ufunc_of
-from tapegrad.ops import getitem, scatter, setitem
+from tapegrad.ops import getitem, imag, scatter, setitem
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.result_memory import parts_of
 from tapegrad.rules.facts import ANY
@@ -144,7 +144,8 @@ def _aliased(op: Call, plan: Plan) -> list[Storage]:
                                                     for part in op.args[1:])):  # read by an array: a copy
         return []
     found = operands(op) if aliases == ANY else [x for x in op.args[aliases:aliases + 1] if isinstance(x, Operation)]
-    if (type(op.fn) is Op and op.fn.memory.readonly) or (aliases != ANY and not plan.locked.isdisjoint(found)):
+    readonly = (type(op.fn) is Op and op.fn.memory.readonly) or (op.fn is imag and not spec_of(op.args[0]).is_complex)
+    if readonly or (aliases != ANY and not plan.locked.isdisjoint(found)):
         plan.locked.add(op)
     return [storage for x in found for storage in _held(x, plan)]
 

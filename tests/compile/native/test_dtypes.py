@@ -86,6 +86,8 @@ FLOATS: dict[str, Callable[[Any], Any]] = {
 COMPLEX: dict[str, Callable[[Any], Any]] = {
     "conjugate": lambda x: (x * np.conj(x)).real.sum(), "parts": lambda x: np.imag(x * x) + np.real(x) * 2, "real beside": lambda x: x * abs(x) + x.real,
     "quotient": lambda x: 1 / x + x / (2 - 1j), "functions": lambda x: np.exp(x * 0.1j) * x,
+    "products": lambda x: (x[:30].reshape(6, 5) @ x[30:60].reshape(5, 6).T.conj().T @ x[:6]).sum() * x,
+    "matrices": lambda x: np.exp((x[:, None] * x).real[:9] @ (x[:, None] * x[:60]) * 0.01j).T @ x[:9],
 }
 PROGRAMS = [pytest.param(dtype, f, id=f"{dtype} {name}") for dtype in DTYPES
             for name, f in {**ANY, **(REAL if dtype[0] != "c" else COMPLEX), **(INTEGERS if dtype[0] == "i" else {}),
