@@ -58,6 +58,7 @@ class Solver:
     - "minimum": x where that, a real number, is stationary;
     - "integral": the integral of that over x, between the `limits(*given)`;
     - "composite": what `residual(*given)` computes in ops;
+    - "constant": what has no derivative;
     - "ode": of a start, a vector, and times, the values there, a row each; `residual(t, y, *rest)`, of the rest that is
       given, is the slope, and `path(start, times, *rest)` the solution between its steps. The values may be at these,
       if it is given no times but the first and the last.

@@ -19,13 +19,13 @@ from numpy.polynomial import Legendre
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
-from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import RULES, TANGENTS, Solution, Solver
 from tapegrad.rules.activity import activity
 from tapegrad.rules.batching import Members
-from tapegrad.tape.tape import Call, Tape, value_of
+from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.steering import poles_of, same_side, side, steering
 from tapegrad.trace.tracer import record
@@ -37,7 +37,6 @@ from tapegrad.tree.flatten import Structure, flatten, leaves_of
 START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
 STAGES = 5
 MOST = 1 << 22  # numbers in the matrices that are solved at once
-_KINKED = (ops.abs, ops.maximum, ops.minimum)
 HALVINGS = 30  # of the time between two points, in which the slope switches
 
 
@@ -214,11 +213,11 @@ def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tu
     def linearised(t: Any, y: Any, *leaves: Any) -> Any:
         tape, rows = _derivatives(solver, t, y, into.build(list(leaves)), by)
         depends = activity(tape, {1, 2, *(i + 1 for i in places)})
-        steers = [op for op, args in steering(tape.ops) if any(depends[arg.id] for arg in args)]
-        kinks = [value_of(op.args[0]) < (value_of(op.args[1]) if len(op.args) > 1 else 0)
-                 for op in tape.ops if type(op) is Call and op.fn in _KINKED and depends[op.id]]
-        poles = [side(op, *map(value_of, op.args)) for op, arg in poles_of(tape.ops) if depends[arg.id]]
-        return rows, [*[side(op, *map(value_of, op.args)) for op in steers], *kinks], poles
+        poles = dict(poles_of(tape.ops))
+        turns = [op for op, args in steering(tape.ops, poles=True)
+                 if op not in poles and any(depends[arg.id] for arg in args)]
+        return rows, *[[side(op, *map(value_of, op.args)) for op in some]
+                       for some in (turns, [op for op, arg in poles.items() if depends[arg.id]])]
 
     return Solver.compiled(linearised)
 
@@ -403,5 +402,5 @@ def _all_at_once(call: Members, dy: Any, *given: Any, **options: Any) -> Any:
 
 _SENSITIVITIES = Solver("sensitivities", _find, _slope, "ode", path=_path)
 _ADJOINT = Solver("adjoint", _find_adjoint, _contracted, "composite", batch=_all_at_once)
-RULES.update(ode=_gradients)
+RULES.update(ode=_gradients, constant=lambda solver, y, dy, given, wrt: [ZERO] * len(wrt))
 TANGENTS.update(ode=_tangent)

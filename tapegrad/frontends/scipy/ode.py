@@ -134,7 +134,7 @@ def _at_event(s: Any, t: Any, event: Any, start: Any, begin: Any, end: Any, give
     return event(s, _joined(y, how), *_args(given))
 
 
-_EVENTS = Solver("events", _find_events, _slope, "ode", facts=True)
+_EVENTS = Solver("events", _find_events, _slope, "constant", facts=True)
 _EVENT = Solver("event", lambda t, *given: t, _at_event)
 
 

@@ -196,6 +196,7 @@ def test_solve_ivp(method: str, pick: Callable[[Any], Any]) -> None:
     value, (_, dk) = tg.grad(f, 1.1)
     assert value == pytest.approx(f(1.1), 1e-12)
     assert dk == pytest.approx(differences(f, 1.1, 1e-3), 1e-6)
+    assert tg.jvp(f, (1.1,), (1.0,))[1] == pytest.approx(dk, 1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -112,6 +112,19 @@ def test_a_jump_at_a_time_is_differentiated_in_steps_of_one_size() -> None:
     assert tg.gradient(f, 0.7)[0] == pytest.approx(differences(f, 0.7), 1e-5)
 
 
+@pytest.mark.parametrize("slope", [
+    lambda t, y, p: [np.maximum(p - t, 0.0)],
+    lambda t, y, p: [abs(p - t)],
+    lambda t, y, p: [p - t if p > t else 0.0],
+    lambda t, y, p: [np.clip(p - t, 0.0, 9.0)],
+    lambda t, y, p: np.fmax(p - t + 0 * y, 0.0),
+])
+def test_a_kink_that_moves_has_no_second_derivative(slope: Slope) -> None:
+    """The sensitivities jump there."""
+    with pytest.raises(tg.UnknownFunction, match="jump"):
+        tg.gradient(lambda p: tg.gradient(lambda p: last(slope, p), p)[0], 0.7)
+
+
 def test_what_starts_on_a_switch_is_differentiated() -> None:
     def f(k: Any) -> Any:
         return last(lambda t, y, k: k - 0.3 * np.sign(y), k, 0.0)
