@@ -114,9 +114,11 @@ def sides(operations: Iterable[Operation]) -> dict[int, Any]:
     return found
 
 
-def agree(here: dict[int, Any], there: dict[int, Any]) -> bool:
-    """Return whether what steers a program does so the same way twice."""
-    return here.keys() == there.keys() and all(same_side(val, there[i]) for i, val in here.items())
+def agree(here: Any, there: Any) -> bool:
+    """Return whether what steers a program does so the same way twice: sides by their places, or a list of them."""
+    if isinstance(here, dict):
+        return here.keys() == there.keys() and all(same_side(val, there[i]) for i, val in here.items())
+    return len(here) == len(there) and all(map(same_side, here, there))
 
 
 def same_side(x: Any, y: Any) -> bool:

@@ -113,7 +113,7 @@ def check_path(name: str, fn: Callable[..., Any], points: Sequence[tuple[float, 
     knows. E. Hairer, S. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), II.6.
     """
     for k, (here, there) in enumerate(itertools.pairwise(sides)):
-        if len(here) == len(there) and all(map(same_side, here, there)):
+        if agree(here, there):
             continue
         (t, y), (t2, y2) = points[k : k + 2]
 

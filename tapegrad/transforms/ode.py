@@ -27,7 +27,7 @@ from tapegrad.rules.activity import activity
 from tapegrad.rules.batching import Members
 from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.steering import poles_of, same_side, side, steering
+from tapegrad.trace.steering import agree, poles_of, side, steering
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import FEW, flat, pulled
 from tapegrad.transforms.jumps import check_path
@@ -292,12 +292,12 @@ class _Steps:
         """Return the last times before the slope takes another branch, or what might jump is on another side."""
         found, times = [], [float(self.nodes[0]), *self.at.ravel().tolist()]
         for here, there, t, t2 in zip(self.turns, self.turns[1:], times, times[1:]):
-            if not _agree(here, there):
+            if not agree(here, there):
                 for _ in range(HALVINGS):
                     middle = 0.5 * (t + t2)
                     with np.errstate(all="ignore"):
                         _, turns, _ = self.linearised(middle, self.found.between(np.array([middle]))[0], *self.leaves)
-                    t, t2 = (middle, t2) if _agree(here, turns) else (t, middle)
+                    t, t2 = (middle, t2) if agree(here, turns) else (t, middle)
                 found.append(t)
         return found
 
@@ -356,10 +356,6 @@ class _Steps:
                 ds = given[part, 0][k] + stages[k].reshape(STAGES, n, count).sum(0)
             slopes[part] = h[:, None, None] * (MATRIX.T @ stages.reshape(len(h), STAGES, -1)).reshape(stages.shape)
         return ds, slopes.reshape(len(self.points), n, count)
-
-
-def _agree(here: Sequence[Any], there: Sequence[Any]) -> bool:
-    return len(here) == len(there) and all(map(same_side, here, there))
 
 
 def _find_adjoint(dy: Any, start: Any, first: Any, times: Any, solver: Solver, places: tuple[int, ...],
