@@ -5,7 +5,7 @@ The public functions stand in `tapegrad`. What needs rich, networkx or torch is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import tapegrad.transforms.each
 import tapegrad.transforms.integral
 import tapegrad.transforms.ode
 import tapegrad.transforms.steps  # gives checkpoints and long loops their pullbacks
-import tapegrad.transforms.switch
 import tapegrad.transforms.vectorize  # noqa: F401  (gives np.vectorize its)
 from tapegrad.numbers.lazy import needed
+from tapegrad.ops.solver import Solver
 from tapegrad.ops.steps import Steps
 from tapegrad.replay import interpreter
 from tapegrad.tape.check import check
@@ -34,6 +34,15 @@ def _faster(steps: Steps, values: Sequence[Any]) -> Any:
 
 
 Steps.faster = staticmethod(_faster)
+
+
+def _compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that a solver calls many times, compiled."""
+    from tapegrad.compile.compiling import compile
+    return compile(f)
+
+
+Solver.compiled = staticmethod(_compiled)
 
 
 def _witness(samples: bool = False) -> Any:

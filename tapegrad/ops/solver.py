@@ -27,6 +27,8 @@ Jacobian = Callable[[Callable[[Any], Any], Any], Any]
 RULES: dict[str, Callable[..., list[Any]]] = {}
 """By the kinds of solvers, `(solver, y, dy, given, wrt) -> gradients` by what was given in those places. They trace,
 and so stand above."""
+TANGENTS: dict[str, Callable[..., Any]] = {}
+"""Likewise `(solver, y, tangents, given) -> tangent`, of tangents by their places; without one by the pullback."""
 
 
 class Limits(NamedTuple):
@@ -35,6 +37,16 @@ class Limits(NamedTuple):
     a: Any
     b: Any
     points: Any = None
+
+
+class Solution(NamedTuple):
+    """What a differential equation's solver found: the times at which it is asked for, those of its steps, and a
+    function of times that returns the solution there, a row each.
+    """
+
+    times: Any
+    nodes: Any
+    between: Callable[[Any], Any]
 
 
 class Solver:
@@ -46,14 +58,17 @@ class Solver:
     - "minimum": x where that, a real number, is stationary;
     - "integral": the integral of that over x, between the `limits(*given)`;
     - "composite": what `residual(*given)` computes in ops;
+    - "constant": what has no derivative;
     - "ode": of a start, a vector, and times, the values there, a row each; `residual(t, y, *rest)`, of the rest that is
-      given, is the slope.
+      given, is the slope, and `path(start, times, *rest)` the solution between its steps. The values may be at these,
+      if it is given no times but the first and the last.
 
     With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient. One that
     `draws` random numbers itself finds the same whichever they are.
     """
 
     jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
+    compiled: ClassVar[Callable[[Callable[..., Any]], Callable[..., Any]]]  # of a function; stands above as well
 
     def __init__(
         self,
@@ -65,10 +80,13 @@ class Solver:
         limits: Callable[..., Limits] | None = None,
         adjoint: Callable[..., Any] | None = None,
         draws: bool = False,
+        path: Callable[..., Solution] | None = None,
+        batch: Callable[..., Any] | None = None,
     ) -> None:
         self.name, self.find, self.residual, self.kind, self.facts = name, find, residual, kind, facts
-        self.limits, self.adjoint, self.draws = limits, adjoint, draws
-        self.op = Op(name, self.run, Rrule(self._forward), spec=UNSIZED, torch=self.run)
+        self.limits, self.adjoint, self.draws, self.path = limits, adjoint, draws, path
+        self.op = Op(name, self.run, Rrule(self._forward), spec=UNSIZED, torch=self.run, batch=batch,
+                     tangent=self._tangent if kind == "ode" else None)
 
     def __repr__(self) -> str:
         return f"<solver {self.name}>"
@@ -114,6 +132,12 @@ class Solver:
 
     def _refuse_draws(self) -> Exception:
         return refused(self.name, "what it calls draws random numbers", "draw them before, into an array")
+
+    def _tangent(self, tangents: Sequence[Any], y: Any, *leaves: Any, into: Structure, wrt: Sequence[int]) -> Any:
+        given = into.build(list(leaves))
+        known = {i: t for i, t in enumerate(tangents) if t is not None}
+        found = TANGENTS[self.kind](self, y[0] if self.facts else y, known, given)
+        return (found, *[None] * (len(y) - 1)) if self.facts else found
 
     def _forward(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> tuple[Any, Any]:
         leaves = unwrap(leaves)  # the user's functions take tensors as they are

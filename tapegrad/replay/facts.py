@@ -28,7 +28,7 @@ def _content(x: Any) -> bytes:
 FACTS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "index": lambda x: operator.index(bool(x) if isinstance(x, np.bool_) else x),
     "hash": hash, "float": float, "complex": complex, "content": _content, "data": _content,
-    "side": lambda x: np.asarray(x).tobytes(), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc,
+    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc,
     "round": round, "apart": are_apart, "recorded": lambda f: None, "strides": lambda x: getattr(x, "strides", ()),
     "layout": layout_of, "writeable": is_writable,
     "decimal precision": lambda x: PRECISION["decimal precision"](),
@@ -92,4 +92,4 @@ def fact_of_tensor(guard: Guard, x: Any) -> Any:
         return expected
     if fact in ("shape", "ndim", "kind", "dtype", "class", "type"):
         return FACTS[fact](x)
-    return x.detach().cpu().numpy().tobytes() if fact in ("content", "data", "side") else FACTS[fact](x.item())
+    return x.detach().cpu().numpy().tobytes() if fact in ("content", "data") else FACTS[fact](x.item())

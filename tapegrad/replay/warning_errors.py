@@ -29,7 +29,8 @@ def strict() -> bool:
     settings, filters = _calm[0]
     if _settings is not None and _settings.get() is settings and warnings.filters == filters:
         return False
-    if "raise" in np.geterr().values() or _are_errors():
+    chosen = np.geterr().values()
+    if "raise" in chosen or ("warn" in chosen and _are_errors()):
         return True
     if _settings is not None:
         _calm[0] = _settings.get(), list(warnings.filters)

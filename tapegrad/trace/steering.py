@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +12,6 @@ from tapegrad import ops
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Guard, Operation, value_of
-from tapegrad.tree.copies import running
 
 _VALUES = frozenset(
     ["bool", "int", "index", "float", "complex", "floor", "ceil", "trunc", "round", "hash"]
@@ -28,9 +26,14 @@ _CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
 _POLES = {ops.divide: 1, ops.reciprocal: 0, ops.pow: 0, ops.float_power: 0, ops.tan: 0, ops.abs: 0}
 """Ops that have poles where an argument in some place passes 0, or half of pi; `abs`, where it is divided by."""
 
+_KINKS = (ops.maximum, ops.minimum, ops.fmax, ops.fmin, ops.abs)
+"""Ops that have kinks where their arguments are equal, or where the only one is 0: their derivatives jump."""
+
 
 def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[tuple[Any, list[Operation]]]:
-    """Yield what steers by numbers, or jumps itself, and by which operations it does; what has `poles`, too."""
+    """Yield what steers by numbers, or jumps itself, and by which operations it does; with `poles` also what has poles
+    or kinks.
+    """
     found: dict[Operation, Operation] = dict(poles_of(operations := list(operations))) if poles else {}
     for op in operations:
         if op in found:
@@ -43,7 +46,8 @@ def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[t
                 type(op) is Call
                 and type(op.fn) is Op
                 and op.fn not in _ALONE
-                and (not op.fn.differentiable or op.fn in _JUMPING or (op.fn in _CUT and _at_cut(op)))
+                and (not op.fn.differentiable or op.fn in _JUMPING or (op.fn in _CUT and _at_cut(op))
+                     or (poles and op.fn in _KINKS and not ops.is_complex(value_of(op.args[0]))))
             )
         if steers:
             yield op, [arg for arg in op.args if isinstance(arg, Operation)]
@@ -58,6 +62,8 @@ def side(op: Any, *values: Any) -> Any:
     if op.fn in _POLES and not ops.is_complex(x := values[_POLES[op.fn]]):
         # a tangent's as it is computed, whose poles are next to the numbers that are halves of pi
         return ops.floor((x - ops.atan(ops.tan(x))) / math.pi + 0.5) if op.fn is ops.tan else x < 0
+    if op.fn in _KINKS:
+        return values[0] < values[1]
     if op.fn is ops.remainder or op.fn is ops.fmod:
         return ops.floor_divide(*values)
     if op.fn in _CUT:
@@ -108,46 +114,14 @@ def sides(operations: Iterable[Operation]) -> dict[int, Any]:
     return found
 
 
-def agree(here: dict[int, Any], there: dict[int, Any]) -> bool:
-    """Return whether what steers a program does so the same way twice."""
-    return here.keys() == there.keys() and all(same_side(val, there[i]) for i, val in here.items())
+def agree(here: Any, there: Any) -> bool:
+    """Return whether what steers a program does so the same way twice: sides by their places, or a list of them."""
+    if isinstance(here, dict):
+        return here.keys() == there.keys() and all(same_side(val, there[i]) for i, val in here.items())
+    return len(here) == len(there) and all(map(same_side, here, there))
 
 
 def same_side(x: Any, y: Any) -> bool:
     """Return whether an operation is on the same side of its jumps twice."""
     x, y = plain(x), plain(y)
     return x is y or bool(np.array_equal(x, y, equal_nan=np.asarray(x).dtype.kind in "fc"))
-
-
-@contextlib.contextmanager
-def steered() -> Iterator[dict[int, Any]]:
-    """Collect, of the traces that run, on which sides the program below is. Where it is replayed on others, its tape is
-    refused.
-    """
-    found: dict[int, Any] = {}
-    begun = [(tracer, tracer.replays, len(tracer.tape.ops)) for tracer in running.tracers]
-    for tracer, _, _ in begun:
-        tracer.replays = True  # what int() and the like found is known by guards only
-    try:
-        yield found
-        for tracer, replays, start in begun:
-            operations = tracer.tape.ops[start:]
-            found.update((len(found) + i, val) for i, val in sides(operations).items())
-            for op, _ in steering(operations, poles=True) if replays else ():
-                if type(op) is Call:
-                    _guard_side(tracer, op)
-    finally:
-        for tracer, replays, _ in begun:
-            tracer.replays = replays
-
-
-def _guard_side(tracer: Any, op: Call) -> None:
-    """Guard on which side an operation is that no branch has asked."""
-    if (op.id, "bool") not in tracer.guarded:
-        x = side(op, *[tracer.proxy(arg, arg.val, tracer) if isinstance(arg, Operation) else arg for arg in op.args])
-        known = x._op if x is not op.val and hasattr(x, "_op") else op
-        val = plain(known.val)
-        if np.ndim(val) == 0 and np.asarray(val).dtype == bool:
-            tracer.guard(known, "bool", bool(val))
-        else:
-            tracer.guard(known, "side", np.asarray(val).tobytes())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,15 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import RULES, Limits, Solver
+from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import refused
+from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.steering import agree, poles_of, side
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import flat, pulled
 from tapegrad.transforms.jumps import Path, check_jumps, check_poles
-from tapegrad.transforms.repeated import Repeated
-from tapegrad.tree.flatten import flatten
+from tapegrad.tree.flatten import Structure, flatten
 
 ACCURACY = 1e-10  # of the integrals that are derivatives
 _TWO = "two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only"
@@ -48,12 +52,17 @@ def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[
     return found
 
 
-def _pulled(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
+def _pulled(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], *_: Any) -> Any:
     """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
+    return _traced(x, solver, dy, given, wrt)[1]
+
+
+def _traced(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...]) -> tuple[Tape, Any]:
+    """Return a tape of an integrand at x, and that gradient."""
     tape = record(_Integrand(solver), (x, given), {}, DEFAULT, grad=True)
     places = {i + 2 for i in map(plain, wrt)}
     check_jumps(solver.name, tape, {1}, places, try_=_TWO)
-    return flat(pulled(tape, dy, places))
+    return tape, flat(pulled(tape, dy, places))
 
 
 class _Integrand:
@@ -66,15 +75,32 @@ class _Integrand:
         return as_array(self.solver.residual(x, *given))
 
 
+@lru_cache(maxsize=64)
+def _compiled(solver: Solver, into: Structure, wrt: tuple[int, ...]) -> Any:
+    """Return a compiled function of x, and the leaves of a cotangent and of what a solver was given: that gradient, and
+    on which side the integrand is of its poles that move.
+    """
+
+    def gradient(x: Any, *leaves: Any) -> tuple[Any, list[Any]]:
+        dy, given = into.build(list(leaves))
+        tape, found = _traced(x, solver, dy, given, wrt)
+        moving = [activity(tape, group) for group in ({1}, {i + 2 for i in wrt})]
+        return found, [side(op, *map(value_of, op.args)) for op, arg in poles_of(tape.ops)
+                       if all(depends[arg.id] for depends in moving)]
+
+    return Solver.compiled(gradient)
+
+
 def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limits: Limits) -> Any:
     from scipy.integrate import quad_vec
 
-    repeated = Repeated(lambda x: _pulled(x, solver, dy, given, wrt, limits))
-    xs = []
+    leaves: list[Any] = []
+    compiled = _compiled(solver, flatten((dy, given), "", leaves, [], given=True), wrt)
+    sides: dict[float, list[Any]] = {}
 
     def integrand(x: float) -> Any:
-        xs.append(x)
-        return repeated(x)
+        found, sides[x] = compiled(x, *leaves)
+        return found
 
     found, _, info = quad_vec(
         integrand,
@@ -93,8 +119,9 @@ def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limit
             "fewer singularities, or points=",
         )
 
-    path = Path(_Integrand(solver), lambda x: [x], given)
-    check_poles(solver.name, path, xs, {1}, {i + 2 for i in wrt}, try_=_TWO)
+    if any(not agree(here, there) for here, there in pairwise(sides[x] for x in sorted(sides))):
+        path = Path(_Integrand(solver), lambda x: [x], given)
+        check_poles(solver.name, path, [*sides], {1}, {i + 2 for i in wrt}, try_=_TWO)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.errors import TapeError
+from tapegrad.errors import TapeError, UnknownFunction
 from tapegrad.numbers.formatting import plain
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.activity import activity
@@ -20,9 +20,11 @@ from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.steering import agree, poles_of, same_side, side, steering
+from tapegrad.trace.steering import sides as sides_of
 from tapegrad.trace.tracer import record
 
 FEWEST, MOST = 10, 52  # halvings of the way between two arguments, until a jump is found
+START = 1e-9  # of the way between the first two: what switches no later has switched where the integration begins
 TOLERANCE = 1e-5  # of what a part of a function is, by which it changes where it does not jump
 
 
@@ -101,6 +103,48 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
                 if not same_side(before.sides[i], after.sides.get(i)):
                     raise refused(name, f"it jumps at {op!r}, and where that is depends on a number that the gradient "
                                         "is asked for", try_)
+
+
+def check_path(name: str, fn: Callable[..., Any], points: Sequence[tuple[float, Any]], sides: Sequence[Any], rest: Any,
+               places: Collection[int]) -> None:
+    """Refuse a slope `fn(t, y, rest)` that jumps between two points of a solution, if what jumps depends on inputs in
+    some places. Given is on which sides it is at the points. Where the slope is continuous, and its derivative is not,
+    the sensitivities have no jump; where it jumps, they jump by the jump times how the switch moves, which no slope
+    knows. E. Hairer, S. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), II.6.
+    """
+    for k, (here, there) in enumerate(itertools.pairwise(sides)):
+        if agree(here, there):
+            continue
+        (t, y), (t2, y2) = points[k : k + 2]
+
+        def at(s: float, t: float = t, y: Any = y, t2: float = t2, y2: Any = y2) -> Evaluation:
+            tape = record(fn, ((1 - s) * t + s * t2, (1 - s) * y + s * y2, rest), {}, DEFAULT, grad=True)
+            return Evaluation(s, tape, sides_of(tape.ops))
+
+        for before, after in jumps(at, at(0.0 if k else START), at(1.0)):
+            op = _switch(before, after, places)
+            if op is not None:
+                raise UnknownFunction(
+                    f"{name} cannot be differentiated: the slope jumps at {op!r}, of {op.where}, which depends on the "
+                    "state, or on a number that the gradient is asked for: the sensitivities do not see how that moves",
+                    op.where,
+                    "events= with a terminal one where it jumps, and a second solve_ivp from there, of which each has "
+                    "the slope of one side only; or a smooth switch, as of tanh",
+                )
+
+
+def _switch(before: Evaluation, after: Evaluation, places: Collection[int]) -> Operation | None:
+    """Return the operation by which two evaluations differ, if that depends on inputs in some places. The programs are
+    the same up to the first guard that differs.
+    """
+    depends = activity(before.tape, places)
+    for i, (op, arguments) in enumerate(steering(before.tape.ops, poles=True)):
+        if not same_side(before.sides.get(i), after.sides.get(i)):
+            if any(depends[arg.id] for arg in arguments):
+                return op  # type: ignore[no-any-return]
+            if isinstance(op, Guard):
+                break
+    return None
 
 
 def jumps(at: Callable[[float], Evaluation], begin: Evaluation,

@@ -1,133 +1,402 @@
 """ode: the solution of a differential equation is differentiated by the equation of its sensitivities.
 
-Of dy/dt = f(t, y, p) the derivative S of y by its start and by p solves dS/dt = (df/dy) S + df/dp, beside y: as stable
-as that, and a call of a solver again, of which there is a derivative likewise. E. Hairer, S. Nørsett, G. Wanner,
-"Solving Ordinary Differential Equations I" (1993), I.14.
+Of dy/dt = f(t, y, p) the derivative S of y by its start and by p solves dS/dt = (df/dy) S + df/dp. It is solved on the
+steps and along the solution that the solver found, by collocation: since the equation is linear, each step is one
+linear system, whichever the method of the solver. The sizes of the steps are constant to the derivative. S has a
+derivative likewise. E. Hairer, S. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), I.14;
+E. Hairer, G. Wanner, "Solving Ordinary Differential Equations II" (1996), IV.5.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.polynomial import Legendre
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
-from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.cotangents import ZERO, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Cotangent
-from tapegrad.ops.solver import RULES, Solver
-from tapegrad.rules.registry import refused
+from tapegrad.ops.solver import RULES, TANGENTS, Solution, Solver
+from tapegrad.rules.activity import activity
+from tapegrad.rules.batching import Members
+from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.steering import agree, poles_of, side, steering
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.implicit import flat, pulled
-from tapegrad.transforms.jumps import Path, check_jumps, check_poles
-from tapegrad.transforms.repeated import Repeated
-from tapegrad.tree.flatten import leaves_of
+from tapegrad.transforms.implicit import FEW, flat, pulled
+from tapegrad.transforms.jumps import check_path
+from tapegrad.transforms.vmap import vmap
+from tapegrad.tree.flatten import Structure, flatten, leaves_of
 
-ACCURACY, MOST_STEPS = 1e-10, 100_000  # of sensitivities, and between two times
-_TRACED = 'scipy.integrate.solve_ivp with method="BDF" or "Radau", whose steps are traced'
 START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
+STAGES = 5
+MOST = 1 << 22  # numbers in the matrices that are solved at once
+HALVINGS = 30  # of the time between two points, in which the slope switches
+
+
+def _radau(stages: int) -> tuple[Any, Any, Any]:
+    """Return of the formula Radau IIA the places in a step, its matrix, and the polynomials through 0 and the places
+    that are 1 at one of them: the coefficients of each in a column, of the powers from 0.
+    """
+    last = Legendre.basis(stages) - Legendre.basis(stages - 1)
+    at = np.sort((last.roots().real + 1) / 2)
+    at[-1] = 1.0
+    powers = np.arange(stages)
+    matrix = (at[:, None] ** (powers + 1) / (powers + 1)) @ np.linalg.inv(at[:, None] ** powers)
+    through = np.concatenate([[0.0], at])
+    return at, matrix, np.linalg.inv(through[:, None] ** np.arange(stages + 1))
+
+
+PLACES, MATRIX, BASIS = _radau(STAGES)
 
 
 class Slope:
-    """The slope of a solution as a function of y and of what else the solver was given."""
-
-    def __init__(self, solver: Solver, t: Any) -> None:
-        self.solver, self.t = solver, t
-
-    def __call__(self, y: Any, rest: Any) -> Any:
-        return ops.reshape(as_array(self.solver.residual(self.t, y, *rest)), (-1,))
-
-
-class _SlopeOfAll:
-    """The slope as a function of the time, too."""
+    """The slope of a solution as a function of time, of y, and of what else the solver was given."""
 
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
 
     def __call__(self, t: Any, y: Any, rest: Any) -> Any:
-        return Slope(self.solver, t)(y, rest)
+        return ops.reshape(as_array(self.solver.residual(t, y, *rest)), (-1,))
+
+
+class _Parameter(NamedTuple):
+    """The shape of a parameter; a complex one is as many real numbers, and then as many imaginary ones."""
+
+    shape: tuple[int, ...]
+    complex: bool
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * (1 + self.complex)
+
+    def gradient(self, d: Any) -> Any:
+        """Return a gradient of this shape of one by its real numbers."""
+        half = self.size // 2
+        return ops.reshape(d[:half] + 1j * d[half:] if self.complex else d, self.shape)
+
+    def real(self, d: Any) -> Any:
+        """Return such a gradient by its real numbers."""
+        d = flat([d])
+        return ops.concat(ops.real(d), ops.imag(d), axis=0) if self.complex else d
+
+
+def _parameters(places: Sequence[Any], rest: Any) -> list[_Parameter]:
+    leaves = leaves_of(rest)
+    found = [leaves[plain(i) - 2] for i in places]
+    return [_Parameter(shape_of(x), ops.is_complex(x)) for x in found]
+
+
+class _Columns(NamedTuple):
+    """What the columns of a matrix of sensitivities are by: the start, the first time, and parameters in some places.
+    `first` are those at the start, of the start and of the first time.
+    """
+
+    first: Any
+    places: tuple[int, ...]
+    params: list[_Parameter]
+
+    def parts(self, wrt: Sequence[int], ds: Any) -> dict[int, Any]:
+        """Return gradients, by the places that they are by, of one vector of them; by TIMES of the first alone."""
+        n, found = shape_of(self.first)[0], {}
+        if START in wrt:
+            found[START] = ds[:n]
+        end = shape_of(self.first)[1]
+        if TIMES in wrt:
+            found[TIMES] = ds[end - 1]
+        for place, param in zip(self.places, self.params):
+            found[place] = param.gradient(ds[end : end + param.size])
+            end += param.size
+        return found
+
+    def vector(self, tangents: dict[int, Any]) -> Any:
+        """Return tangents by the places that they are of as one vector."""
+        parts = [tangents[START]] if START in tangents else []
+        parts += [tangents[TIMES][:1]] if TIMES in tangents else []
+        return flat(parts + [param.real(tangents[place]) for place, param in zip(self.places, self.params)])
+
+
+def _columns(solver: Solver, given: Any, wrt: Sequence[int]) -> _Columns:
+    start, times, *rest = given
+    n = shape_of(start)[0]
+    first = [np.eye(n)] if START in wrt else [np.empty((n, 0))]
+    if TIMES in wrt:
+        first.append(ops.reshape(-Slope(solver)(times[0], start, rest), (n, 1)))
+    places = tuple([i for i in wrt if i > TIMES])
+    return _Columns(ops.concat(*first, axis=1) if len(first) > 1 else first[0], places, _parameters(places, rest))
+
+
+def _at_times(solver: Solver, y: Any, given: Any) -> tuple[list[int], Any]:
+    """Return which of the values move with a time, in the order of the times, and the slopes there: of the values at
+    the steps, the first and the last.
+    """
+    _, times, *rest = given
+    count = shape_of(y)[0]
+    at = list(range(count)) if shape_of(times)[0] == count else [0, -1]
+    return at, [Slope(solver)(times[k], y[k], rest) for k in at]
 
 
 def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     start, times, *rest = given
-    n, count = shape_of(start)[0], shape_of(times)[0]
-    params = [i for i in wrt if i > TIMES]
-    shapes = [shape_of(x) for x in leaves_of(rest)]
-    sizes = [math.prod(shapes[i - 2]) for i in params]
-    s0 = np.concatenate([np.eye(n), np.zeros((n, sum(sizes)))], axis=1)
-    both = _SENSITIVITIES(ops.concat(start, ops.reshape(s0, (-1,)), axis=0), times, solver, tuple(params), tuple(rest))
-    s = ops.reshape(both[:, n:], (count, n, n + sum(sizes)))
-    ds = ops.sum(ops.reshape(dy, (count, n, 1)) * s, axis=(0, 1))
-    ends = np.cumsum([n, *sizes])
-    found = {i: ops.reshape(ds[a:b], shapes[i - 2]) for i, a, b in zip(params, ends, ends[1:])}
-    found[START] = ds[:n]
+    columns = _columns(solver, given, wrt)
+    found = columns.parts(wrt, _ADJOINT(dy, start, columns.first, times, solver, columns.places, tuple(rest)))
     if TIMES in wrt:
-        slopes = [Slope(solver, times[k])(y[k], rest) for k in range(count)]
-        dt = [ops.sum(dy[k] * slope) for k, slope in enumerate(slopes)]
-        found[TIMES] = ops.stack(dt[0] - ops.sum(ds[:n] * slopes[0]), *dt[1:], axis=0)
+        at, slopes = _at_times(solver, y, given)
+        dt = [ops.sum(dy[k] * slope) for k, slope in zip(at, slopes)]
+        found[TIMES] = ops.stack(found[TIMES] + dt[0], *dt[1:], axis=0)
     return [found[i] for i in wrt]
 
 
-def _slope(t: Any, z: Any, solver: Solver, params: Sequence[Any], rest: Any) -> Any:
-    """Return the slope of y and of its sensitivities, as one vector."""
-    size = _size(params, rest)
-    n = _unknowns(shape_of(z)[0], size)
-    y, s = z[:n], ops.reshape(z[n:], (n, n + size))
-    tape = record(Slope(solver, t), (y, rest), {}, DEFAULT, grad=True)
-    places = {1, *map(plain, params)}
-    check_jumps(solver.name, tape, places, try_=_TRACED)
-    rows = [pulled(tape, unit, places) for unit in np.eye(n)]
-    ds = ops.matmul(ops.stack(*[row[0] for row in rows], axis=0), s)
-    if params:
-        ds = ds + ops.concat(np.zeros((n, n)), ops.stack(*[flat(row[1:]) for row in rows], axis=0), axis=1)
+def _tangent(solver: Solver, y: Any, tangents: dict[int, Any], given: Any) -> Any:
+    start, times, *rest = given
+    columns = _columns(solver, given, [*tangents])
+    s = _sensitivities(start, columns.first, times, solver, columns.places, tuple(rest))
+    dy = ops.matmul(s, columns.vector(tangents))
+    if TIMES in tangents:
+        at, slopes = _at_times(solver, y, given)
+        moved = [tangents[TIMES][i] * slope for i, slope in enumerate(slopes)]
+        still = np.zeros((shape_of(y)[0] - len(at), shape_of(y)[1]))
+        dy = dy + ops.concat(ops.stack(moved[0], axis=0), still, *[ops.stack(x, axis=0) for x in moved[1:]], axis=0)
+    return dy
+
+
+def _sensitivities(start: Any, first: Any, times: Any, solver: Solver, places: tuple[int, ...], rest: Any) -> Any:
+    """Return the derivatives of a solution, as an array by times, unknowns, and columns."""
+    n, width = shape_of(start)[0], shape_of(first)[1] + sum(x.size for x in _parameters(places, rest))
+    s0 = ops.concat(first, np.zeros((n, width - shape_of(first)[1])), axis=1)
+    both = _SENSITIVITIES(ops.concat(start, ops.reshape(s0, (-1,)), axis=0), times, solver, n, places, rest)
+    return ops.reshape(both[:, n:], (-1, n, width))
+
+
+def _contracted(dy: Any, *given: Any) -> Any:
+    """Return the product of a cotangent, or of several, with the derivatives of a solution."""
+    return ops.sum(ops.expand_dims(dy, axis=-1) * _sensitivities(*given), axis=(-3, -2))
+
+
+def _derivatives(solver: Solver, t: Any, y: Any, rest: Any, places: Sequence[Any]) -> tuple[Tape, Any]:
+    """Return a tape of the slope, and a matrix of its derivatives by y and by the parameters."""
+    tape = record(Slope(solver), (t, y, rest), {}, DEFAULT, grad=True)
+    asked = {2, *(plain(i) + 1 for i in places)}
+    n, params = shape_of(y)[0], _parameters(places, rest)
+
+    def row(unit: Any) -> Any:
+        dy, *dx = pulled(tape, unit, asked)
+        return flat([dy, *(x.real(d) for x, d in zip(params, dx))])
+
+    units = np.eye(n)
+    return tape, vmap(row)(units) if n >= FEW else ops.stack(*map(row, units), axis=0)
+
+
+def _slope(t: Any, z: Any, solver: Solver, n: int, places: Sequence[Any], rest: Any) -> Any:
+    """Return the slope of y, of n numbers, and of its sensitivities, as one vector."""
+    n, size = plain(n), sum(x.size for x in _parameters(places, rest))
+    y, s = z[:n], ops.reshape(z[n:], (n, -1))
+    tape, rows = _derivatives(solver, t, y, rest, places)
+    ds = ops.matmul(rows[:, :n], s)
+    if size:
+        ds = ds + ops.concat(np.zeros((n, shape_of(s)[1] - size)), rows[:, n:], axis=1)
     return ops.concat(tape.result.val, ops.reshape(ds, (-1,)), axis=0)  # type: ignore[union-attr]
 
 
-def _size(params: Sequence[Any], rest: Any) -> int:
-    """Return of how many numbers the parameters in some places are."""
-    leaves = leaves_of(rest)
-    return sum(math.prod(shape_of(leaves[plain(i) - 2])) for i in params)
+@lru_cache(maxsize=64)
+def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tuple[int, ...]) -> Any:
+    """Return a compiled function of t, y and the leaves of what else a solver was given: the derivatives of the slope
+    by y and by some parameters; on which side it is of what makes it switch by time, y and all of them; and of poles.
+    """
+
+    def linearised(t: Any, y: Any, *leaves: Any) -> Any:
+        tape, rows = _derivatives(solver, t, y, into.build(list(leaves)), by)
+        depends = activity(tape, {1, 2, *(i + 1 for i in places)})
+        poles = dict(poles_of(tape.ops))
+        turns = [op for op, args in steering(tape.ops, poles=True)
+                 if op not in poles and any(depends[arg.id] for arg in args)]
+        return rows, *[[side(op, *map(value_of, op.args)) for op in some]
+                       for some in (turns, [op for op, arg in poles.items() if depends[arg.id]])]
+
+    return Solver.compiled(linearised)
 
 
-def _unknowns(length: int, size: int) -> int:
-    """Return n of a vector of n numbers, and of their n + size derivatives each."""
-    return (math.isqrt((size + 1) ** 2 + 4 * length) - size - 1) // 2
+@lru_cache(maxsize=64)
+def _pulled(solver: Solver, into: Structure, places: tuple[int, ...]) -> Any:
+    """Return a compiled function of t, y, a cotangent of the slope, and those leaves: its gradient by parameters."""
+
+    def pulled_slope(t: Any, y: Any, dy: Any, *leaves: Any) -> Any:
+        rest = into.build(list(leaves))
+        tape = record(Slope(solver), (t, y, rest), {}, DEFAULT, grad=True)
+        found = pulled(tape, dy, {i + 1 for i in places})
+        return flat([x.real(d) for x, d in zip(_parameters(places, rest), found)])
+
+    return Solver.compiled(pulled_slope)
 
 
-def _find(start: Any, times: Any, solver: Solver, params: Sequence[Any], rest: Any) -> Any:
-    from scipy.integrate import odeint
+class _Polynomials:
+    """A function of time that is a polynomial in each of some steps, known at its start and at the places in it."""
 
-    repeated = Repeated(lambda t, z: _slope(t, z, solver, params, rest))
-    asked = []
+    def __init__(self, nodes: Any, values: Any) -> None:
+        self.nodes, self.values = nodes, values
 
-    def slope(t: float, z: Any) -> Any:
-        asked.append((t, z[:n].copy()))
-        return repeated(t, z)
+    def __call__(self, times: Any) -> Any:
+        step, weights = _weights(self.nodes, times)
+        return (weights[:, None, :] @ self.values[step])[:, 0]
 
-    def between(i: float) -> list[Any]:
-        k, part = min(int(i), len(asked) - 2), i - min(int(i), len(asked) - 2)
-        return [(1 - part) * x + part * x2 for x, x2 in zip(asked[k], asked[k + 1])]
 
-    n = _unknowns(len(start), _size(params, rest))
-    found, info = odeint(
-        slope, start, times, tfirst=True, rtol=ACCURACY, atol=ACCURACY, mxstep=MOST_STEPS, full_output=True
-    )
-    if info["message"] != "Integration successful." and np.ptp(times):  # unless no time passes
-        raise refused(
-            solver.name,
-            f"the equation of its sensitivities was not solved: {info['message']}",
-            "a shorter time, or closer tolerances",
-        )
-    if not np.ptp(times):
+def _weights(nodes: Any, times: Any) -> tuple[Any, Any]:
+    """Return in which steps times are, and the weights there of the values at a step's start and places."""
+    if len(nodes) < 2:
+        return np.zeros(len(times), int), np.eye(STAGES + 1)[np.zeros(len(times), int)]
+    sign = 1.0 if nodes[-1] >= nodes[0] else -1.0
+    step = np.clip(np.searchsorted(sign * nodes, sign * times) - 1, 0, len(nodes) - 2)
+    part = (times - nodes[step]) / (nodes[step + 1] - nodes[step])
+    return step, (part[:, None] ** np.arange(STAGES + 1)) @ BASIS
+
+
+class _Steps:
+    """The steps of a solution, the slope's derivatives at the places in them, and the systems of their collocation.
+
+    A step in which the slope switches is parted there, so that its derivatives are smooth in each.
+    """
+
+    def __init__(self, start: Any, times: Any, solver: Solver, places: tuple[int, ...], by: tuple[int, ...],
+                 rest: Any) -> None:
+        self.found: Solution = solver.path(start, times, *rest)  # type: ignore[misc]
+        self.start, self.n, self.leaves = start, len(start), list[Any]()
+        into = flatten(rest, "", self.leaves, [], given=True)
+        self.into, self.linearised = into, _linearised(solver, into, places, by)
+        self._place(self.found.nodes)
+        points = [(float(self.nodes[0]), start), *self.points]
+        sides = [turns + poles for turns, poles in zip(self.turns, self.poles)]
+        check_path(solver.name, Slope(solver), points, sides, rest, {2, *(i + 1 for i in places)})
+        if switches := self._switches():
+            self._place(np.concatenate([self.found.nodes, switches]))
+
+    def _place(self, nodes: Any) -> None:
+        nodes = np.unique(nodes)
+        self.nodes = nodes if self.found.nodes[-1] >= self.found.nodes[0] else nodes[::-1]
+        self.widths = np.diff(self.nodes)
+        self.at = self.nodes[:-1, None] + self.widths[:, None] * PLACES
+        self.at[:, -1] = self.nodes[1:]
+        self.states = self.found.between(self.at.ravel()) if len(self.at) else np.empty((0, self.n))  # no time passes
+        self.points = [*zip(self.at.ravel().tolist(), self.states)]
+        with np.errstate(all="ignore"):  # the solver has warned of what it computed
+            rows, self.turns, self.poles = zip(*[self.linearised(t, y, *self.leaves)
+                                     for t, y in [(float(self.nodes[0]), self.start), *self.points]])
+        self.rows = np.reshape(rows[1:], (len(self.at), STAGES, *rows[0].shape))
+
+    def _switches(self) -> list[float]:
+        """Return the last times before the slope takes another branch, or what might jump is on another side."""
+        found, times = [], [float(self.nodes[0]), *self.at.ravel().tolist()]
+        for here, there, t, t2 in zip(self.turns, self.turns[1:], times, times[1:]):
+            if not agree(here, there):
+                for _ in range(HALVINGS):
+                    middle = 0.5 * (t + t2)
+                    with np.errstate(all="ignore"):
+                        _, turns, _ = self.linearised(middle, self.found.between(np.array([middle]))[0], *self.leaves)
+                    t, t2 = (middle, t2) if agree(here, turns) else (t, middle)
+                found.append(t)
         return found
-    path = Path(_SlopeOfAll(solver), between, rest)
-    check_poles(solver.name, path, range(len(asked)), {2, *(i + 1 for i in params)}, try_=_TRACED)
-    return found
+
+    def blocks(self, extra: int) -> Iterator[tuple[slice, Any]]:
+        """Yield some steps and the matrices of their systems, as many at once as are not too many numbers."""
+        n, size = self.n, STAGES * self.n
+        block = max(MOST // (size * (size + extra)), 1)
+        for begin in range(0, len(self.at), block):
+            part = slice(begin, begin + block)
+            j = self.rows[part, :, :, :n]
+            hj = self.widths[part, None, None, None, None] * MATRIX[:, None, :, None] * np.moveaxis(j, 1, 2)[:, None]
+            yield part, np.eye(size) - hj.reshape(len(j), size, size)
+
+    def pushed(self, s: Any) -> Any:
+        """Return of dS/dt = J S + F the values at the start of each step and at its places."""
+        n, (_, width), forced = self.n, s.shape, self.rows.shape[-1] - self.n
+        found = np.empty((max(len(self.at), 1), STAGES + 1, n, width))
+        found[0, 0] = s
+        for part, system in self.blocks(n + forced):
+            h = self.widths[part]
+            right = np.zeros((len(h), STAGES, n, n + forced))
+            right[..., :n] = np.eye(n)
+            if forced:
+                f = self.rows[part, :, :, n:]
+                right[..., n:] = h[:, None, None, None] * (MATRIX @ f.reshape(len(h), STAGES, -1)).reshape(f.shape)
+            solved = np.linalg.solve(system, right.reshape(len(h), STAGES * n, -1))
+            starts = found[part, 0]
+            for k, last in enumerate(solved[:, -n:]):
+                starts[k] = s
+                s = last[:, :n] @ s
+                s[:, width - forced :] += last[:, n:]
+            made = solved[:, :, :n] @ starts
+            made[..., width - forced :] += solved[:, :, n:]
+            found[part, 1:] = made.reshape(len(h), STAGES, n, width)
+        return found
+
+    def pulled(self, dy: Any) -> tuple[Any, Any]:
+        """Return the cotangents of the start, and of the slope at each of the points, from some of the solution."""
+        n, count = self.n, len(dy)
+        step, weights = _weights(self.nodes, self.found.times)
+        given = np.zeros((max(len(self.at), 1), STAGES + 1, n, count))
+        np.add.at(given, step, weights[:, :, None, None] * np.moveaxis(dy, 0, -1)[:, None])
+        slopes = np.empty((len(self.at), STAGES * n, count))
+        if not len(self.at):
+            return given[0, 0], slopes
+        ds = np.zeros((n, count))  # by the state at the end of a step
+        for part, system in reversed([*self.blocks(n + count)]):
+            h = self.widths[part]
+            right = np.zeros((len(h), STAGES * n, n + count))
+            right[:, -n:, :n] = np.eye(n)  # of what comes after
+            right[:, :, n:] = given[part, 1:].reshape(len(h), STAGES * n, count)
+            solved = np.linalg.solve(np.swapaxes(system, 1, 2), right)
+            stages = solved[:, :, n:]
+            for k in reversed(range(len(h))):
+                stages[k] += solved[k, :, :n] @ ds
+                ds = given[part, 0][k] + stages[k].reshape(STAGES, n, count).sum(0)
+            slopes[part] = h[:, None, None] * (MATRIX.T @ stages.reshape(len(h), STAGES, -1)).reshape(stages.shape)
+        return ds, slopes.reshape(len(self.points), n, count)
 
 
-_SENSITIVITIES = Solver("sensitivities", _find, _slope, "ode")
-RULES.update(ode=_gradients)
+def _find_adjoint(dy: Any, start: Any, first: Any, times: Any, solver: Solver, places: tuple[int, ...],
+                  rest: Any) -> Any:
+    steps = _Steps(start, times, solver, places, (), rest)
+    each = np.reshape(dy, (-1, *dy.shape[-2:]))
+    ds, slopes = steps.pulled(each)
+    found = [ds.T @ first]
+    if places:
+        fn, total = _pulled(solver, steps.into, places), np.zeros(
+            (len(each), sum(x.size for x in _parameters(places, rest))))
+        with np.errstate(all="ignore"):
+            for (t, y), at in zip(steps.points, slopes):
+                for one, dy in zip(total, at.T):
+                    one += fn(t, y, dy, *steps.leaves)
+        found.append(total)
+    return np.concatenate(found, axis=1).reshape(*dy.shape[:-2], -1)
+
+
+def _path(z: Any, times: Any, solver: Solver, n: int, places: tuple[int, ...], rest: Any) -> Solution:
+    """Return the solution and its sensitivities, in the steps of the solution."""
+    steps = _Steps(z[:n], times, solver, places, places, rest)
+    s = steps.pushed(z[n:].reshape(n, -1))
+    states = steps.states.reshape(-1, STAGES, n)
+    first = np.concatenate([z[None, :n], states[:, -1]])[: len(s)]  # each step's first state
+    y = np.concatenate([first[:, None], states], axis=1) if len(states) else np.repeat(first[None], STAGES + 1, axis=1)
+    both = np.concatenate([y, s.reshape(*y.shape[:2], -1)], axis=2)
+    return Solution(steps.found.times, steps.nodes, _Polynomials(steps.nodes, both))
+
+
+def _find(z: Any, times: Any, solver: Solver, n: int, places: tuple[int, ...], rest: Any) -> Any:
+    found = _path(z, times, solver, n, places, rest)
+    return found.between(found.times)
+
+
+def _all_at_once(call: Members, dy: Any, *given: Any, **options: Any) -> Any:
+    """Return the products of several cotangents, of which the steps are solved once."""
+    return call.op(dy, *given, **options) if call.only(0) else NotImplemented
+
+
+_SENSITIVITIES = Solver("sensitivities", _find, _slope, "ode", path=_path)
+_ADJOINT = Solver("adjoint", _find_adjoint, _contracted, "composite", batch=_all_at_once)
+RULES.update(ode=_gradients, constant=lambda solver, y, dy, given, wrt: [ZERO] * len(wrt))
+TANGENTS.update(ode=_tangent)

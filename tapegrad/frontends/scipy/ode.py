@@ -1,54 +1,68 @@
-"""scipy.integrate's differential equations.
-
-The methods of `solve_ivp` that are Python code are traced step by step, with what they do about the size of the steps:
-their gradient is that of the very numbers that they return. LSODA, which is C, and `odeint` are differentiated by the
-equation that they solve.
+"""scipy.integrate's differential equations: solvers run on plain numbers, and what they find is differentiated by the
+equation that it solves.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from inspect import signature
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import scipy.integrate as si
-import scipy.optimize as so
 from scipy.integrate._ivp import ivp, radau
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.optimize import Found, converged
-from tapegrad.frontends.scipy.python_code import number
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.ops.solver import Solver
+from tapegrad.ops.solver import Solution, Solver
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import constructs, means, refused
 from tapegrad.trace.interposition import with_names
-from tapegrad.trace.steering import agree, steered
 from tapegrad.tree.flatten import flatten
 
 _SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs they have other code
+Named = dict[str, Any]
 
 
-def _slope(t: Any, y: Any, given: dict[str, Any]) -> Any:
+def _vector(x: Array) -> Any:
+    x = as_array(x)
+    return ops.reshape(x, (-1,)) * 1.0 if isinstance(x, Traced) else np.atleast_1d(np.asarray(x) * 1.0)
+
+
+# -- odeint
+
+
+def _odeint_slope(t: Any, y: Any, given: Named) -> Any:
     args = given.get("args", ())
     return given["func"](
         *((t, y) if plain(given.get("tfirst")) else (y, t)), *(args if isinstance(args, tuple) else (args,))
     )
 
 
-def _odeint(start: Any, times: Any, given: dict[str, Any]) -> Any:
+def _odeint(start: Any, times: Any, given: Named) -> Any:
     y, info = si.odeint(y0=start, t=times, **{**given, "full_output": True})
     if info["message"] != "Integration successful." and np.ptp(times):  # unless no time passes
         raise refused("odeint", f"it has not reached the last time: {info['message']}", "closer tolerances, or mxstep=")
     return y
 
 
-_ODEINT = Solver("odeint", _odeint, _slope, "ode")
+def _odeint_path(start: Any, times: Any, given: Named) -> Solution:
+    """Return the solution by LSODA, which is the method of `odeint`."""
+    options = {name: 1.49012e-8 if given.get(name) is None else given[name] for name in ("rtol", "atol")}
+    names = {"hmax": "max_step", "h0": "first_step", "hmin": "min_step"}
+    options |= {names[name]: given[name] for name in names if given.get(name)}
+    found = converged("odeint", si.solve_ivp(lambda t, y: _odeint_slope(t, y, given), (times[0], times[-1]), start,
+                                             "LSODA", dense_output=True, **options))
+    return Solution(times, found.t, lambda at: found.sol(at).T)
+
+
+_ODEINT = Solver("odeint", _odeint, _odeint_slope, "ode", path=_odeint_path)
 
 
 @means(si.odeint)
@@ -60,9 +74,126 @@ def odeint(*args: Any, **kwargs: Any) -> Any:
     return _ODEINT(start, times, given)
 
 
-def _vector(x: Array) -> Any:
-    x = as_array(x)
-    return ops.reshape(x, (-1,)) * 1.0 if isinstance(x, Traced) else np.atleast_1d(np.asarray(x, float))
+# -- solve_ivp. `how` says whether the solution is complex, whether its values are those at the steps, and whether they
+# are read off the dense output.
+
+
+def _split(y: Any, how: Named) -> Any:
+    """Return the real numbers of a complex solution, and then its imaginary ones."""
+    return ops.concat(ops.real(y), ops.imag(y), axis=-1) if how["complex"] else y
+
+
+def _joined(y: Any, how: Named) -> Any:
+    if not how["complex"]:
+        return y  # of which no shape is asked: there may be as many values as steps
+    half = shape_of(y)[-1] // 2
+    return y[..., :half] + 1j * y[..., half:]
+
+
+def _args(given: Named) -> Any:
+    return () if given.get("args") is None else given["args"]
+
+
+def _slope(t: Any, y: Any, end: Any, given: Named, how: Named) -> Any:
+    y = _joined(y, how)
+    slope = as_array(given["fun"](t, y[:, None] if how["vectorized"] else y, *_args(given)))
+    return _split(ops.reshape(slope, (-1,)), how)
+
+
+def _solved(start: Any, times: Any, end: Any, given: Named, how: Named, dense: bool) -> Any:
+    at = {"dense_output": True} if dense else {"t_eval": None if how["steps"] else times[1:]}
+    return converged("solve_ivp", si.solve_ivp(y0=_joined(start, how), t_span=(times[0], end), **at, **given))
+
+
+def _find(start: Any, times: Any, end: Any, given: Named, how: Named) -> Any:
+    """Return the values, at which times they are, and how often SciPy has called which function."""
+    found = _solved(start, times, end, given, how, how["dense"])
+    y = _split((found.sol(times[1:]) if how["dense"] else found.y).T, how)
+    # SciPy takes no time twice, and the first may be asked for
+    return y if how["steps"] else np.concatenate([start[None], y]), found.t, np.array(
+        [found.nfev, found.njev, found.nlu])
+
+
+def _path(start: Any, times: Any, end: Any, given: Named, how: Named) -> Solution:
+    found = _solved(start, times, end, given, how, True)
+    return Solution(found.t if how["steps"] else times, found.t, lambda at: _split(found.sol(at).T, how))
+
+
+_IVP = Solver("solve_ivp", _find, _slope, "ode", facts=True, path=_path)
+
+
+def _find_events(start: Any, times: Any, end: Any, given: Named, how: Named) -> Any:
+    """Return when events happen; the number of values at the times asked for, the status, how often each happens."""
+    found = _solved(start, times, end, given, how, False)
+    return np.concatenate(found.t_events), np.array([len(found.t), found.status, *map(len, found.t_events)])
+
+
+def _at_event(s: Any, t: Any, event: Any, start: Any, begin: Any, end: Any, given: Named, how: Named) -> Any:
+    """Return what is zero when an event happens."""
+    y = _IVP(start, ops.stack(begin, s, axis=0), end, given, how | {"steps": False, "dense": True})[0][1]
+    return event(s, _joined(y, how), *_args(given))
+
+
+_EVENTS = Solver("events", _find_events, _slope, "constant", facts=True)
+_EVENT = Solver("event", lambda t, *given: t, _at_event)
+
+
+class Dense:
+    """The solution as a function of time, as SciPy's `OdeSolution` is."""
+
+    def __init__(self, ts: Any, solve: Any) -> None:
+        self.ts, self._solve = ts, solve
+        self.t_min, self.t_max = ops.min(ts), ops.max(ts)
+
+    def __call__(self, t: Any) -> Any:
+        y = self._solve(_vector(t))
+        return y if shape_of(as_array(t)) else y[:, 0]
+
+
+@means(si.solve_ivp)
+def solve_ivp(*args: Any, **kwargs: Any) -> Any:
+    """Solve the equation by one operation, whatever the number of steps, and one more for each event that happens."""
+    given = dict(_SIGNATURES[si.solve_ivp].bind(*args, **kwargs).arguments)
+    given |= given.pop("options", {})
+    begin, end = (ops.reshape(as_array(t) * 1.0, ()) for t in given.pop("t_span"))
+    start, times, dense = _vector(given.pop("y0")), given.pop("t_eval", None), plain(given.pop("dense_output", False))
+    how = {"complex": ops.is_complex(start), "steps": times is None, "dense": False,
+           "vectorized": bool(plain(given.get("vectorized")))}
+    start, last, span = _split(start, how), end, ops.stop_gradient(end)
+    asked = (ops.stack(begin, end, axis=0) if times is None else
+             ops.concat(ops.reshape(begin, (1,)), _vector(times), axis=0))
+
+    def solved(times: Any, how: Named) -> Any:
+        y, *facts = _IVP(start, times, span, given, how)
+        return ops.permute_dims(_joined(y, how), axes=(1, 0)), *facts
+
+    def at(times: Any) -> Any:
+        times = ops.concat(ops.reshape(begin, (1,)), times, axis=0)
+        return solved(times, how | {"steps": False, "dense": True})[0][:, 1:]
+
+    t_events, y_events, status = None, None, 0
+    if (events := given.get("events")) is not None:
+        found, counts = map(ops.stop_gradient, _EVENTS(start, asked, span, given, how))
+        count, status, *each = (int(counts[i]) for i in range(shape_of(counts)[0]))  # guarded
+        moments = [_EVENT(found[i], event, start, begin, span, given, how) for i, event in enumerate(
+            event for event, n in zip(events if isinstance(events, (list, tuple)) else [events], each)
+            for _ in range(n))]
+        ends = np.cumsum([0, *each])
+        t_events = [ops.stack(*moments[a:b], axis=0) if b > a else np.array([]) for a, b in pairwise(ends)]
+        y_events = [ops.permute_dims(at(t), axes=(1, 0)) if shape_of(t)[0] else np.array([]) for t in t_events]
+        if status:  # by the last event
+            last = max(moments, key=lambda t: abs(plain(t) - plain(begin)))
+        asked = ops.stack(begin, last, axis=0) if times is None else asked[:count + 1]
+    y, t, counts = solved(asked, how)
+    if times is not None:
+        t, y = asked[1:], y[:, 1:]
+    elif any(isinstance(x, Traced) for x in (begin, last)):
+        t = ops.concat(ops.reshape(begin, (1,)), t[1:-1], ops.reshape(last, (1,)), axis=0)
+    return Found(t=t, y=y, sol=Dense(t, at) if dense else None, t_events=t_events, y_events=y_events, status=status,
+                 nfev=counts[0], njev=counts[1], nlu=counts[2], message=ivp.MESSAGES[status], success=True)
+
+
+# -- the classes of single steps
 
 
 def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -84,102 +215,13 @@ def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: 
 constructs(si.ode.integrate, si.LSODA._step_impl, interposed=True)(_by_compiled_steps)
 
 
-# -- what the methods in Python ask of the trace
-
-
-def _event(event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Array) -> Any:
-    return so.brentq(lambda s: _at(s, event, kind, parts, t_old, t), t_old, t, xtol=4 * ivp.EPS, rtol=4 * ivp.EPS)
-
-
-def _at(s: Array, event: Any, kind: Any, parts: dict[str, Any], t_old: Any, t: Array) -> Any:
-    sol = object.__new__(kind)
-    vars(sol).update(parts)
-    return event(s, sol(s))
-
-
-_EVENT = Solver("event", _event, _at)
-
-
-@means(ivp.solve_event_equation)
-def solve_event_equation(event: Any, sol: Any, t_old: Any, t: Array) -> Any:
-    """Return when an event happens: the polynomial through the steps is taken apart, and its coefficients seen."""
-    return _EVENT(event, type(sol), vars(sol), t_old, t)
-
-
 _collocation = radau.solve_collocation_system
 _asking = with_names(
     _collocation, {name: SimpleNamespace(dot=partial(np.dot, getattr(radau, name))) for name in ("T", "TI")}
 )
-_solve_ivp = with_names(si.solve_ivp, {"float": number})
 
 
 @means(_collocation)
 def solve_collocation_system(*args: Any) -> Any:
     """Solve the equations of a step of Radau's as SciPy does, whose `T.dot(W)`, of a plain array, asks nobody."""
     return _asking(*args)
-
-
-def _lsoda_slope(t: Array, y: Array, end: Any, given: dict[str, Any]) -> Any:
-    return given["fun"](t, y, *(given.get("args") or ()))
-
-
-def _lsoda(start: Any, times: Any, end: Any, given: dict[str, Any]) -> Any:
-    found = converged("solve_ivp", si.solve_ivp(y0=start, t_span=(times[0], end), t_eval=times[1:], **given))
-    return np.concatenate([start[None], found.y.T])  # SciPy takes no time twice, and the first may be asked for
-
-
-_LSODA = Solver("lsoda", _lsoda, _lsoda_slope, "ode")
-
-
-def _by_lsoda(given: dict[str, Any]) -> Any:
-    """Return what LSODA, which is C, finds at given times: that has the derivative of the equation."""
-    if given.get("t_eval") is None or given.get("events") is not None or plain(given.get("dense_output")):
-        raise refused(
-            "solve_ivp with LSODA",
-            "its steps are made by compiled code, and only its values at given times have a derivative",
-            't_eval=, and neither events nor dense_output; or method="BDF" or "Radau", which are traced',
-        )
-    t0, end = given.pop("t_span")
-    times = _vector(given.pop("t_eval"))
-    y = _LSODA(_vector(given.pop("y0")), ops.concat(_vector(t0), times, axis=0), end, given)
-    return Found(t=times, y=ops.permute_dims(y[1:], axes=(1, 0)), sol=None, t_events=None, y_events=None, success=True)
-
-
-_SWITCH = Solver("slope", lambda slope, *rest: slope, lambda t, y, fun, args, first: fun(t, y, *args), "switch")
-
-
-class _Watched:
-    """A slope that is traced, and notes on the tape where it takes another branch than in the evaluation before, as
-    time goes: of a step that was rejected nothing is left when a shorter one is tried.
-    """
-
-    def __init__(self, fun: Any, backwards: bool) -> None:
-        self.fun, self.direction = fun, -1.0 if backwards else 1.0
-        # more than a step has stages
-        self.before: deque[tuple[float, Any, Any, dict[int, Any], bool]] = deque(maxlen=16)
-        self.first = True
-
-    def __call__(self, t: Array, y: Array, *args: Any) -> Any:
-        with steered() as sides:
-            slope = self.fun(t, y, *args)
-        before, now = self.before, self.direction * plain(t)
-        while before and (before[-1][0] > now or (before[-1][0] == now and not before[-1][-1])):
-            before.pop()
-        then = before[-1] if before else None
-        if then is None or np.shape(plain(y)) == np.shape(plain(then[2])):  # not several, for a matrix of differences
-            before.append((now, t, y, sides, self.first))
-            self.first = False
-            if then is not None and not agree(then[3], sides):
-                return _SWITCH(as_array(slope), *then[1:3], t, y, self.fun, args, then[-1])
-        return slope
-
-
-@means(si.solve_ivp)
-def solve_ivp(*args: Any, **kwargs: Any) -> Any:
-    """Run SciPy's Python code on traced values, the ends of the time among them."""
-    given = _SIGNATURES[si.solve_ivp].bind(*args, **kwargs).arguments
-    if given.get("method") in ("LSODA", si.LSODA):
-        return _by_lsoda({**given.pop("options", {}), **given})
-    start, end = map(plain, given["t_span"])
-    given["fun"] = _Watched(given["fun"], bool(end < start))
-    return _solve_ivp(**given.pop("options", {}), **given)
