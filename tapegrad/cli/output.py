@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import shutil
 import sys
 import threading
@@ -22,11 +21,13 @@ PATIENCE = 0.5  # seconds until work counts as long
 
 def print_tape(tape: Tape, options: argparse.Namespace) -> None:
     """Print a tape in the format, the grouping and the width that were asked for."""
-    group, format = getattr(options, "group", None), options.format
-    if group or format not in (None, "table", *WRITTEN):
-        tape.show(format or "table", group, options.width)
+    group, terminal = getattr(options, "group", None), sys.stdout.isatty()
+    format: Any = options.format or ("table" if group or terminal else "plain")
+    if group or format not in WRITTEN:
+        tape.show(format, group, options.width, guards=options.guards)
     else:
-        print_shown(tape, functools.partial(tape.format, format or "plain"), format, options.width)
+        print(tape.format(format, options.width or (shutil.get_terminal_size().columns if terminal else None),
+                          options.guards))
 
 
 def print_shown(shown: Any, text: Callable[[int | None], str], format: str | None = None,

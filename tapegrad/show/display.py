@@ -10,10 +10,10 @@ FRAME = ('<pre style="font:12px/1.45 ui-monospace,\'DejaVu Sans Mono\',Menlo,Con
          'overflow-x:auto;margin:0">{code}</pre>')
 
 
-def as_html(shown: Any) -> str:
-    """Return what a terminal shows as HTML, in its colours."""
+def as_html(shown: Any, width: int | None = None) -> str:
+    """Return what a terminal shows as HTML, in its colours, at the width of a notebook's cell."""
     from rich.console import Console
-    console = Console(file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, force_jupyter=False,
+    console = Console(file=io.StringIO(), record=True, width=width or COLUMNS, force_terminal=True, force_jupyter=False,
                       color_system="truecolor", legacy_windows=False)
     console.print(shown)
     return console.export_html(inline_styles=True, code_format=FRAME)

@@ -54,13 +54,15 @@ SHRINKS = (("value", 24), ("source", 40), ("operation", 40), ("source", 20), ("l
            ("operation", 22), ("note", 16), ("operation", 16), ("type", 8), ("note", 8), ("variable", 8))
 
 
-def heading(tape: Tape) -> str:
-    """Return the line above a tape: whose it is, and how long.
+def heading(tape: Tape, guards: bool = True) -> str:
+    """Return the line above a tape: whose it is, how long, and how many guards are left out.
 
     >>> heading(Tape(label="f"))
     'f: 0 inputs, 1 operation'
     """
-    return f"{tape.name or 'tape'}: {count_of(len(tape.inputs) - 1, 'input')}, {count_of(len(tape), 'operation')}"
+    left = 0 if guards else sum(type(op) is Guard for op in tape.ops)
+    return (f"{tape.name or 'tape'}: {count_of(len(tape.inputs) - 1, 'input')}, {count_of(len(tape), 'operation')}"
+            + (f", {count_of(left, 'guard')} not shown" if left else ""))
 
 
 def count_of(n: int, noun: str) -> str:
@@ -107,15 +109,12 @@ def reverse_start(tape: Tape) -> int:
 
 
 def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False) -> Iterator[Line]:
-    """Yield a line for each operation; with `fields`, those that only take a tuple apart join the tuple's line.
+    """Yield a line for each operation; with `fields`, that of a tuple has what takes it apart too.
 
     The values are written where they are asked for: numbers, and arrays of a few of them.
     """
     places = Places()
-    joined = joins(fields)
     for op in ops:
-        if op in joined:
-            continue
         place = places.texts(op)
         group = [] if fields is None else fields.get(op, [])
         if group:
@@ -128,9 +127,10 @@ def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, va
             yield Line(role_of(op), op.name, _operation(op), kind, _value(op) if values else "", tidy(note), *place)
 
 
-def joins(fields: Fields | None) -> set[Operation]:
-    """Return the operations that have no line of their own."""
-    return {field for group in (fields or {}).values() for field in group}
+def listed(ops: Iterable[Operation], fields: Fields | None, guards: bool = True) -> list[Operation]:
+    """Return the operations that have a line of their own: no fields of a tuple, and guards only where asked for."""
+    joined = {field for group in (fields or {}).values() for field in group}
+    return [op for op in ops if op not in joined and (guards or type(op) is not Guard)]
 
 
 class Places:

@@ -23,18 +23,18 @@ WHOLE, HEAD, TAIL = 200, 30, 15  # primal operations
 MOST = 12  # lines of the reverse sweep beside one operation
 
 
-def render(tape: Tape, group: str, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+def render(tape: Tape, group: str, console: Console, options: ConsoleOptions, guards: bool = True) -> Iterator[Any]:
     """Yield the two columns, a heading above each line of the program or each call.
 
     The primal operations read downwards, the reverse sweep upwards: it begins at the bottom, with the seed.
     Raises ArgumentError for a tape without a reverse sweep.
     """
     fields = fields_of(tape)
-    forward, beside = align(tape, fields)
+    forward, beside = align(tape, fields, guards)
     left_out = len(forward) - HEAD - TAIL if len(forward) > WHOLE else 0
     parts = [forward[:HEAD], forward[-TAIL:]] if left_out else [forward]
     columns = Columns.of(tape, [op for part in parts for op in part], beside, fields, options)
-    yield Text(heading(tape), STYLES["title"])
+    yield Text(heading(tape, guards), STYLES["title"])
     down, up = ("v", "^") if options.ascii_only else ("↓", "↑")
     yield columns.line(Text(f"forward {down}", STYLES["header"]), Text(f"reverse sweep {up}", STYLES["header"]))
     for number, part in enumerate(parts):
