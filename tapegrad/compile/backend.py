@@ -91,6 +91,10 @@ class Backend:
         """Return a finished tape as a function."""
         return compile_tape(tape, fresh=fresh)
 
+    def runs(self, run: Callable[..., Any]) -> str:
+        """Return what a function that this backend made consists of."""
+        return "NumPy's code"
+
     def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
         """Return what a dispatcher calls for a function, which asks for conditions besides; None where there is none.
         """

@@ -119,6 +119,8 @@ def reason_of(attempt: Any) -> Reason:
     if attempt.changed is not None and (path.calls == 0 or path in attempt.stale):
         label, was, now = attempt.changed
         return Reason("read", label, was, now)
+    if path.calls > 1 and attempt.compiled.missed:
+        return Reason("missed", f"its tape does not answer: {attempt.compiled.missed}")
     if path.calls:
         return Reason("again", "a path's second call is traced and compared with its first")
     others = [other for other in attempt.paths if other is not path]
