@@ -36,7 +36,7 @@ class ByName:
 
         The function and the program are called as often as that needs, with all that they do besides.
         """
-        from tapegrad.debug.call_profile import profile_calls
+        from tapegrad.compile.call_profile import profile_calls
         return profile_calls(self, self._made_of, args, kwargs, repeats)
 
     def __reduce__(self) -> Remade:

@@ -13,8 +13,7 @@ from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.errors import Location
 from tapegrad.numbers.formatting import brief
-from tapegrad.show.display import Displayed
-from tapegrad.show.styles import STYLES
+from tapegrad.show.display import Told
 
 LAST = 32  # calls whose reasons are kept
 IDLE = {"read": 10, "branch": 30, "arguments": 30}
@@ -38,7 +37,7 @@ class Reason(NamedTuple):
         return f"{self.what}{values}{line}"
 
 
-class Reasons(Displayed):
+class Reasons(Told):
     """What a compiled function says of itself: `print(step.explain())`.
 
     `calls` are those that were made, `hits` those that ran compiled; `last` the reasons of the last traced ones, in
@@ -60,17 +59,6 @@ class Reasons(Displayed):
         if self.paths:
             yield "its paths, by their arguments"
             yield from (f"  {count:>4}  {text}" for text, count in Counter(self.paths).items())
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.text import Text
-        for number, line in enumerate(self.lines()):
-            indented = line.startswith(" ")
-            yield Text(line, "" if indented else STYLES["header" if number else "title"])
 
 
 class Log:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
+
+from tapegrad.show.styles import STYLES
 
 COLUMNS = 100  # characters to a line of a notebook's cell
 FRAME = ('<pre style="font:12px/1.45 ui-monospace,\'DejaVu Sans Mono\',Menlo,Consolas,monospace;white-space:pre;'
@@ -29,3 +32,23 @@ class Displayed:
 
     def _html(self) -> str:
         return as_html(self)
+
+
+class Told(Displayed):
+    """Lines of text: a title, headers, and below each what is indented."""
+
+    __slots__ = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the text."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.text import Text
+        for number, line in enumerate(self.lines()):
+            yield Text(line, "" if line.startswith(" ") else STYLES["header" if number else "title"])

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
-from tapegrad.debug.report import Column, Report, Spans, paragraph, table
 from tapegrad.errors import ArgumentError
+from tapegrad.show.display import Told
 
 SETTLED = 40  # calls after which a function that still traces is taken to go on so
 SPAN = 0.02  # seconds that one measurement lasts at least
 
 
-class CallProfile(Report):
+class CallProfile(Told):
     """What `profile` of a compiled function returns: nanoseconds of a call (`call`), of the program itself (`program`)
     and of a call that is traced (`traced`), the fastest of several measurements each.
 
@@ -27,18 +27,14 @@ class CallProfile(Report):
         self.name, self.how, self.why, self.operations = name, how, why, operations
         self.call, self.program, self.traced = call, program, traced
 
-    def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the text."""
         size = f" of {self.operations} operations" if self.operations else ""
-        yield [(f"{self.name}: {_time(self.call)} a call, by {self.how}{size}", "title")]
-        rows = [("", (what, _time(time), f"{time / self.call:.3g} times as long"))
-                for what, time in (("the program itself", self.program), ("a traced call", self.traced))]
-        yield from table([Column("  compared with"), Column("time", right=True), Column("", right=True)],
-                         [(style, (f"  {cells[0]}", *cells[1:])) for style, cells in rows], width, ascii_only)
+        yield f"{self.name}: {_time(self.call)} a call, by {self.how}{size}"
+        for what, time in (("the program itself", self.program), ("a traced call", self.traced)):
+            yield f"  {what:<18}  {_time(time):>8}, {time / self.call:.3g} times as long"
         if self.why:
-            yield from paragraph(f"every call is traced: {self.why}", "finding", width)
-
-    def __repr__(self) -> str:
-        return f"<CallProfile of {self.name}: {_time(self.call)} by {self.how}>"
+            yield f"every call is traced: {self.why}"
 
 
 def profile_calls(compiled: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -61,7 +57,7 @@ def profile_calls(compiled: Any, f: Callable[..., Any], args: tuple[Any, ...], k
 
 def _fastest(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeats: int) -> float:
     """Return the nanoseconds of a call, of as many calls at once as make the clock's own time no matter."""
-    count, found = 1, []
+    count, found = 1, list[float]()
     while len(found) < repeats:
         start = perf_counter_ns()
         for _ in range(count):
