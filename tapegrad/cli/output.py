@@ -1,13 +1,11 @@
-"""What the commands print and write, and the sign of life while that takes long."""
+"""What the commands print and write."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shutil
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,6 @@ import numpy as np
 
 from tapegrad.show import WRITTEN
 from tapegrad.tape.tape import Tape
-
-PATIENCE = 0.5  # seconds until work counts as long
 
 
 def print_tape(tape: Tape, options: argparse.Namespace) -> None:
@@ -70,31 +66,3 @@ def write(content: str | bytes, path: str) -> None:
         sys.stdout.buffer.write(content)
     else:
         print(content, end="" if content.endswith("\n") else "\n")
-
-
-@contextlib.contextmanager
-def busy(doing: str) -> Iterator[None]:
-    """Say on standard error what takes long, if that is a terminal; nothing is imported for what is quick."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    status: list[Any] = []
-    lock, done = threading.Lock(), threading.Event()
-
-    def show() -> None:
-        from rich.console import Console
-        with lock:
-            if not done.is_set():
-                status.append(Console(file=sys.stderr).status(f"{doing} …"))
-                status[0].start()
-    timer = threading.Timer(PATIENCE, show)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with lock:
-            done.set()
-            if status:
-                status[0].stop()

@@ -22,6 +22,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, pack
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
+from tapegrad.progress import Work
 from tapegrad.replay.interpreter import bind
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, operands, value_of
@@ -126,8 +127,9 @@ class Backend:
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
-        best = self.finish(flattened(tape))
-        run = self.function(best)
+        with Work("compiling", count=tape.__len__):
+            best = self.finish(flattened(tape))
+            run = self.function(best)
         if best is not tape:
             forget(best)
         return run

@@ -8,6 +8,7 @@ from time import perf_counter, perf_counter_ns
 from typing import Any
 
 from tapegrad.errors import ArgumentError
+from tapegrad.progress import Work
 from tapegrad.show.display import Told
 
 SETTLED = 40  # calls after which a function that still traces is taken to go on so
@@ -43,7 +44,7 @@ def profile_calls(compiled: Any, f: Callable[..., Any], args: tuple[Any, ...], k
     if repeats < 1:
         raise ArgumentError(f"profile: {repeats} repeats", try_="at least 1")
     hits, start = compiled.stats.hits, perf_counter()
-    with warnings.catch_warnings():
+    with Work("measuring"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the program, and of what this shows anyway
         for number in range(SETTLED):
             compiled(*args, **kwargs)

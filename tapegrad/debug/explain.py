@@ -20,6 +20,7 @@ from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, 
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
 from tapegrad.numbers.formatting import type_name
+from tapegrad.progress import Work
 from tapegrad.show.line import short, tidy
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.trace.collector import collector
@@ -115,7 +116,7 @@ def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> 
     >>> [{x.label: dx for x, dx in source.parts.items()} for source in found.sources]
     [{'a': 0.0743801652892562, 'b': -0.09917355371900827}]
     """
-    with np.errstate(all="ignore"), collector:
+    with Work("explaining", f), np.errstate(all="ignore"), collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
         reverse = back(rewrite(tape.check()), seed)
         lines = Lines(reverse)

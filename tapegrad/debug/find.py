@@ -16,6 +16,7 @@ from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
+from tapegrad.progress import Work
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
@@ -89,7 +90,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values",
                             try_="pass arguments, and it is replayed")
 
-    with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
+    with Work("searching"), np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
         flat = unroll(tape)
         found = _find(flat, kind, leaves, limit)
     if found is not None and flat is not tape:
