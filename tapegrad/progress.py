@@ -20,6 +20,7 @@ IDLE = 25  # looks without any work, after which nobody looks any more
 
 class Work:
     """A context: something that may take long, the function that it is of, and how many operations it has come to.
+    The traceback of an interrupt has no frames of tapegrad's from here on.
 
     Where standard error is a terminal, a thread writes one line there once the outermost work has lasted for a second.
     It writes plain text itself: rich would be imported, and replace `sys.stdout`, in the middle of a trace.

@@ -170,15 +170,13 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """
     with Work("differentiating"):
         look_at_sweep(tape, seed)
-        result = tape.result
-        assert result is not None
+        assert tape.result is not None
         wrt = differentiated(tape)
         active = activity(tape, wrt)
-        begun = start(result.val, seed)
+        begun = start(tape.result.val, seed)
         cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
-    for k, x in enumerate(inputs):
-        if k in wrt:
-            dxs[k - 1] = taken(cot, x.id, x.val)
+    for k in wrt:
+        dxs[k - 1] = taken(cot, inputs[k].id, inputs[k].val)
     return tape.structure.gradients(dxs)
