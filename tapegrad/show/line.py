@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from tapegrad.tape.origin import REVERSE
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
 
+NO_NAMES: Mapping[Operation, str] = {}
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""
 
@@ -108,10 +109,12 @@ def reverse_start(tape: Tape) -> int:
     return start
 
 
-def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False) -> Iterator[Line]:
+def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False,
+          names: Mapping[Operation, str] = NO_NAMES) -> Iterator[Line]:
     """Yield a line for each operation; with `fields`, that of a tuple has what takes it apart too.
 
-    The values are written where they are asked for: numbers, and arrays of a few of them.
+    The values are written where they are asked for: numbers, and arrays of a few of them; the program's `names` for
+    them among the notes.
     """
     places = Places()
     for op in ops:
@@ -120,9 +123,10 @@ def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, va
         if group:
             value = ", ".join(filter(None, map(_value, group))) if values else ""
             yield Line(role_of(op), f"{_targets(op, group)} = [{op.name}]", tidy(op.body), _types(op, group), value,
-                       _notes(tape, op, group), *place)
+                       _notes(tape, op, group, names), *place)
         else:
-            note = ", ".join(filter(None, [op.note, "result" if op is tape.result and op.note != "result" else ""]))
+            result = "result" if op is tape.result and op.note != "result" else ""
+            note = ", ".join(filter(None, [names.get(op), op.note, result]))
             kind = "" if isinstance(op, Guard) else _type(op)
             yield Line(role_of(op), op.name, _operation(op), kind, _value(op) if values else "", tidy(note), *place)
 
@@ -260,10 +264,11 @@ def _types(op: Operation, group: Sequence[Operation]) -> str:
     return kinds[0] if len(set(kinds)) == 1 else ", ".join(kinds)
 
 
-def _notes(tape: Tape, op: Operation, group: Sequence[Operation]) -> str:
+def _notes(tape: Tape, op: Operation, group: Sequence[Operation], names: Mapping[Operation, str]) -> str:
     parts = [field.note for field in group if field.note]
     note = op.note if is_loop(op) else ": ".join(filter(None, [op.note, ", ".join(parts)]))
-    marked = [f"result {field.name}" for field in group if field is tape.result]
+    marked = [name for field in (op, *group) if (name := names.get(field))]
+    marked += [f"result {field.name}" for field in group if field is tape.result]
     marked += ["result"] if op is tape.result else []
     return tidy(", ".join(filter(None, [note, *marked])))
 

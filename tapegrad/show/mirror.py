@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tapegrad.show import summary
 from tapegrad.show.align import align
+from tapegrad.show.assigned import assigned
 from tapegrad.show.group import sections
 from tapegrad.show.line import Fields, Line, count_of, fields_of, heading, lines
 from tapegrad.show.row import brief_row, fit, legend, text
@@ -67,7 +68,8 @@ class Columns(NamedTuple):
         """Write the rows, and fit them into the console's width."""
         cut = {op: _cut(beside[op]) for op in shown}
         swept = [op for ops in cut.values() for op in ops if isinstance(op, Operation)]
-        left, right = ({op: brief_row(row, aligned=True) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
+        names = assigned(tape)
+        left, right = ({op: brief_row(row, aligned=True) for op, row in zip(ops, lines(tape, ops, fields, True, names))}
                        for ops in (shown, swept))
         half = (options.max_width - 3) // 2
         without = ("line", "source")

@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from tapegrad.show import summary
+from tapegrad.show.assigned import assigned
 from tapegrad.show.body import body
 from tapegrad.show.group import Group, called, sections
 from tapegrad.show.line import Line, fields_of, heading, lines, listed
@@ -30,8 +31,9 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
     shown = listed(tape, fields, guards)
     left_out = len(shown) - HEAD - TAIL if len(shown) > WHOLE else 0
     head, tail = (shown[:HEAD], shown[-TAIL:]) if left_out else (shown, [])
+    names = assigned(tape)
     rows = {op: [row, *(inner.row for inner in body(op, compact, True, guards))]
-            for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
+            for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, True, names))}
     every = [row for group in rows.values() for row in group]
     size = fit(every, options.max_width, ("line", "source") if group == "line" else (), mark_gaps=4)
     yield Text(heading(tape, guards), STYLES["title"])

@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from tapegrad.errors import Activation
 from tapegrad.show import summary
+from tapegrad.show.assigned import assigned
 from tapegrad.show.body import BAR, Inner, body
 from tapegrad.show.group import Group, called, tree
 from tapegrad.show.line import Line, count_of, fields_of, heading, lines, listed, reverse_start, shorten
@@ -36,7 +37,7 @@ def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions
     kept = fold(sides)
     shown = [(op, depth) for side in kept for op, depth in side if isinstance(op, Operation)]
     ops = [op for op, _ in shown]
-    rows = dict(zip(ops, map(brief_row, lines(tape, ops, fields, values=True))))
+    rows = dict(zip(ops, map(brief_row, lines(tape, ops, fields, True, assigned(tape)))))
     deepest = max((depth for _, depth in shown), default=0)
     size = fit(list(rows.values()), options.max_width - GUIDE * (deepest + 1 + (len(sides) > 1)), ("line", "source"))
     title = Text(heading(tape, guards), STYLES["title"])
