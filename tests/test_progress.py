@@ -106,6 +106,7 @@ def alarms() -> Iterator[None]:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops one in a finalizer
 @pytest.mark.parametrize("name", CALLS)
 def test_an_interrupt_leaves_everything_as_it_was(name: str, alarms: None) -> None:
     call, expected = CALLS[name], tg.grad(chain, 0.5)

@@ -1,7 +1,11 @@
-"""Make the screenshots of docs/views.md: python docs/images/make.py CHROMIUM, and the site's front page with a folder that holds the site."""
+"""Make the screenshots of docs/views.md: python docs/images/make.py CHROMIUM [SITE].
+
+CHROMIUM is the browser's path, SITE a folder that holds the site that was built, for its front page.
+"""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import tempfile
@@ -31,7 +35,7 @@ def loss(w: Any, x: Any) -> Any:
 
 def on_terminal(shown: Any, width: int) -> str:
     """Return what a terminal of a width shows, as SVG in a page."""
-    console = Console(record=True, width=width, file=open("/dev/null", "w"), color_system="truecolor", force_terminal=True)
+    console = Console(record=True, width=width, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     console.print(shown)
     return f"<body style='margin:0'>{console.export_svg(title=f'{width} columns')}</body>"
 
@@ -45,8 +49,9 @@ def shot(browser: str, page: Path | str, name: str, size: tuple[int, int], *opti
         else:
             path = page
         target = options[0] if options and options[0].startswith("#") else ""
-        subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size[0]},{size[1]}",
-                        *(option for option in options if option != target), f"--screenshot={HERE / name}.png", path.absolute().as_uri() + target],
+        subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                        f"--window-size={size[0]},{size[1]}", *(option for option in options if option != target),
+                        f"--screenshot={HERE / name}.png", path.absolute().as_uri() + target],
                        capture_output=True, check=True, timeout=120)
 
 
@@ -57,8 +62,9 @@ def main(browser: str, site: str = "") -> None:
     rng = np.random.default_rng(0)
     w, x = rng.standard_normal((3, 4)), rng.standard_normal((50, 3))
     explained, profiled = tg.explain(loss, w, x), tg.gradtape(loss, w, x).profile()
+    reports = ("tg.explain(loss, w, x)", explained), ("tg.gradtape(loss, w, x).profile()", profiled)
     cells = "".join(f"<div style='margin:14px'><pre style='color:#555'>{code}</pre>{as_html(report)}</div>"
-                    for code, report in (("tg.explain(loss, w, x)", explained), ("tg.gradtape(loss, w, x).profile()", profiled)))
+                    for code, report in reports)
     shot(browser, cells, "notebook", (900, 610))
     with tempfile.TemporaryDirectory() as folder:
         page, steps = Path(folder, "tape.html"), Path(folder, "steps.html")

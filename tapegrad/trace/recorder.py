@@ -111,9 +111,7 @@ class Tracer:
 
     @whole
     def close(self) -> None:
-        """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python
-        next looks for cycles.
-        """
+        """End the trace: a proxy used from now on raises. What it holds of values is freed at once."""
         self.push, self.custom, self.overridden = _closed, False, False
         self.error = self.refusal = self.paths = self.once = None
         self.inputs, self.constants, self.written, self.copies = [], {}, [], NO_COPIES
