@@ -119,16 +119,16 @@ def _copied(tape: Tape, memo: dict[int, Any] | None) -> Tape:
 
 
 @does("format")
-def _format(tape: Tape, format: str, width: int | None) -> str:
+def _format(tape: Tape, format: str, width: int | None, guards: bool) -> str:
     from tapegrad.show import WRITTEN
     if format in WRITTEN:
         from tapegrad.show.plain import format_tape
-        return format_tape(tape, format == "compact", width)
+        return format_tape(tape, format == "compact", width, guards=guards)
     if format == "steps":
         return str(_steps(tape).format(width))
     needed("rich")
     from tapegrad.show.view import written
-    return written(tape, format, width)
+    return written(tape, format, width, guards)
 
 
 @does("text")
@@ -138,13 +138,13 @@ def _text(tape: Tape) -> str:
 
 
 @does("show")
-def _show(tape: Tape, format: str, group: str | None, width: int | None, file: Any, console: Any) -> None:
+def _show(tape: Tape, format: str, group: str | None, width: int | None, file: Any, console: Any, guards: bool) -> None:
     needed("rich")
     from tapegrad.show.view import present, show
     if format == "steps":
         present(_steps(tape), width, file, console)
     else:
-        show(tape, format, group, width, file, console)
+        show(tape, format, group, width, file, console, guards)
 
 
 @does("steps")

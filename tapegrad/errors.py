@@ -126,12 +126,16 @@ one = _places.setdefault
 
 
 class Activation:
-    """One run of a function: its code, and the instruction of another run that called it."""
+    """One run of a function: its code, its name, and the instruction of another run that called it.
 
-    __slots__ = ("caller", "code", "depth", "lasti")
+    A call of a library's module (`torch.nn.Linear`) is `within` its caller's code: no line of the user's belongs to it.
+    """
 
-    def __init__(self, code: CodeType, caller: Activation | None = None, lasti: int = 0) -> None:
-        self.code, self.caller, self.lasti = code, caller, lasti
+    __slots__ = ("caller", "code", "depth", "lasti", "name", "within")
+
+    def __init__(self, code: CodeType, caller: Activation | None = None, lasti: int = 0, name: str = "",
+                 within: bool = False) -> None:
+        self.code, self.caller, self.lasti, self.name, self.within = code, caller, lasti, name or code.co_name, within
         self.depth: int = 1 if caller is None else caller.depth + 1
 
 
@@ -381,7 +385,7 @@ def fold(err: BaseException) -> None:
             last = last.tb_next
         for each in reversed(kept):
             shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
-        part.__traceback__ = shown or part.__traceback__
+        part.__traceback__ = shown or (None if isinstance(part, KeyboardInterrupt) else part.__traceback__)
         part = part.__cause__ or part.__context__
 
 

@@ -13,6 +13,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import type_name
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.progress import Work
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.grad import grad, gradtape
 from tapegrad.tree.flatten import flatten, leaves_of
@@ -28,6 +29,12 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
 
     >>> check_grads(lambda x: np.sin(x) ** 2, np.linspace(0.0, 1.0, 5), order=2)
     """
+    with Work("comparing"):
+        _check_grads(f, args, kwargs, order, rtol, atol, eps)
+
+
+def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], order: int, rtol: float,
+                 atol: float, eps: float) -> None:
     leaves: list[Any] = []
     structures = [flatten(arg, f"argument {i}", leaves, []) for i, arg in enumerate(args)]
     if any(map(is_tensor, leaves)):
@@ -57,7 +64,7 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
     if order > 1 and points:
         def of_gradient(*xs: Any) -> Any:
             return contract(list(grad(total, *xs)[1][1:]), start=100)
-        check_grads(of_gradient, *args, order=order - 1, rtol=max(rtol, 1e-4), atol=max(atol, 1e-5), eps=eps)
+        _check_grads(of_gradient, args, {}, order - 1, max(rtol, 1e-4), max(atol, 1e-5), eps)
 
 
 def _ties(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:

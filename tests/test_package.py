@@ -18,7 +18,7 @@ import tapegrad
 ROOT = Path(tapegrad.__file__).parent
 
 # A room imports only rooms that stand above it here (DESIGN: where code lives).
-ORDER = ["errors", "numbers", "tape", "tree", "rules", "ops", "trace", "frontends", "replay", "transforms", "show", "optimise", "compile", "bridges",
+ORDER = ["errors", "interrupts", "progress", "numbers", "tape", "tree", "rules", "ops", "trace", "frontends", "replay", "transforms", "show", "optimise", "compile", "bridges",
          "store", "debug", "testing", "passes", "api", "elsewhere", "tapegrad", "cli", "__main__"]
 
 

@@ -38,6 +38,7 @@ def format_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", choices=GROUPS, help="a heading above each line or call")
     parser.add_argument("--width", type=int, metavar="n",
                         help="characters to a line; the terminal's, or as many as it takes")
+    parser.add_argument("--no-guards", dest="guards", action="store_false", help="leave out guards")
 
 
 def seed_argument(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,9 @@ from tapegrad.cli.command import (
 )
 from tapegrad.cli.failure import Disagreement, Failure
 from tapegrad.cli.look import print_stages, show_program
-from tapegrad.cli.output import busy, print_tape, print_values
+from tapegrad.cli.output import print_tape, print_values
 from tapegrad.cli.program import Program
+from tapegrad.progress import Work
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.testing import check_grads
 from tapegrad.trace.tracer import trace
@@ -31,8 +32,7 @@ def run_trace(options: argparse.Namespace) -> None:
     program = program_of(options)
     if program.tape is not None:
         raise Failure("a saved tape has been traced: show prints it, play runs it")
-    with busy("tracing"):
-        value, tape = trace(program.fn, *program.args, **program.kwargs)
+    value, tape = trace(program.fn, *program.args, **program.kwargs)
     print_values([("value", value)])
     print()
     print_stages(tape, options) if options.stages else print_tape(tape, options)
@@ -41,8 +41,7 @@ def run_trace(options: argparse.Namespace) -> None:
 def run_grad(options: argparse.Namespace) -> None:
     """Print the value and the gradient by each argument, then what was asked for besides."""
     program = program_of(options)
-    with busy("differentiating"):
-        value, gradients = _gradient(program, seed_of(options))
+    value, gradients = _gradient(program, seed_of(options))
     print_values([("value", value), *_named(program, gradients, captured=True)])
     if options.tape or options.stages:
         print()
@@ -81,7 +80,7 @@ def run_play(options: argparse.Namespace) -> None:
     program = program_of(options)
     if program.tape is None:
         raise Failure("play runs a saved tape: save writes one")
-    with busy("replaying"):
+    with Work("replaying"):
         value = program.tape.play(*program.args, **program.kwargs)
     if is_gradient(program.tape):
         value, gradients = value
@@ -100,8 +99,7 @@ def run_check(options: argparse.Namespace) -> None:
         print(f"{tape.name}: {len(tape)} operations, well-formed")
         return
     try:
-        with busy("comparing"):
-            check_grads(program.fn, *program.args, order=options.order, **program.kwargs)
+        check_grads(program.fn, *program.args, order=options.order, **program.kwargs)
     except AssertionError as err:
         raise Disagreement(f"the gradient differs from central differences: {err}") from None
     names = ", ".join(f"d{name}" for name in program.names) or "the gradient"

@@ -15,7 +15,7 @@ from tapegrad.cli.command import (
     seed_argument,
     seed_of,
 )
-from tapegrad.cli.output import busy, print_found, write
+from tapegrad.cli.output import print_found, write
 from tapegrad.tape.tape import Tape
 
 WRONG = ("nan", "inf", "zero-gradient", "large")
@@ -23,23 +23,20 @@ WRONG = ("nan", "inf", "zero-gradient", "large")
 
 def _tape(options: argparse.Namespace) -> tuple[Any, Tape]:
     program = program_of(options)
-    with busy("tracing"):
-        return program, gradient_of(program, seed_of(options)) if options.grad else primal_of(program)
+    return program, gradient_of(program, seed_of(options)) if options.grad else primal_of(program)
 
 
 def run_explain(options: argparse.Namespace) -> None:
     """Print where the gradient comes from."""
     program = program_of(options)
-    with busy("explaining"):
-        found = tapegrad.explain(program.fn, *program.args, seed=seed_of(options), **program.kwargs)
+    found = tapegrad.explain(program.fn, *program.args, seed=seed_of(options), **program.kwargs)
     print_found(found)
 
 
 def run_find(options: argparse.Namespace) -> None:
     """Print the first operation that is what is looked for."""
     program = program_of(options)
-    with busy("searching"):
-        found = primal_of(program).find(options.kind, *program.args, **program.kwargs)
+    found = primal_of(program).find(options.kind, *program.args, **program.kwargs)
     print(f"nothing is {options.kind}") if found is None else print_found(found)
 
 
@@ -52,8 +49,7 @@ def run_step(options: argparse.Namespace) -> None:
 def run_profile(options: argparse.Namespace) -> None:
     """Print the time of each operation, or write it for speedscope."""
     program, tape = _tape(options)
-    with busy("measuring"):
-        found = tape.profile(*program.args, **program.kwargs)
+    found = tape.profile(*program.args, **program.kwargs)
     if options.speedscope is None:
         print_found(found)
     elif options.speedscope.strip() == "-":

@@ -21,8 +21,9 @@ from tapegrad.cli.command import (
     seed_of,
 )
 from tapegrad.cli.failure import Failure
-from tapegrad.cli.output import busy, print_found, print_tape, write
+from tapegrad.cli.output import print_found, print_tape, write
 from tapegrad.cli.program import Program, load
+from tapegrad.progress import Work
 from tapegrad.store.format import MAGIC, VERSION
 from tapegrad.store.write import Writer, to_bytes
 from tapegrad.tape.tape import Tape
@@ -53,11 +54,9 @@ def show_program(program: Program, options: argparse.Namespace) -> None:
     if name is not None:
         if options.grad or options.stages:
             raise Failure("--transform is of the program itself: leave out --grad and --stages")
-        with busy("tracing"):
-            tape = transformed(program, name)
+        tape = transformed(program, name)
         return print_tape(tape, options)
-    with busy("tracing"):
-        tape = gradient_of(program, seed_of(options)) if options.grad and not options.stages else primal_of(program)
+    tape = gradient_of(program, seed_of(options)) if options.grad and not options.stages else primal_of(program)
     print_stages(tape, options) if options.stages else print_tape(tape, options)
 
 
@@ -93,17 +92,16 @@ def print_stages(tape: Tape, options: argparse.Namespace) -> None:
 def chosen(options: argparse.Namespace) -> Tape:
     """Return the tape that was asked for: the primal one, the gradient's, or that made flat."""
     program = program_of(options)
-    with busy("tracing"):
-        if not (options.grad or options.flat):
-            return primal_of(program)
-        gradient = gradient_of(program, seed_of(options))
-        return primitivize(gradient) if options.flat else gradient
+    if not (options.grad or options.flat):
+        return primal_of(program)
+    gradient = gradient_of(program, seed_of(options))
+    return primitivize(gradient) if options.flat else gradient
 
 
 def run_save(options: argparse.Namespace) -> None:
     """Write the tape to a file that load reads."""
     tape = chosen(options)
-    with busy("writing"):
+    with Work("writing"):
         if options.output.strip() == "-":
             write(b"".join(to_bytes(tape, not options.small)), "-")
         else:
@@ -113,7 +111,7 @@ def run_save(options: argparse.Namespace) -> None:
 def run_export(options: argparse.Namespace) -> None:
     """Write the tape as source, a picture or data."""
     tape = chosen(options)
-    with busy("writing"):
+    with Work("writing"):
         content = exports()[options.to](tape)
     write(content, options.output)
 

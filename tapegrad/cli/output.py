@@ -1,14 +1,11 @@
-"""What the commands print and write, and the sign of life while that takes long."""
+"""What the commands print and write."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
 import shutil
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +14,16 @@ import numpy as np
 from tapegrad.show import WRITTEN
 from tapegrad.tape.tape import Tape
 
-PATIENCE = 0.5  # seconds until work counts as long
-
 
 def print_tape(tape: Tape, options: argparse.Namespace) -> None:
     """Print a tape in the format, the grouping and the width that were asked for."""
-    group, format = getattr(options, "group", None), options.format
-    if group or format not in (None, "table", *WRITTEN):
-        tape.show(format or "table", group, options.width)
+    group, terminal = getattr(options, "group", None), sys.stdout.isatty()
+    format: Any = options.format or ("table" if group or terminal else "plain")
+    if group or format not in WRITTEN:
+        tape.show(format, group, options.width, guards=options.guards)
     else:
-        print_shown(tape, functools.partial(tape.format, format or "plain"), format, options.width)
+        print(tape.format(format, options.width or (shutil.get_terminal_size().columns if terminal else None),
+                          options.guards))
 
 
 def print_shown(shown: Any, text: Callable[[int | None], str], format: str | None = None,
@@ -69,31 +66,3 @@ def write(content: str | bytes, path: str) -> None:
         sys.stdout.buffer.write(content)
     else:
         print(content, end="" if content.endswith("\n") else "\n")
-
-
-@contextlib.contextmanager
-def busy(doing: str) -> Iterator[None]:
-    """Say on standard error what takes long, if that is a terminal; nothing is imported for what is quick."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    status: list[Any] = []
-    lock, done = threading.Lock(), threading.Event()
-
-    def show() -> None:
-        from rich.console import Console
-        with lock:
-            if not done.is_set():
-                status.append(Console(file=sys.stderr).status(f"{doing} …"))
-                status[0].start()
-    timer = threading.Timer(PATIENCE, show)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with lock:
-            done.set()
-            if status:
-                status[0].stop()

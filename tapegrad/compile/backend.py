@@ -22,6 +22,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import getfield, pack
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
+from tapegrad.progress import Work
 from tapegrad.replay.interpreter import bind
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, operands, value_of
@@ -91,6 +92,10 @@ class Backend:
         """Return a finished tape as a function."""
         return compile_tape(tape, fresh=fresh)
 
+    def runs(self, run: Callable[..., Any]) -> str:
+        """Return what a function that this backend made consists of."""
+        return "NumPy's code"
+
     def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
         """Return what a dispatcher calls for a function, which asks for conditions besides; None where there is none.
         """
@@ -122,8 +127,9 @@ class Backend:
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
-        best = self.finish(flattened(tape))
-        run = self.function(best)
+        with Work("compiling", count=tape.__len__):
+            best = self.finish(flattened(tape))
+            run = self.function(best)
         if best is not tape:
             forget(best)
         return run

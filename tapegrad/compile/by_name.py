@@ -1,11 +1,12 @@
 """by_name: what a function that is made of another has of that: its name, by which it is pickled where a module has it
-under that, and how it is bound where it stands in a class.
+under that, how it is bound where it stands in a class, and what a compiled one says of its calls.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -30,8 +31,55 @@ class ByName:
         bound = f.__get__(instance, owner) if hasattr(type(f), "__get__") else f
         return MethodType(self, bound.__self__) if type(bound) is MethodType and bound is not f else self
 
+    def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
+        """Return a report of what a call takes, compiled, and what the program itself and a traced call take.
+
+        The function and the program are called as often as that needs, with all that they do besides.
+        """
+        from tapegrad.compile.call_profile import profile_calls
+        return profile_calls(self, self._made_of, args, kwargs, repeats)
+
     def __reduce__(self) -> Remade:
         found: Any = sys.modules.get(self.__module__)
         for name in self.__qualname__.split("."):
             found = getattr(found, name, None)
         return self.__qualname__ if found is self else (self._again, ())
+
+
+class OfCompiled(ByName):
+    """A function that a compiled one, `_compiled`, makes most calls of."""
+
+    _compiled: Any
+
+    @property
+    def stats(self) -> Any:
+        """How many calls ran compiled (`hits`), and how many were traced or computed directly (`traces`)."""
+        return self._compiled.stats
+
+    @property
+    def tapes(self) -> list[Any]:
+        """The tapes that are kept."""
+        return self._compiled.tapes  # type: ignore[no-any-return]
+
+    def explain(self) -> Any:
+        """Return why calls did not run compiled, and how far each path is from being compiled; to be printed."""
+        return self._compiled.explain()
+
+    def how(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+        """Return what runs a call that is compiled, and of how many operations."""
+        return self._compiled.how(args, kwargs)  # type: ignore[no-any-return]
+
+    def trace_once(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a call without what is compiled."""
+        return self._compiled.trace_once(*args, **kwargs)
+
+
+class Combined(OfCompiled):
+    """A function of what a derivative of `f` returns, and of the arguments."""
+
+    def __init__(self, f: Callable[..., Any], derivative: Callable[..., Any], combine: Callable[..., Any]) -> None:
+        self.named(f, partial(Combined, f, derivative, combine))
+        self._compiled, self._combine = derivative, combine
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._combine(self._compiled(*args, **kwargs), *args)

@@ -61,6 +61,7 @@ class Compiled(ByName, Generic[P, R]):
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
         self.new = self.vain = 0  # compared calls in a row that took a new path; traced calls since one was of use
+        self.missed = ""  # why the last tape that was tried did not answer
         self._changing = 0  # calls that changed what tapes are told apart by
         self._lock = threading.RLock()
         self._warned: set[str] = set()
@@ -139,6 +140,19 @@ class Compiled(ByName, Generic[P, R]):
             paths += self.of_tensors.explain().paths
         return Reasons(self.__name__, self.stats.hits, self.stats.traces, self.log, paths)
 
+    def how(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+        """Return what ran the last call of so many arguments, and of how many operations."""
+        if self.of_tensors is not None:
+            return self.of_tensors.how(args, kwargs)
+        key = surrounded((len(args), *kwargs) if kwargs else len(args))
+        entry = self._by_use(self._entries[key])[0]
+        return self.backend.runs(entry.run), len(entry.tape)
+
+    def directly(self, why: str) -> None:
+        """Count a call that was made without this function, of which it was no use to ask."""
+        next(self.stats._traces)
+        self._note(Reason("direct", why))
+
     @property
     def tapes(self) -> list[Tape]:
         """The tapes that are kept, the most recently used first among those of as many arguments."""
@@ -181,7 +195,7 @@ class Compiled(ByName, Generic[P, R]):
         entry = None if first.tape is None else self._keep(attempt, first.tape)
         if attempt.effects is not None:
             attempt.effects.settle()
-        reason = reason_of(attempt)
+        reason, self.missed = reason_of(attempt), ""
         attempt.end()
         if entry is not None and self.warmup is not None and entry.stored is None and not draws(entry.tape):
             try:
@@ -195,6 +209,10 @@ class Compiled(ByName, Generic[P, R]):
         next(self.stats._traces)
         self._note(reason)
         return first.result
+
+    def trace_once(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a call by a trace of which no tape is kept."""
+        return self._fresh(args, kwargs)
 
     def _fresh(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a call gives in a trace of which no tape is kept."""
@@ -364,6 +382,7 @@ class Compiled(ByName, Generic[P, R]):
     def _missed(self, what: str) -> None:
         next(self.stats._misses)
         self.stats.guards[what] += 1
+        self.missed = what
 
     def _to_front(self, key: Any, entry: Entry) -> None:
         with self._lock:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.compile.by_name import ByName
+from tapegrad.compile.by_name import OfCompiled
 from tapegrad.compile.cache import NONE
-from tapegrad.compile.jacobian import asked_for, compiled_for_numpy
+from tapegrad.compile.jacobian import TENSORS, asked_for, compiled_for_numpy
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief, name_of
@@ -54,7 +54,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     return Product(f, product, functools.partial(anew, hvp, f, argnums))
 
 
-class Product(ByName):
+class Product(OfCompiled):
     """A Hessian's product with a vector: compiled for numbers and arrays, computed at once for tensors."""
 
     def __init__(self, f: Callable[..., Any], product: Callable[..., Any], again: Callable[[], Any]) -> None:
@@ -66,6 +66,7 @@ class Product(ByName):
         if (found := self._compiled.kept(args, kwargs)) is not NONE:
             return found
         if self._compiled.backend.met_tensor or any(map(is_tensor, leaves_of((args, kwargs, self._f)))):
+            self._compiled.directly(TENSORS)
             return self._product(*args, **kwargs)
         return self._compiled.traced(args, kwargs)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.by_name import ByName
+from tapegrad.compile.by_name import OfCompiled
 from tapegrad.compile.cache import NONE
 from tapegrad.compile.compiling import compile
 from tapegrad.compile.memo import anew, memoised
@@ -45,6 +45,7 @@ FEW = 3  # sweeps of one tape, below which it does not pay to trace one for a ba
 ROOM = 1 << 27  # bytes that the largest value of a function may take for all rows or columns of a chunk
 OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile them
 PATIENCE = 16  # such calls in a row that were traced all the same
+TENSORS = "tensors, with which derivatives are computed directly"
 
 
 @memoised
@@ -338,7 +339,7 @@ class Rows:
         return self.layout.of_inputs(gradients_of(self.tape, self.layout.seed(dict(zip(self.places, cotangents)))))
 
 
-class Derivative(ByName):
+class Derivative(OfCompiled):
     """A function of f's arguments that returns the derivative of its value, or what else is
     `made` of the sweeps of its tape.
 
@@ -356,7 +357,7 @@ class Derivative(ByName):
         self._how = how = mode, chunk, by_complex, has_aux
         self.named(f, functools.partial(type(self), f, asked, mode, chunk, made, *how[2:]))
         self._calls: Counter[Any] = Counter()
-        self._patience = PATIENCE
+        self._patience, self._why = PATIENCE, ""  # why no call is compiled any more
 
         def whole(*args: Any) -> Any:
             return Sweeps(f, args, {}, asked.among(len(args)), *how).ended(made)
@@ -364,24 +365,38 @@ class Derivative(ByName):
         self._compiled: Any = compiled_for_numpy(whole, self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        compiled, why = self._compiled, "keyword arguments" if kwargs else self._why
         if not kwargs and watch() is not None:
-            return self._compiled.traced(args, kwargs)
-        if not kwargs and self._patience and (found := self._compiled.kept(args, kwargs)) is not NONE:
+            return compiled.traced(args, kwargs)
+        if not why and (found := compiled.kept(args, kwargs)) is not NONE:
             self._patience = PATIENCE
             return found
-        if not kwargs and self._patience and not any(isinstance(x, Traced) or is_tensor(x)
-                                                     for x in leaves_of((args, self._f))):
+        leaves = leaves_of((args, self._f))
+        if any(isinstance(x, Traced) for x in leaves):
+            return self.trace_once(*args, **kwargs)
+        why = why or (TENSORS if any(map(is_tensor, leaves)) else "")
+        if not why:
             key = _kind_of(args)
             self._calls[key] += 1
             if self._calls[key] > self.often:
-                hits = self._compiled.stats.hits
-                found = self._compiled.traced(args, kwargs)
-                self._patience = (PATIENCE if self._compiled.stats.hits > hits else
-                                  0 if self._compiled.backend.met_tensor else self._patience - 1)
+                hits = compiled.stats.hits
+                found = compiled.traced(args, kwargs)
+                if compiled.stats.hits > hits:
+                    self._patience = PATIENCE
+                elif compiled.log.last[-1].kind != "waits":  # one that waits is compiled in the end
+                    self._patience -= 1
+                if compiled.backend.met_tensor or not self._patience:
+                    self._why = TENSORS if compiled.backend.met_tensor else f"{PATIENCE} calls in a row were traced"
                 return found
+            why = f"one of the first {self.often} calls with arguments of a kind, which are not compiled"
+        compiled.directly(why)
+        return self.trace_once(*args, **kwargs)
+
+    def trace_once(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function once, and sweep its tape."""
         sweeps = Sweeps(self._f, args, kwargs, self._asked.among(len(args)), *self._how)
         if sweeps.draws:
-            self._patience = 0
+            self._why = "the function draws random numbers"
         return sweeps.ended(self._made)
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import Location, user_frame
+from tapegrad.progress import Work
 from tapegrad.replay.warning_errors import is_calm
 from tapegrad.tape.tape import Tape
 from tapegrad.tree.signature import Reached
@@ -182,7 +183,8 @@ class Entry:
             if not self.is_compiled:
                 if not ((self.fresh is None or self.fresh()) and self.backend.fits(self.tape, args, kwargs)):
                     raise Miss(self.tape, None)
-                with np.errstate(all="ignore"):  # those of the values that passes compute are nobody's
+                # warnings of the values that passes compute are nobody's
+                with Work("compiling", count=self.tape.__len__), np.errstate(all="ignore"):
                     self.tape, self.run = self.backend.build(self.tape, self.fresh)  # type: ignore[method-assign]
                 if not (self.reached or self.apart or self.stored):
                     self.first = self.backend.first(self.run, [is_calm] if self.loses else [])

@@ -13,8 +13,7 @@ from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.errors import Location
 from tapegrad.numbers.formatting import brief
-from tapegrad.show.display import Displayed
-from tapegrad.show.styles import STYLES
+from tapegrad.show.display import Told
 
 LAST = 32  # calls whose reasons are kept
 IDLE = {"read": 10, "branch": 30, "arguments": 30}
@@ -38,7 +37,7 @@ class Reason(NamedTuple):
         return f"{self.what}{values}{line}"
 
 
-class Reasons(Displayed):
+class Reasons(Told):
     """What a compiled function says of itself: `print(step.explain())`.
 
     `calls` are those that were made, `hits` those that ran compiled; `last` the reasons of the last traced ones, in
@@ -60,17 +59,6 @@ class Reasons(Displayed):
         if self.paths:
             yield "its paths, by their arguments"
             yield from (f"  {count:>4}  {text}" for text, count in Counter(self.paths).items())
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.text import Text
-        for number, line in enumerate(self.lines()):
-            indented = line.startswith(" ")
-            yield Text(line, "" if indented else STYLES["header" if number else "title"])
 
 
 class Log:
@@ -119,6 +107,8 @@ def reason_of(attempt: Any) -> Reason:
     if attempt.changed is not None and (path.calls == 0 or path in attempt.stale):
         label, was, now = attempt.changed
         return Reason("read", label, was, now)
+    if path.calls > 1 and attempt.compiled.missed:
+        return Reason("missed", f"its tape does not answer: {attempt.compiled.missed}")
     if path.calls:
         return Reason("again", "a path's second call is traced and compared with its first")
     others = [other for other in attempt.paths if other is not path]

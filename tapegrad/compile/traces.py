@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapegrad import ops
+from tapegrad.compile.by_name import Combined
 from tapegrad.compile.compiling import compile
 from tapegrad.compile.hessian_product import hvp
 from tapegrad.compile.jacobian import hessian, jacobian
@@ -26,7 +27,7 @@ def divergence(f: Callable[..., Any], chunk_size: int | None = None) -> Callable
     >>> divergence(lambda x: x ** 2)(np.array([1.0, 2.0, 3.0]))
     np.float64(12.0)
     """
-    return _trace_of(jacobian(f, mode="forward", chunk_size=chunk_size))
+    return Combined(f, jacobian(f, mode="forward", chunk_size=chunk_size), _trace)
 
 
 def laplacian(f: Callable[..., Any], chunk_size: int | None = None) -> Callable[..., Any]:
@@ -36,23 +37,16 @@ def laplacian(f: Callable[..., Any], chunk_size: int | None = None) -> Callable[
     >>> laplacian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     np.float64(18.0)
     """
-    return _trace_of(hessian(f, chunk_size=chunk_size))
+    return Combined(f, hessian(f, chunk_size=chunk_size), _trace)
 
 
-def _trace_of(derivative: Callable[..., Any]) -> Callable[..., Any]:
-    def trace(x: Any, *args: Any, **kwargs: Any) -> Any:
-        block, shape = derivative(x, *args, **kwargs), shape_of(x)
-        if shape_of(block) != (*shape, *shape):
-            raise ArgumentError(
-                f"the derivative by x of shape {shape} has shape {shape_of(block)}, and no trace",
-                None,
-                "a function whose value has the shape of its first argument, an array",
-            )
-        n = math.prod(shape)
-        return ops.sum(ops.diagonal(ops.reshape(block, (n, n))))
-
-    trace.__name__ = getattr(derivative, "__name__", "trace")
-    return trace
+def _trace(block: Any, x: Any, *_: Any) -> Any:
+    shape = shape_of(x)
+    if shape_of(block) != (*shape, *shape):
+        raise ArgumentError(f"the derivative with respect to x of shape {shape} has shape {shape_of(block)}, and no "
+                            "trace", None, "a function whose value has the shape of its first argument, an array")
+    n = math.prod(shape)
+    return ops.sum(ops.diagonal(ops.reshape(block, (n, n))))
 
 
 @memoised

@@ -7,10 +7,12 @@ holomorphic where the second is 0, which are the Cauchy-Riemann equations.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tapegrad.compile.by_name import Combined
 from tapegrad.compile.jacobian import Derivative, asked_for, way_of
 from tapegrad.compile.memo import memoised
 from tapegrad.errors import ArgumentError, user_location
@@ -47,16 +49,15 @@ def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: st
     >>> holomorphic_derivative(np.exp)(1j * np.pi).round(12)
     np.complex128(-1+0j)
     """
-    pair = wirtinger(f, argnums, mode, chunk_size)
-    name = name_of(f)
+    return Combined(f, wirtinger(f, argnums, mode, chunk_size), partial(_checked, name_of(f)))
 
-    def derivative(*args: Any, **kwargs: Any) -> Any:
-        by_z, by_conjugate = pair(*args, **kwargs)
-        for a, b in zip(leaves_of(by_z), leaves_of(by_conjugate)):
-            _check(name, a, b)
-        return by_z
-    derivative.__name__ = name
-    return derivative
+
+def _checked(name: str, pair: tuple[Any, Any], *_: Any) -> Any:
+    """Return df/dz of the pair with df/dz̄."""
+    by_z, by_conjugate = pair
+    for a, b in zip(leaves_of(by_z), leaves_of(by_conjugate)):
+        _check(name, a, b)
+    return by_z
 
 
 def _check(name: str, a: Any, b: Any) -> None:

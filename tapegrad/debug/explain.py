@@ -5,13 +5,14 @@ first thing that looks wrong.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, Finding, brought_along, earliest, lost
+from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, Finding, brought_along, first, lost
 from tapegrad.debug.report import Column, Report, Spans, paragraph, table
 from tapegrad.debug.ties import ties
 from tapegrad.debug.values import figure, is_zero, norm, numbers
@@ -19,6 +20,7 @@ from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, 
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
 from tapegrad.numbers.formatting import type_name
+from tapegrad.progress import Work
 from tapegrad.show.line import short, tidy
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.trace.collector import collector
@@ -114,20 +116,21 @@ def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> 
     >>> [{x.label: dx for x, dx in source.parts.items()} for source in found.sources]
     [{'a': 0.0743801652892562, 'b': -0.09917355371900827}]
     """
-    with np.errstate(all="ignore"), collector:
+    with Work("explaining", f), np.errstate(all="ignore"), collector:
         tape = record(f, args, kwargs, DEFAULT, grad=True)
         reverse = back(rewrite(tape.check()), seed)
         lines = Lines(reverse)
-        for visit in replayed(reverse, leaves_of(reverse, (), {})):
-            lines.see(visit)
+        visits = lines.visits()
+        backward = first(reverse, (visit for visit in visits if visit.op.id >= lines.begin), NOT_FINITE)
+        deque(visits, 0)
         value, gradient = lines.result
         gradients = {x: dx for x, dx in zip(placed(reverse), lines.gradients) if dx is not None}
-        findings = [*suspicions(tape, reverse, lines), *ties(tape)]
+        findings = [*suspicions(tape, reverse, lines, backward), *ties(tape)]
     return Explanation(tape, reverse, value, gradient, gradients, list(lines.sources.values()), findings)
 
 
 class Lines:
-    """What a replay of the gradient tape shows of each line of the program."""
+    """What the values on the gradient tape show of each line of the program."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape, self.begin = tape, turn(tape)
@@ -138,6 +141,13 @@ class Lines:
         self.flat: list[tuple[Call, Visit, float, float]] = []  # operations that pass hardly anything on
         self.arriving = 0.0  # the norm of the cotangent that the last pullback got
         self.most = 0.0  # the largest norm of a cotangent
+
+    def visits(self) -> Iterator[Visit]:
+        """Take in all operations, and yield them. Where cotangents are summed in place, as they were meanwhile."""
+        tape, in_place = self.tape, any(type(op.val) is Accumulator for op in self.tape)
+        for visit in replayed(tape, leaves_of(tape, (), {})) if in_place else recorded(tape):
+            self.see(visit)
+            yield visit
 
     def of(self, op: Operation) -> Source:
         """Return the line of an operation."""
@@ -176,14 +186,13 @@ class Lines:
                 self.flat.append((rr, visit, self.arriving, passed))
 
 
-def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
+def suspicions(tape: Tape, reverse: Tape, lines: Lines, backward: Finding | None) -> Iterator[Finding]:
     """Yield the first nan or inf of the forward pass and that of the reverse sweep, else a lost gradient, else an
     operation that saturates.
     """
     ill = {kind: any(test(x).any() for x in numbers(list(lines.result))) for kind, test in NOT_FINITE.items()}
     masked = not any(test(x).any() for test in NOT_FINITE.values() for x in numbers(lines.result[0]))
-    forward = earliest(tape, lambda: recorded(tape), [kind for kind in ill if kind == "nan" or any(ill.values())])
-    backward = earliest(reverse, lambda: recorded(reverse, lines.begin), list(ill))
+    forward = first(tape, recorded(tape), NOT_FINITE if any(ill.values()) else ["nan"])
     if forward is not None:
         why = MASKED.format(kind=forward.kind) if backward else HARMLESS
         yield replace(forward, message=f"{forward.message} {why}", try_=MASK if backward else "") if masked else forward
@@ -192,7 +201,8 @@ def suspicions(tape: Tape, reverse: Tape, lines: Lines) -> Iterator[Finding]:
     if forward is None and backward is None:
         brought = next(filter(None, (brought_along(tape, lambda: recorded(tape), kind, LIMIT) for kind in ill
                                      if ill[kind])), None)
-        other = brought or lost(reverse, recorded(reverse)) or saturated(reverse, lines)
+        zero = any(map(is_zero, lines.gradients))
+        other = brought or (lost(reverse, recorded(reverse)) if zero else None) or saturated(reverse, lines)
         yield from [other] if other is not None else []
 
 

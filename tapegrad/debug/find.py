@@ -16,6 +16,7 @@ from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
+from tapegrad.progress import Work
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
@@ -89,7 +90,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values",
                             try_="pass arguments, and it is replayed")
 
-    with np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
+    with Work("searching"), np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
         flat = unroll(tape)
         found = _find(flat, kind, leaves, limit)
     if found is not None and flat is not tape:
@@ -102,12 +103,12 @@ def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Find
         return recorded(tape) if leaves is None else replayed(tape, leaves)
 
     primal = turn(tape) > len(tape)
-    if kind != "zero-gradient" and (found := first(tape, visits(), kind, limit)) is not None:
+    if kind != "zero-gradient" and (found := first(tape, visits(), [kind], limit)) is not None:
         return found
     swept = with_reverse(tape if leaves is None else valued(tape, leaves)) if primal else None
     if kind == "zero-gradient":
         return lost(tape, visits()) if not primal else lost(swept, recorded(swept)) if swept is not None else None
-    found = first(swept, recorded(swept), kind, limit) if swept is not None else None
+    found = first(swept, recorded(swept), [kind], limit) if swept is not None else None
     return found or brought_along(tape, visits, kind, limit)
 
 
@@ -133,32 +134,32 @@ def seed_of(y: Any) -> Any:
     return np.ones_like(y) if isinstance(y, (np.ndarray, np.generic)) else 1.0
 
 
-def first(tape: Tape, visits: Iterable[Visit], kind: str, limit: float = LIMIT, *,
+def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: float = LIMIT, *,
           brought: bool = False) -> Finding | None:
     """Return a finding for the first visit with such a number in its value.
 
     What the program brought along on purpose is left out, a buffer of nan or a bound of inf, and what only
     hands it on, unless `brought`.
     """
-    test = tests(limit)[kind]
-    begin, pulled = turn(tape), None
-
-    usual = limit if kind == "large" else sys.float_info.max
-
-    def bad(value: Any) -> bool:
-        return not (type(value) in (float, np.float64)
-                    and abs(value) <= usual) and any(test(x).any() for x in numbers(value))
-
+    bad_by = {kind: _holds(tests(limit)[kind]) for kind in kinds}
+    begin, pulled = 0, None
+    usual = limit if "large" in kinds else sys.float_info.max
     for visit in visits:
-        op = visit.op
+        op, value = visit.op, visit.value
         if isinstance(op, Call) and isinstance(op.fn, Operation):
             pulled = visit  # its cotangents are taken out, and looked at, one by one
-        elif visit.fn is not pack and bad(visit.value) and (brought or not purposeful(visit, bad, op.id < begin
-                                                                                      and kind != "large")):
-            phase = "backward" if op.id >= begin else "forward"
-            message, masked = describe(visit, pulled, kind, test, limit)
-            return Finding(kind, op, tape, phase, visit.value, message, MASK if masked else "")
+        elif visit.fn is not pack and not (type(value) in (float, np.float64) and abs(value) <= usual):
+            for kind, bad in bad_by.items():
+                begin = begin or turn(tape)
+                if bad(value) and (brought or not purposeful(visit, bad, op.id < begin and kind != "large")):
+                    phase = "backward" if op.id >= begin else "forward"
+                    message, masked = describe(visit, pulled, kind, tests(limit)[kind], limit)
+                    return Finding(kind, op, tape, phase, value, message, MASK if masked else "")
     return None
+
+
+def _holds(test: Test) -> Callable[[Any], bool]:
+    return lambda value: any(test(x).any() for x in numbers(value))
 
 
 def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> bool:
@@ -169,12 +170,6 @@ def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> boo
             or (handed_on and any(map(bad, visit.given))))
 
 
-def earliest(tape: Tape, visits: Callable[[], Iterable[Visit]], kinds: Iterable[str]) -> Finding | None:
-    """Return what comes first on the tape of several kinds."""
-    found = [finding for finding in (first(tape, visits(), kind) for kind in kinds) if finding is not None]
-    return min(found, key=lambda finding: finding.operation.id, default=None)
-
-
 def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
     """Return a finding for the first of what the program brought along, where the result suffers from it."""
     last = None
@@ -182,7 +177,7 @@ def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, 
         last = visit if visit.op is tape.result else last
     test = tests(limit)[kind]
     suffers = last is not None and any(test(x).any() for x in numbers(last.value))
-    return first(tape, visits(), kind, limit, brought=True) if suffers else None
+    return first(tape, visits(), [kind], limit, brought=True) if suffers else None
 
 
 def tests(limit: float) -> dict[str, Test]:

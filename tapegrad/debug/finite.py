@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, describe, earliest
+from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, describe, first
 from tapegrad.debug.values import numbers
 from tapegrad.debug.walk import Visit, recorded, turn, visit
 from tapegrad.errors import NonFiniteError
@@ -49,7 +49,7 @@ class Finite(Watch):
         """Raise for the first pullback that makes a nan or an inf."""
         with np.errstate(all="ignore"):
             reverse = back(rewrite(tape.check()), seed)
-        finding = earliest(reverse, lambda: recorded(reverse, turn(reverse)), NOT_FINITE)
+        finding = first(reverse, recorded(reverse, turn(reverse)), NOT_FINITE)
         if finding is not None:
             name = next((name for name in ANYWHERE if f"pullback of {name} makes" in finding.message), "")
             raise NonFiniteError(f"{finding.kind}, backward. {finding.message}", finding.where,

@@ -16,6 +16,7 @@ from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.progress import Work
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.op import Cotangents
 from tapegrad.tape.tape import Call, Operation, Tape
@@ -155,7 +156,7 @@ def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
         raise ArgumentError(f"profile: {repeats} repeats", try_="at least 1")
     tape = unroll(tape.check())
     leaves = leaves_of(tape, args, kwargs or {})
-    with collector:
+    with Work("measuring"), collector:
         sizes, clock = _made(tape, leaves)
         ends = clock.measure(lambda: Run(tape, leaves), repeats)
     return Profile(tape, ends, sizes)

@@ -6,12 +6,12 @@ from collections import defaultdict
 from typing import Any
 
 from tapegrad.errors import ArgumentError
-from tapegrad.show.line import Fields, joins, place_of, reverse_start
+from tapegrad.show.line import Fields, listed, place_of, reverse_start
 from tapegrad.tape.origin import BESIDE
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 
 
-def align(tape: Tape, fields: Fields) -> tuple[list[Operation], dict[Operation, list[Operation]]]:
+def align(tape: Tape, fields: Fields, guards: bool = True) -> tuple[list[Operation], dict[Operation, list[Operation]]]:
     """Return the primal operations, and what the reverse sweep does for each, both in the tape's order.
 
     On a tape of triples origins tell; on a flat one the place in the program, which a primal call shares with what its
@@ -22,13 +22,11 @@ def align(tape: Tape, fields: Fields) -> tuple[list[Operation], dict[Operation, 
     if start == len(tape):
         raise ArgumentError(f"the tape of {tape.name or 'nothing'} has no reverse sweep to show beside it",
                             try_="tg.gradtape(f, *args).show('mirror'), or tape.show('tree')")
-    joined = joins(fields)
-    forward = [op for op in tape.ops[:start] if op not in joined]
+    forward = listed(tape.ops[:start], fields, guards)
     beside: dict[Operation, list[Operation]] = {op: [] for op in forward}
     owners = _Owners(tape, forward, fields)
-    for op in tape.ops[start:]:
-        if op not in joined:
-            beside[owners.of(op)].append(op)
+    for op in listed(tape.ops[start:], fields, guards):
+        beside[owners.of(op)].append(op)
     return forward, beside
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tapegrad.numbers.formatting import brief
-from tapegrad.show.line import Fields, Line, count_of, fields_of, joins, lines
+from tapegrad.show.line import Fields, Line, count_of, fields_of, lines, listed
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Operation
 
@@ -26,27 +26,27 @@ class Inner(NamedTuple):
         return self.line._replace(variable=BAR * self.depth + self.line.variable)
 
 
-def body(op: Operation, compact: bool = False, fold: bool = False) -> list[Inner]:
+def body(op: Operation, compact: bool = False, fold: bool = False, guards: bool = True) -> list[Inner]:
     """Return the lines of a loop's body, those of the loops in it below theirs; none for what is no loop.
 
-    `fold` leaves out the middle of a long one.
+    `fold` leaves out the middle of a long one; without `guards` these are left out.
     """
-    found = list(_body(op, compact, fold, 1)) if carries(op) else []
+    found = list(_body(op, compact, fold, guards, 1)) if carries(op) else []
     width = max((len(inner.row.variable) for inner in found), default=0)
     # the bars below each other
     return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth)))
             for depth, line in found]
 
 
-def _body(op: Any, compact: bool, fold: bool, depth: int) -> Iterator[Inner]:
+def _body(op: Any, compact: bool, fold: bool, guards: bool, depth: int) -> Iterator[Inner]:
     tape = op.fn.body
     fields: Fields | None = fields_of(tape) if compact else None
-    ops = [inner for inner in tape.ops[1:] if inner not in joins(fields) and inner is not tape.result]
+    ops = [inner for inner in listed(tape.ops[1:], fields, guards) if inner is not tape.result]
     roles = inputs(op)
     found: list[Inner] = []
     for inner, line in zip(ops, lines(tape, ops, fields)):
         found.append(Inner(depth, line._replace(operation=roles.get(inner, line.operation))))
-        found += _body(inner, compact, fold, depth + 1) if carries(inner) else []
+        found += _body(inner, compact, fold, guards, depth + 1) if carries(inner) else []
     if fold and len(found) > WHOLE:
         left = Line("constant", "", f"... {count_of(len(found) - HEAD - TAIL, 'operation')} left out ...", "", "", "",
                     "", "")

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any
 
 from tapegrad.errors import Activation, Listing, Location, locate
-from tapegrad.show.line import Fields, Places
+from tapegrad.show.line import Fields, Places, code_of
 from tapegrad.tape.tape import Operation
 
 DEPTH = 8  # calls shown inside each other; what is deeper stands in the innermost
@@ -31,6 +31,11 @@ class Group:
     def run(self) -> Run | None:
         """The call that the group stands for; None for a line."""
         return self.key if isinstance(self.key, (Activation, CodeType, Listing)) else None
+
+    @property
+    def name(self) -> str:
+        """The name of the function, or of the module, that was called."""
+        return self.key.name if isinstance(self.key, Activation) else str(code_of(self.key).co_name)
 
     @property
     def where(self) -> Location | None:
@@ -59,7 +64,7 @@ def tree(ops: Iterable[Operation], by: str, fields: Fields) -> Group:
             last, call = op.code, stack[-1]
             follow(stack, chains.of(op.code) if by == "call" else ())
             line = line if stack[-1] is call else None
-        where = places.line(op)
+        where = None if _within(stack[-1].key) else places.line(op)
         if line is None or line.key is not where:
             line = stack[-1] if where is None else Group(where)
             if where is not None:
@@ -109,8 +114,12 @@ class Chains:
         return chain
 
 
+def _within(run: Any) -> bool:
+    return isinstance(run, Activation) and run.within
+
+
 def called(run: Run) -> Location | None:
-    """Return where a call was made, as far as that is known."""
-    if isinstance(run, Activation) and run.caller is not None:
+    """Return where a call was made, as far as that is known; of a module in another of a library's, that one's is."""
+    if isinstance(run, Activation) and run.caller is not None and not _within(run.caller):
         return locate(run.caller, run.lasti)
     return None

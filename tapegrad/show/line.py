@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from tapegrad.tape.origin import REVERSE
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
 
+NO_NAMES: Mapping[Operation, str] = {}
 Fields = dict[Operation, list[Operation]]
 """By tuple: the operations that take its fields out, in order."""
 
@@ -54,13 +55,15 @@ SHRINKS = (("value", 24), ("source", 40), ("operation", 40), ("source", 20), ("l
            ("operation", 22), ("note", 16), ("operation", 16), ("type", 8), ("note", 8), ("variable", 8))
 
 
-def heading(tape: Tape) -> str:
-    """Return the line above a tape: whose it is, and how long.
+def heading(tape: Tape, guards: bool = True) -> str:
+    """Return the line above a tape: whose it is, how long, and how many guards are left out.
 
     >>> heading(Tape(label="f"))
     'f: 0 inputs, 1 operation'
     """
-    return f"{tape.name or 'tape'}: {count_of(len(tape.inputs) - 1, 'input')}, {count_of(len(tape), 'operation')}"
+    left = 0 if guards else sum(type(op) is Guard for op in tape.ops)
+    return (f"{tape.name or 'tape'}: {count_of(len(tape.inputs) - 1, 'input')}, {count_of(len(tape), 'operation')}"
+            + (f", {count_of(left, 'guard')} not shown" if left else ""))
 
 
 def count_of(n: int, noun: str) -> str:
@@ -106,31 +109,32 @@ def reverse_start(tape: Tape) -> int:
     return start
 
 
-def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False) -> Iterator[Line]:
-    """Yield a line for each operation; with `fields`, those that only take a tuple apart join the tuple's line.
+def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False,
+          names: Mapping[Operation, str] = NO_NAMES) -> Iterator[Line]:
+    """Yield a line for each operation; with `fields`, that of a tuple has what takes it apart too.
 
-    The values are written where they are asked for: numbers, and arrays of a few of them.
+    The values are written where they are asked for: numbers, and arrays of a few of them; the program's `names` for
+    them among the notes.
     """
     places = Places()
-    joined = joins(fields)
     for op in ops:
-        if op in joined:
-            continue
         place = places.texts(op)
         group = [] if fields is None else fields.get(op, [])
         if group:
             value = ", ".join(filter(None, map(_value, group))) if values else ""
             yield Line(role_of(op), f"{_targets(op, group)} = [{op.name}]", tidy(op.body), _types(op, group), value,
-                       _notes(tape, op, group), *place)
+                       _notes(tape, op, group, names), *place)
         else:
-            note = ", ".join(filter(None, [op.note, "result" if op is tape.result and op.note != "result" else ""]))
+            result = "result" if op is tape.result and op.note != "result" else ""
+            note = ", ".join(filter(None, [names.get(op), op.note, result]))
             kind = "" if isinstance(op, Guard) else _type(op)
             yield Line(role_of(op), op.name, _operation(op), kind, _value(op) if values else "", tidy(note), *place)
 
 
-def joins(fields: Fields | None) -> set[Operation]:
-    """Return the operations that have no line of their own."""
-    return {field for group in (fields or {}).values() for field in group}
+def listed(ops: Iterable[Operation], fields: Fields | None, guards: bool = True) -> list[Operation]:
+    """Return the operations that have a line of their own: no fields of a tuple, and guards only where asked for."""
+    joined = {field for group in (fields or {}).values() for field in group}
+    return [op for op in ops if op not in joined and (guards or type(op) is not Guard)]
 
 
 class Places:
@@ -260,10 +264,11 @@ def _types(op: Operation, group: Sequence[Operation]) -> str:
     return kinds[0] if len(set(kinds)) == 1 else ", ".join(kinds)
 
 
-def _notes(tape: Tape, op: Operation, group: Sequence[Operation]) -> str:
+def _notes(tape: Tape, op: Operation, group: Sequence[Operation], names: Mapping[Operation, str]) -> str:
     parts = [field.note for field in group if field.note]
     note = op.note if is_loop(op) else ": ".join(filter(None, [op.note, ", ".join(parts)]))
-    marked = [f"result {field.name}" for field in group if field is tape.result]
+    marked = [name for field in (op, *group) if (name := names.get(field))]
+    marked += [f"result {field.name}" for field in group if field is tape.result]
     marked += ["result"] if op is tape.result else []
     return tidy(", ".join(filter(None, [note, *marked])))
 

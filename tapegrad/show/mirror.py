@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tapegrad.show import summary
 from tapegrad.show.align import align
+from tapegrad.show.assigned import assigned
 from tapegrad.show.group import sections
 from tapegrad.show.line import Fields, Line, count_of, fields_of, heading, lines
 from tapegrad.show.row import brief_row, fit, legend, text
@@ -23,18 +24,18 @@ WHOLE, HEAD, TAIL = 200, 30, 15  # primal operations
 MOST = 12  # lines of the reverse sweep beside one operation
 
 
-def render(tape: Tape, group: str, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+def render(tape: Tape, group: str, console: Console, options: ConsoleOptions, guards: bool = True) -> Iterator[Any]:
     """Yield the two columns, a heading above each line of the program or each call.
 
     The primal operations read downwards, the reverse sweep upwards: it begins at the bottom, with the seed.
     Raises ArgumentError for a tape without a reverse sweep.
     """
     fields = fields_of(tape)
-    forward, beside = align(tape, fields)
+    forward, beside = align(tape, fields, guards)
     left_out = len(forward) - HEAD - TAIL if len(forward) > WHOLE else 0
     parts = [forward[:HEAD], forward[-TAIL:]] if left_out else [forward]
     columns = Columns.of(tape, [op for part in parts for op in part], beside, fields, options)
-    yield Text(heading(tape), STYLES["title"])
+    yield Text(heading(tape, guards), STYLES["title"])
     down, up = ("v", "^") if options.ascii_only else ("↓", "↑")
     yield columns.line(Text(f"forward {down}", STYLES["header"]), Text(f"reverse sweep {up}", STYLES["header"]))
     for number, part in enumerate(parts):
@@ -67,7 +68,8 @@ class Columns(NamedTuple):
         """Write the rows, and fit them into the console's width."""
         cut = {op: _cut(beside[op]) for op in shown}
         swept = [op for ops in cut.values() for op in ops if isinstance(op, Operation)]
-        left, right = ({op: brief_row(row, aligned=True) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
+        names = assigned(tape)
+        left, right = ({op: brief_row(row, aligned=True) for op, row in zip(ops, lines(tape, ops, fields, True, names))}
                        for ops in (shown, swept))
         half = (options.max_width - 3) // 2
         without = ("line", "source")

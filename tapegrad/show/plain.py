@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tapegrad.show.body import body
-from tapegrad.show.line import Line, fields_of, heading, joins, lines, shorten, widths
+from tapegrad.show.line import Line, fields_of, heading, lines, listed, shorten, widths
 from tapegrad.tape.tape import Tape
 
 _BETWEEN = "  "
 LONG, HEAD, TAIL = 2000, 200, 100  # operations that are written whole; of a longer tape those at its ends
 
 
-def format_tape(tape: Tape, compact: bool = False, width: int | None = None, whole: bool = True) -> str:
+def format_tape(tape: Tape, compact: bool = False, width: int | None = None, whole: bool = True,
+                guards: bool = True) -> str:
     """Return a line for each operation; if `compact`, one for each triple and for each pullback's call.
 
     At most `width` characters to a line, by leaving out the least important columns. If not `whole`, the middle of a
-    long tape is left out.
+    long tape is left out, and if not `guards` these are.
     """
     fields = fields_of(tape) if compact else None
-    joined = joins(fields)
-    shown = [op for op in tape if op not in joined]
+    shown = listed(tape, fields, guards)
     elided = 0 if whole or len(shown) <= LONG else len(shown) - HEAD - TAIL
     shown = shown[:HEAD] + shown[-TAIL:] if elided else shown
-    groups = [[_ascii(row) for row in (line, *(inner.row for inner in body(op, compact)))]
+    groups = [[_ascii(row) for row in (line, *(inner.row for inner in body(op, compact, guards=guards)))]
               for op, line in zip(shown, lines(tape, shown, fields))]
     groups = [[row._replace(note=f"# {row.note}" if row.note else "", source="") for row in group] for group in groups]
     size = widths([row for group in groups for row in group], width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
     texts = [[_write(row, size, width is not None) for row in group] for group in groups]
     if elided:
         texts.insert(HEAD, [f"... {elided:,} of {len(tape):,} operations left out, see tape.format()"])
-    written = [_escape(heading(tape)), *(text for group in texts for text in group)]
+    written = [_escape(heading(tape, guards)), *(text for group in texts for text in group)]
     return "\n".join(written if width is None else [shorten(line, width) for line in written])
 
 

@@ -9,9 +9,10 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from tapegrad.show import summary
+from tapegrad.show.assigned import assigned
 from tapegrad.show.body import body
 from tapegrad.show.group import Group, called, sections
-from tapegrad.show.line import Line, code_of, fields_of, heading, joins, lines
+from tapegrad.show.line import Line, fields_of, heading, lines, listed
 from tapegrad.show.row import BETWEEN, cell, fit, legend, mark, nowhere, place, style
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape
@@ -21,21 +22,21 @@ HEAD, TAIL = 40, 20  # of a longer one
 HEADERS = {"variable": "var", "mark": ""}
 
 def render(tape: Tape, group: str | None, console: Console, options: ConsoleOptions,
-           compact: bool = False) -> Iterator[Any]:
+           compact: bool = False, guards: bool = True) -> Iterator[Any]:
     """Yield the heading and the table: as many columns as fit; of a long tape the head, the tail and a count by line.
 
     `group` is "line" or "call": a heading above what it recorded, instead of columns for it.
     """
     fields = fields_of(tape) if compact else None
-    joined = joins(fields)
-    shown = [op for op in tape if op not in joined]
+    shown = listed(tape, fields, guards)
     left_out = len(shown) - HEAD - TAIL if len(shown) > WHOLE else 0
     head, tail = (shown[:HEAD], shown[-TAIL:]) if left_out else (shown, [])
-    rows = {op: [row, *(inner.row for inner in body(op, compact, fold=True))]
-            for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, values=True))}
+    names = assigned(tape)
+    rows = {op: [row, *(inner.row for inner in body(op, compact, True, guards))]
+            for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, True, names))}
     every = [row for group in rows.values() for row in group]
     size = fit(every, options.max_width, ("line", "source") if group == "line" else (), mark_gaps=4)
-    yield Text(heading(tape), STYLES["title"])
+    yield Text(heading(tape, guards), STYLES["title"])
     yield from _part(head, rows, size, group, options)
     if left_out:
         more, what = dots(options.ascii_only), "lines" if compact else "operations"
@@ -66,7 +67,7 @@ def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
     elif group.run is None:
         yield place(group.where, options.max_width, options.ascii_only)
     else:
-        found = Text(code_of(group.run).co_name, STYLES["function"], no_wrap=True, overflow="crop")
+        found = Text(group.name, STYLES["function"], no_wrap=True, overflow="crop")
         where = called(group.run)
         if where is not None:
             found.append(" called from ", STYLES["line"])

@@ -12,9 +12,10 @@ from rich.tree import Tree
 
 from tapegrad.errors import Activation
 from tapegrad.show import summary
+from tapegrad.show.assigned import assigned
 from tapegrad.show.body import BAR, Inner, body
 from tapegrad.show.group import Group, called, tree
-from tapegrad.show.line import Line, code_of, count_of, fields_of, heading, joins, lines, reverse_start, shorten
+from tapegrad.show.line import Line, count_of, fields_of, heading, lines, listed, reverse_start, shorten
 from tapegrad.show.row import brief_row, fit, legend, mark, place, text
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape
@@ -25,27 +26,27 @@ GUIDE = 4  # the width of one level
 Part = Group | Operation | int  # an int: so many operations are left out
 
 
-def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions, guards: bool = True) -> Iterator[Any]:
     """Yield the heading and the tree; of a long tape the first and the last children of each
     node, and a count by line.
     """
     fields = fields_of(tape)
-    joined, start = joins(fields), reverse_start(tape)
-    sides = [tree((op for op in ops if op not in joined), by or "call", fields)
+    start = reverse_start(tape)
+    sides = [tree(listed(ops, fields, guards), by or "call", fields)
              for ops in (tape.ops[:start], tape.ops[start:]) if ops]
     kept = fold(sides)
     shown = [(op, depth) for side in kept for op, depth in side if isinstance(op, Operation)]
     ops = [op for op, _ in shown]
-    rows = dict(zip(ops, map(brief_row, lines(tape, ops, fields, values=True))))
+    rows = dict(zip(ops, map(brief_row, lines(tape, ops, fields, True, assigned(tape)))))
     deepest = max((depth for _, depth in shown), default=0)
     size = fit(list(rows.values()), options.max_width - GUIDE * (deepest + 1 + (len(sides) > 1)), ("line", "source"))
-    title = Text(heading(tape), STYLES["title"])
+    title = Text(heading(tape, guards), STYLES["title"])
     if len(sides) == 1:
-        yield _tree(title, kept[0], rows, size, deepest, options)
+        yield _tree(title, kept[0], rows, size, deepest, options, guards)
     else:
         whole = _node(title)
         for name, side in zip(("forward", "reverse sweep"), kept):
-            whole.add(_tree(Text(name, STYLES["header"]), side, rows, size, deepest, options, 1))
+            whole.add(_tree(Text(name, STYLES["header"]), side, rows, size, deepest, options, guards, 1))
         yield whole
     if any(isinstance(part, int) for side in kept for part, _ in side):
         yield Text("")
@@ -84,7 +85,7 @@ def _walk(top: Group, head: int, tail: int) -> Iterator[tuple[Part, int]]:
 
 
 def _tree(label: Text, parts: list[tuple[Part, int]], rows: dict[Operation, Line], size: dict[str, int], deepest: int,
-          options: ConsoleOptions, level: int = 0) -> Tree:
+          options: ConsoleOptions, guards: bool, level: int = 0) -> Tree:
     """Return the tree of parts in order: each stands in the last one of lower depth.
 
     Variables are aligned in each line, the columns behind the operation everywhere.
@@ -100,7 +101,7 @@ def _tree(label: Text, parts: list[tuple[Part, int]], rows: dict[Operation, Line
             name = min(names[part], size["variable"])
             rest = size["operation"] + size["variable"] - name + GUIDE * (deepest - depth)
             node = open_[-1].add(text(rows[part], {**size, "variable": name, "operation": rest}, options.ascii_only))
-            for inner in body(part, True, fold=True):
+            for inner in body(part, True, True, guards):
                 node.add(_inner(inner, size, name + rest - GUIDE, options.ascii_only))
         else:
             open_.append(_node(_label(part, room, options.ascii_only)))
@@ -134,7 +135,7 @@ def _label(group: Group, room: int, ascii_only: bool) -> Text:
     if group.run is None:
         return place(group.where, room, ascii_only)
     where = called(group.run)
-    name = code_of(group.run).co_name
+    name = group.name
     label = Text(no_wrap=True, overflow="crop").append(name, STYLES["function"])
     rest = f"  {count_of(group.count, 'operation')}" + (f", called at {where.short}  {where.source}" if where else "")
     label.append(shorten(rest, room - len(name), dots(ascii_only)), STYLES["line"])

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tapegrad.errors import ArgumentError
 from tapegrad.show import FORMATS, GROUPS, mirror, summary, table, tree
+from tapegrad.show.display import as_html
 from tapegrad.show.line import heading
 from tapegrad.show.plain import format_tape
 from tapegrad.show.styles import STYLES
@@ -28,29 +29,30 @@ class View(NamedTuple):
     tape: Tape
     format: str = "table"
     group: str | None = None
+    guards: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         if self.format == "tree":
-            yield from tree.render(self.tape, self.group, console, options)
+            yield from tree.render(self.tape, self.group, console, options, self.guards)
         elif self.format == "mirror":
-            yield from mirror.render(self.tape, self.group or "line", console, options)
+            yield from mirror.render(self.tape, self.group or "line", console, options, self.guards)
         elif self.format == "summary":
             yield Text(heading(self.tape), STYLES["title"])
             yield summary.sheet(self.tape, options.max_width, limit=None)
         else:
-            yield from table.render(self.tape, self.group, console, options, compact=self.format == "compact")
+            yield from table.render(self.tape, self.group, console, options, self.format == "compact", self.guards)
 
 
 def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None,
-         file: IO[str] | None = None, console: Console | None = None) -> None:
+         file: IO[str] | None = None, console: Console | None = None, guards: bool = True) -> None:
     """Print a tape on a console, in colours where this is a terminal and NO_COLOR is not set."""
     if format not in FORMATS:
         raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, FORMATS))}")
     if group is not None and group not in GROUPS:
         raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}, or None")
-    shown: Any = View(tape, format, group)
+    shown: Any = View(tape, format, group, guards)
     if format == "plain":
-        shown = Text(format_tape(tape, width=width))
+        shown = Text(format_tape(tape, width=width, guards=guards))
     if format == "python":
         shown = Syntax(tape.to_python(), "python", theme=THEME, background_color="default", word_wrap=True)
     present(shown, width, file, console)
@@ -60,18 +62,19 @@ def present(shown: Any, width: int | None, file: IO[str] | None, console: Consol
     """Print on a console, or into a file; in a notebook display what has a form of its own for one."""
     if console is not None and file is not None:
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
-    if console is None and file is None and hasattr(shown, "_repr_mimebundle_") and Console().is_jupyter:
+    if console is None and file is None and Console().is_jupyter:
         from IPython.display import display
-        display(shown)
+        own = hasattr(shown, "_repr_mimebundle_")
+        display(shown if own else {"text/html": as_html(shown, width)}, raw=not own)
         return
     with collector:
         (console or Console(file=file, width=width)).print(shown, width=width)
 
 
-def written(tape: Tape, format: str, width: int | None = None) -> str:
+def written(tape: Tape, format: str, width: int | None = None, guards: bool = True) -> str:
     """Return as text what `show` prints."""
     if format == "python":
         return tape.to_python()
     file = io.StringIO()
-    show(tape, format, width=width, console=Console(file=file, width=width or WIDE))
+    show(tape, format, width=width, console=Console(file=file, width=width or WIDE), guards=guards)
     return file.getvalue().rstrip("\n")

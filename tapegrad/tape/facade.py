@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     import networkx
 
 T = TypeVar("T", bound=Callable[..., Any])
+Format = Literal["plain", "table", "compact", "tree", "mirror", "summary", "python", "steps"]
 
 _done_by: dict[str, Callable[..., Any]] = {}
 
@@ -135,9 +136,9 @@ class Methods:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _done_by["copied"](self, memo)
 
-    def format(self, format: str = "plain", width: int | None = None) -> str:
+    def format(self, format: Format = "plain", width: int | None = None, guards: bool = True) -> str:
         """Return the tape as text: "plain", "compact" (a triple on one line), or another format of `show`."""
-        return _done_by["format"](self, format, width)  # type: ignore[no-any-return]
+        return _done_by["format"](self, format, width, guards)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         """Return the tape as plain text, a long one by its head and its tail; `format()` writes all of it."""
@@ -170,17 +171,18 @@ class Methods:
     def _repr_html_(self) -> str:
         return _done_by["draw"](self, "cell")  # type: ignore[no-any-return]
 
-    def show(self, format: str = "table", group: str | None = None, width: int | None = None, file: Any = None,
-             console: Any = None) -> None:
+    def show(self, format: Format = "table", group: Literal["line", "call"] | None = None, width: int | None = None,
+             file: Any = None, console: Any = None, guards: bool = True) -> None:
         """Print the tape on a terminal, or into a file, at its width or at `width` characters.
 
         `format` is "table", "plain" (as `format` has it), "compact" (a triple on one line), "tree" (calls,
         lines, operations), "mirror" (the primal calls, and beside each what the reverse sweep does for it), "summary"
         (operations by line), "python" (its source, highlighted) or "steps" (see `steps`; a page in a notebook).
-        `group` puts a heading above each "line" or "call". A long tape is shown by its head, its tail and a summary.
+        `group` puts a heading above each "line" or "call"; `guards=False` leaves out guards. A long tape is shown by
+        its head, its tail and a summary.
         `console` is one of rich's. Raises ArgumentError for other formats.
         """
-        _done_by["show"](self, format, group, width, file, console)
+        _done_by["show"](self, format, group, width, file, console, guards)
 
     def diff(self, other: Any) -> Any:
         """Return what `other` has not, and has besides, whatever the numbers: a pass or an edit made it from this tape.

@@ -49,6 +49,10 @@ class Made:
         self.given: list[Any] = []
         self.originals: dict[int, Any] = {}
 
+    def count(self) -> int:
+        """Return how many operations there are so far."""
+        return 0 if self.tape is None else len(self.tape)
+
     def is_alone(self) -> bool:
         """Return whether nobody holds a traced value."""
         return sys.getrefcount(self.tracer) == 2  # this object's, and that of the call

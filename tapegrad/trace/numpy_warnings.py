@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import INTERNAL, Location, UnknownFunction, user_location
+from tapegrad.interrupts import whole
 
 # what np.errstate sets, another object with each setting; NumPy to come may not have it
 _settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
@@ -75,6 +76,7 @@ def registry_of(file: str) -> tuple[str, dict[Any, Any]]:
     return _registries[file]
 
 
+@whole
 def begin() -> Any:
     """Have warnings said at the program's line from now on; return what `end` takes: None where none would be said,
     or they are already.
@@ -94,6 +96,7 @@ def begin() -> Any:
     return None if instead is None else (_settings.set(instead), instead)
 
 
+@whole
 def end(begun: Any) -> None:
     """End what `begin` began; what the program has set by np.seterr stays."""
     if begun is not None:

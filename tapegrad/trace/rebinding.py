@@ -18,6 +18,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from tapegrad.errors import MutationError, user_location
+from tapegrad.interrupts import whole
 from tapegrad.trace import redirection
 from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
@@ -63,6 +64,7 @@ class Rerouting:
         self.copies: Copies | None = None
         self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
+    @whole
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]],
               tables: bool | str = False, tied: Sequence[Any] = (), double: dict[int, Any] = NO_TWINS,
               stands_for: dict[int, list[Any]] = NO_TWINS) -> None:
@@ -172,6 +174,7 @@ class Rerouting:
             _counts[cls, name] = _counts.get((cls, name), 0) + 1
             self.attributes.append((cls, name))
 
+    @whole
     def end(self) -> None:
         """Restore what was replaced."""
         redirection.end(self.objects)

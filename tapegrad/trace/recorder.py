@@ -22,6 +22,7 @@ from tapegrad.errors import (
     user_frame,
     user_location,
 )
+from tapegrad.interrupts import whole
 from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
@@ -109,10 +110,9 @@ class Tracer:
         # the first, which the program may have caught, or a library, or Python made an error of its own of
         self.refusal: TapeError | None = None
 
+    @whole
     def close(self) -> None:
-        """End the trace: a proxy used from now on raises. What it holds of values is freed at once, not when Python
-        next looks for cycles.
-        """
+        """End the trace: a proxy used from now on raises. What it holds of values is freed at once."""
         self.push, self.custom, self.overridden = _closed, False, False
         self.error = self.refusal = self.paths = self.once = None
         self.inputs, self.constants, self.written, self.copies = [], {}, [], NO_COPIES

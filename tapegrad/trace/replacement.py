@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.interrupts import whole
 from tapegrad.rules.registry import PYTHON, StandIn
 from tapegrad.trace.conversions import Conversion
 from tapegrad.trace.holders import NEVER, parts, put, replaced
@@ -53,6 +54,7 @@ class Interposition:
         self.holding: dict[int, tuple[Callable[[], Iterable[Any]], list[Any]]] = {}
         self.importing: Any = None  # what `import` calls elsewhere
 
+    @whole
     def enter(self, tracer: Any, find: Callable[[], Iterable[Any]],
               functions: Sequence[FunctionType]) -> Callable[[], None]:
         """Begin a trace of a function, which finds others in the holders that `find` returns, also of what it imports
@@ -79,17 +81,21 @@ class Interposition:
         running.open.append(tracer)
         self.holding[tracer.level] = find, held
         ends = [listen(tracer) for listen in LISTENERS]
+        return partial(self.leave, tracer, outer, ends, held, functions)
 
-        def leave() -> None:
-            for end in reversed(ends):
-                end()
-            running.tracers = outer
-            running.open.remove(tracer)
-            del self.holding[tracer.level]
-            with _lock:
-                self.end(held, functions)
-        return leave
+    @whole
+    def leave(self, tracer: Any, outer: list[Any], ends: Sequence[Callable[[], None]], held: Sequence[Any],
+              functions: Sequence[FunctionType]) -> None:
+        """End a trace."""
+        for end in reversed(ends):
+            end()
+        running.tracers = outer
+        running.open.remove(tracer)
+        del self.holding[tracer.level]
+        with _lock:
+            self.end(held, functions)
 
+    @whole
     def end(self, held: Sequence[Any], functions: Sequence[FunctionType]) -> None:
         """Put back what a trace has replaced."""
         for holder in reversed(held):

@@ -16,6 +16,7 @@ from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
 from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, pack
+from tapegrad.progress import Work
 from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.origin import Origin
@@ -99,7 +100,8 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
     def run(witness: Any, tables: bool | str) -> Tape:
         made = Made()
-        with collector:  # what is made meanwhile is known by its age
+        # what is made meanwhile is known by its age
+        with Work("tracing", f, made.count), collector:
             try:
                 tape = _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done,
                                made, stands_for or {})

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import name_of
+from tapegrad.progress import Work
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
@@ -155,7 +156,7 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
     if isinstance(f, Tape) and asked != ALL:
         raise ArgumentError("a tape has its gradient by all its arguments", None,
                             "tg.gradtape(f, *args, argnums=...) of the function itself")
-    with collector:
+    with Work("differentiating"), collector:
         tape = (flattened(f) if isinstance(f, Tape)
                 else record(f, args, kwargs, context(), grad=True, found=Found(f, args, kwargs), wanted=asked))
         found = back(rewrite(tape.check()), seed)
@@ -167,16 +168,15 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep:
     with an `economy` the last one, which frees the values.
     """
-    look_at_sweep(tape, seed)
-    result = tape.result
-    assert result is not None
-    wrt = differentiated(tape)
-    active = activity(tape, wrt)
-    begun = start(result.val, seed)
-    cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun)
+    with Work("differentiating"):
+        look_at_sweep(tape, seed)
+        assert tape.result is not None
+        wrt = differentiated(tape)
+        active = activity(tape, wrt)
+        begun = start(tape.result.val, seed)
+        cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
-    for k, x in enumerate(inputs):
-        if k in wrt:
-            dxs[k - 1] = taken(cot, x.id, x.val)
+    for k in wrt:
+        dxs[k - 1] = taken(cot, inputs[k].id, inputs[k].val)
     return tape.structure.gradients(dxs)

@@ -62,6 +62,7 @@ def _place(number: int, count: int) -> int:
         return number % count
     raise ArgumentError(f"there is no argument {number}: {count} positional "
                         f"argument{'s were' if count != 1 else ' was'} given", None,
+                        "argnums=0" if count == 1 else
                         f"argnums from 0 to {count - 1}, or from {-count} to -1" if count else
                         "pass the argument by position, in the same call: tg.grad(f, x, argnums=0), "
                         "tg.value_and_grad(f, argnums=0)(x); keyword arguments are not differentiated. argnums=None is "

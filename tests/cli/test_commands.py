@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.cli import main, output
+from tapegrad.cli import main
 from tapegrad.cli.completion import bash, entries, fish, zsh
 from tapegrad.cli.look import exports
 from tapegrad.cli.parser import COMMANDS, make_parser
@@ -224,34 +222,7 @@ def test_the_scripts_parse(capsys: pytest.CaptureFixture[str], tmp_path: Path, s
     subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, capture_output=True)
 
 
-# -- long work, and light imports
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_long_work_shows_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with output.busy("tracing"):
-        pass
-    assert terminal.getvalue() == ""  # quick work is silent
-    monkeypatch.setattr(output, "PATIENCE", 0.0)
-    with output.busy("tracing"):
-        until = time.monotonic() + 30.0
-        while "tracing" not in terminal.getvalue() and time.monotonic() < until:
-            time.sleep(0.01)
-    assert "tracing …" in terminal.getvalue()
-    plain = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", plain)
-    with output.busy("tracing"):
-        time.sleep(0.05)
-    assert plain.getvalue() == ""
+# -- light imports
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["grad", "--help"], ["show", "--help"], ["grad", "x*x", "x=2"], ["completion", "bash"]], ids=" ".join)

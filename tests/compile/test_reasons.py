@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
 from typing import Any
@@ -147,3 +148,58 @@ def test_reasons_show_no_error_of_the_program_s_own(monkeypatch: pytest.MonkeyPa
         held[0] = Shy(float(k))
         assert step(2.0) == 2.0 * k
     assert step.explain()  # type: ignore[attr-defined]
+
+
+DERIVATIVES = {"jacobian": tg.jacobian, "hessian": tg.hessian, "jacfwd": tg.jacfwd, "laplacian": tg.laplacian, "divergence": lambda f: tg.divergence(lambda x: x * f(x)),
+               "value_and_jacobian": tg.value_and_jacobian, "sparse_hessian": tg.sparse_hessian, "hvp": lambda f: tg.hvp(f), "gauss_newton_product": tg.gauss_newton_product}
+
+
+@pytest.mark.parametrize("name", list(DERIVATIVES))
+def test_derivatives_say_it_too(name: str) -> None:
+    step = DERIVATIVES[name](lambda x: (x * x * x).sum())
+    args = (X, X) if name in ("hvp", "gauss_newton_product") else (X,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # where they are errors, calls that may overflow are traced
+        for _ in range(40):
+            step(*args)
+    told = step.explain()
+    assert step.stats.calls == 40 == told.calls and told.hits and len(step.tapes) == 1
+    assert sum(told.counts.values()) == told.traces and "runs compiled" in str(told)
+
+
+def test_derivatives_say_why_they_are_never_compiled() -> None:
+    noisy = tg.jacobian(lambda x: x * np.random.default_rng().normal(size=3))
+    for _ in range(5):
+        noisy(X)
+    assert noisy.stats.calls == noisy.stats.traces == 5 and "the function draws random numbers" in str(noisy.explain())
+    named = tg.jacobian(lambda x, k: x * k)
+    for _ in range(5):
+        named(X, k=2.0)
+    assert why(named) == ["keyword arguments"] * 5
+
+
+@pytest.mark.parametrize("make", [tg.compile, tg.value_and_grad, tg.jacobian])
+def test_a_profile_of_a_compiled_function_times_that(make: Any) -> None:
+    step = make(lambda x: np.sum(np.sin(x) * x))
+    found = step.profile(X, repeats=1)
+    assert found.how in ("machine code", "NumPy's code") and found.operations == len(step.tapes[0]) and not found.why
+    assert found.traced > found.call > 0 and found.program > 0
+    assert str(found).startswith("<lambda>: ") and "times as long" in str(found)
+
+
+def test_a_tape_that_does_not_answer_says_why() -> None:
+    step = tg.jacobian(lambda x: x ** 3)  # which may warn of an overflow: pytest makes that an error
+    for _ in range(8):
+        step(X)
+    assert why(step)[5:] == ["its tape does not answer: that NumPy's warnings are errors"] * 3
+
+
+TICKS = itertools.count(1.5)
+
+
+def test_a_profile_says_where_every_call_is_traced() -> None:
+    step = tg.compile(lambda x: x * next(TICKS))
+    found = step.profile(1.0, repeats=1)
+    assert found.how == "a trace" and "every call is traced: " in str(found)
+    with pytest.raises(tg.ArgumentError, match="repeats"):
+        step.profile(1.0, repeats=0)

@@ -100,6 +100,14 @@ document.body.dataset.log = log.join(" ; ");
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser")
+def test_a_browser_prints_a_page_for_each_step(tmp_path: Path) -> None:
+    tg.gradtape(f, 2.0, 3.0).steps().to_html(tmp_path / "page.html")
+    subprocess.run([str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--print-to-pdf={tmp_path / 'steps.pdf'}",
+                    (tmp_path / "page.html").as_uri()], capture_output=True, timeout=60, check=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "steps.pdf").read_bytes())) == 12
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser")
 def test_a_browser_plays_the_page(tmp_path: Path) -> None:
     page = tg.gradtape(f, 2.0, 3.0).steps().to_html()
     assert re.search(r"script-src 'sha256-", page)

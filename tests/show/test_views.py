@@ -18,7 +18,7 @@ import tapegrad as tg
 from tapegrad.show import VIEWS, mirror, summary, table, tree
 from tapegrad.show.align import align
 from tapegrad.show.group import DEPTH
-from tapegrad.show.line import fields_of, joins, place_of, reverse_start
+from tapegrad.show.line import fields_of, listed, place_of, reverse_start
 from tapegrad.show.styles import MARKS, STYLES
 from tapegrad.show.view import View
 from tapegrad.tape.tape import operands
@@ -64,9 +64,27 @@ def test_every_view_names_every_operation(name: str, format: str, group: str | N
     if format == "mirror" and not has_reverse(name):
         return
     text = shown(TAPES[name], format, group, width=300)
-    joined = {field.args[0] for field in joins(fields_of(TAPES[name]))} if format in ("tree", "mirror") else set()  # tuples go unnamed there
+    tuples = fields_of(TAPES[name]) if format in ("tree", "mirror") else {}  # which go unnamed there
     for op in TAPES[name]:
-        assert op in joined or len(re.findall(rf"{op.name}\b", text)) >= 1
+        assert op in tuples or len(re.findall(rf"{op.name}\b", text)) >= 1
+
+
+@pytest.mark.parametrize("format", ["plain", "table", "compact", "tree", "mirror"])
+def test_guards_are_left_out(format: Any) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(int(x[1])):
+            x = x * x if x[0] > 0 else x
+        return x.sum()
+    tape = tg.gradtape(f, np.array([1.0, 2.0]))
+    guards = [op for op in tape if isinstance(op, tg.Guard)]
+    whole, file = tape.format(format, 300), io.StringIO()
+    text = tape.format(format, 300, guards=False)
+    assert f", {len(guards)} guards not shown" in text.splitlines()[0] and "not shown" not in whole
+    assert all(guard.name in re.findall(r"%\d+", whole) and guard.name not in re.findall(r"%\d+ [= ?]*guard", text) for guard in guards)
+    assert len(re.findall(r"guard \w", whole)) - len(re.findall(r"guard \w", text)) == len(guards)
+    tape.show(format, width=300, file=file, guards=False)
+    assert format == "compact" or file.getvalue().rstrip() == text
+    assert "guard " not in re.sub("guard  +", "", file.getvalue().replace(text.splitlines()[0], ""))
 
 
 def test_rich_prints_what_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +146,21 @@ def test_the_tree_follows_the_calls() -> None:
     assert "called at programs.py:30  x = dense(x, w, b)" in shown(TAPES["primal"], "tree", width=100)
 
 
+def test_the_tree_groups_modules() -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(4, 1)))
+
+    def mean(net: Any, x: Any) -> Any:
+        return net(x).mean()
+    tape = tg.trace(mean, net, torch.ones(5, 3), ctx=tg.Context(paths=True))[1]
+    found = [line.strip("│├└─ ").partition("  ")[0] for line in tape.format("tree", 120, guards=False).splitlines()]
+    assert [name for name in found if re.match(r"[\w: ]+$", name)] == [
+        "mean", "Sequential", "0: Linear", "1: Sequential", "0: Tanh", "1: Linear"]
+    headings = [line for line in shown(tape, "table", "call").splitlines() if re.match(r"\d: ", line)]
+    assert headings == ["0: Linear", "0: Tanh", "1: Linear"]
+    assert all(len(op.path) == 1 and op.where.function == "mean" for op in tape if op.where)
+
+
 def test_without_paths_the_tree_says_how_to_get_them() -> None:
     bare = tg.trace(loss, LAYERS, np.ones((4, 3)), np.zeros((4, 1)))[1]
     assert "paths=True" in shown(bare, "tree") and "paths=True" not in shown(TAPES["primal"], "tree")
@@ -138,9 +171,8 @@ def test_counts_in_the_tree_are_those_of_the_tape() -> None:
     for tape in (TAPES["gradient"], TAPES["long"]):
         start = reverse_start(tape)
         fields = fields_of(tape)
-        joined = joins(fields)
         for ops in (tape.ops[:start], tape.ops[start:]):
-            top = tree.tree((op for op in ops if op not in joined), "call", fields)
+            top = tree.tree(listed(ops, fields), "call", fields)
             assert top.count == len(ops)
 
 
@@ -182,11 +214,12 @@ def test_the_mirror_aligns_each_operation_with_its_pullback(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in TAPES if has_reverse(name)])
 def test_the_mirror_reads_down_and_up(name: str) -> None:
-    forward, beside = align(TAPES[name], fields_of(TAPES[name]))
+    fields = fields_of(TAPES[name])
+    forward, beside = align(TAPES[name], fields)
     assert [op.id for op in forward] == sorted(op.id for op in forward)
     swept = [op.id for op in reversed(forward) for op in beside[op] if not op.note.startswith("gradient of ")]
     assert swept == sorted(swept)
-    assert len(forward) + sum(map(len, beside.values())) + len(joins(fields_of(TAPES[name]))) == len(TAPES[name])
+    assert len(forward) + sum(map(len, beside.values())) + sum(map(len, fields.values())) == len(TAPES[name])
 
 
 NAMES = ("multiply", "add", "subtract", "sin", "square")

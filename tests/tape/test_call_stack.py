@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def test_a_trace_in_a_trace() -> None:
 def test_no_frame_is_kept() -> None:
     tape = traced(loss, LAYERS, np.ones((4, 3)), np.zeros((4, 1)))
     kept = [op.code for op in tape if isinstance(op.code, Activation)]
-    assert all(set(activation.__slots__) == {"caller", "code", "depth", "lasti"} for activation in kept)
+    assert kept and not any(isinstance(getattr(call, name), FrameType) for call in kept for name in call.__slots__)
 
 
 def test_a_function_of_numpy_is_traced_where_it_was_called() -> None:

@@ -44,6 +44,10 @@ class Native(Backend):
         """Return the machine code of a function alone."""
         return run.compiled.alone(conditions) if isinstance(run, NativeFunction) else None
 
+    def runs(self, run: Callable[..., Any]) -> str:
+        """Return "machine code" where there is such."""
+        return "machine code" if isinstance(run, NativeFunction) else super().runs(run)
+
     def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
         """Return machine code that tries the functions of a list, and makes other calls in Python."""
         if not there_is():

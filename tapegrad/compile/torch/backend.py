@@ -45,6 +45,10 @@ class Torch(Backend):
     """
 
     looks_up, seeded = False, 0
+
+    def runs(self, run: Callable[..., Any]) -> str:
+        """Return "torch", and how."""
+        return f"torch, mode {self.mode or 'eager'}"
     clock = staticmethod(perf_counter)  # other threads and processes compile, and a device computes
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:

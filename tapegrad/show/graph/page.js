@@ -84,9 +84,13 @@
     if (matches.length) matches[0].scrollIntoView({ block: "center", inline: "center" });
   }
 
+  function whole() {
+    return Math.min(1, (view.clientWidth - 4) / svg.viewBox.baseVal.width, (view.clientHeight - 4) / svg.viewBox.baseVal.height);
+  }
+
   function scale(by) {
     const base = svg.viewBox.baseVal;
-    zoom = by === 0 ? Math.min(1, (view.clientWidth - 4) / base.width, (view.clientHeight - 4) / base.height) : Math.min(4, Math.max(.05, zoom * by));
+    zoom = by === 0 ? whole() : Math.min(4, Math.max(.05, zoom * by));
     svg.setAttribute("width", base.width * zoom);
     svg.setAttribute("height", base.height * zoom);
   }
@@ -106,8 +110,7 @@
   $("in").addEventListener("click", () => scale(1.25));
   $("out").addEventListener("click", () => scale(.8));
   $("fit").addEventListener("click", () => scale(zoom === 1 ? 0 : 1 / zoom));
-  const room = (view.clientWidth - 4) / svg.viewBox.baseVal.width; // a picture that is a little too wide opens fitted
-  if (room < 1 && room > .4) scale(room);
+  if (whole() < 1) scale(Math.max(whole(), .2)); // a large picture opens fitted, but for one in which no box would be seen
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") { query.value = ""; card.hidden = true; if (chosen) choose(chosen); else search(); return; }
     if (event.target === query || event.ctrlKey || event.metaKey || event.altKey) return;

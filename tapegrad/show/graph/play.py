@@ -66,6 +66,7 @@ def to_page(picture: Picture, steps: Sequence[Any], cell: bool = False) -> str:
 <ol id="steps" aria-live="polite">
 {items}
 </ol>
+<div id="sheets"></div>
 <script>{script}</script>
 </body>
 </html>

@@ -18,16 +18,20 @@
     return button;
   });
 
-  function go(i) {
-    at = Math.max(0, Math.min(steps.length - 1, i));
-    const here = steps[at], lit = new Set(keys(here, "lit"));
-    const ahead = key => (born.get(key) ?? 0) > at;
-    steps.forEach(step => step.classList.toggle("here", step === here));
+  function paint(at, boxes, arrows) {
+    const lit = new Set(keys(steps[at], "lit")), ahead = key => (born.get(key) ?? 0) > at;
     for (const box of boxes) {
       box.classList.toggle("ahead", ahead(box.dataset.key));
       box.classList.toggle("lit", lit.has(box.dataset.key));
     }
     for (const arrow of arrows) arrow.classList.toggle("ahead", ahead(arrow.dataset.tail) || ahead(arrow.dataset.head));
+  }
+
+  function go(i) {
+    at = Math.max(0, Math.min(steps.length - 1, i));
+    const here = steps[at];
+    steps.forEach(step => step.classList.toggle("here", step === here));
+    paint(at, boxes, arrows);
     buttons.forEach((button, k) => button.setAttribute("aria-current", phases[k] === here.dataset.phase));
     $("said").textContent = `step ${at + 1} of ${steps.length}`;
     const first = boxes.find(box => box.dataset.key === keys(here, "lit")[0]);
@@ -47,6 +51,15 @@
     const moves = { ArrowRight: at + 1, ArrowDown: at + 1, " ": at + 1, PageDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, PageUp: at - 1,
       Home: 0, End: steps.length - 1 };
     if (event.key in moves && !(event.key === " " && event.target.tagName === "BUTTON")) { event.preventDefault(); go(moves[event.key]); }
+  });
+  addEventListener("beforeprint", () => { // a sheet of paper, or of a PDF, for each step
+    $("sheets").replaceChildren(...steps.map((step, i) => {
+      const sheet = document.createElement("section"), drawn = svg.cloneNode(true), words = document.createElement("div");
+      paint(i, drawn.querySelectorAll(".box"), drawn.querySelectorAll(".arrow"));
+      words.append(...[...step.children].map(part => part.cloneNode(true)));
+      sheet.append(drawn, words);
+      return sheet;
+    }));
   });
   document.body.classList.add("playing");
   go(Number(location.hash.slice(1)) - 1 || 0);
