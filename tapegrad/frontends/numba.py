@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.core.registry import cpu_target  # type: ignore[import-not-found, unused-ignore]
-
 from tapegrad.rules.registry import StandIn
 
 
 def _type(x: Any) -> Any:
+    from numba.core.registry import cpu_target  # type: ignore[import-not-found, unused-ignore]
     return cpu_target.typing_context.resolve_value_type(x.__wrapped__)
 
 

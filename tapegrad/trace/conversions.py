@@ -29,6 +29,7 @@ from tapegrad import ops
 from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
@@ -120,11 +121,11 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
 
 
 def to_isinstance(x: Any, kind: Any, /) -> bool:
-    """Return what `isinstance` does; a protocol finds the special methods of the plain value."""
-    if not issubclass(type(x), Traced) or hasattr(type(x), "_viewed_as"):
+    """Return what `isinstance` does; a protocol finds the special methods of the plain value. What stands for a tensor
+    is one.
+    """
+    if not issubclass(type(x), Traced) or hasattr(type(x), "_viewed_as") or is_tensor(plain(x)):
         return isinstance(x, kind)
-    if not set(kind if type(kind) is tuple else [kind]).isdisjoint(type(x).__mro__):
-        return True  # what stands for a tensor is one
     to_type(x)
     return isinstance(plain(x), kind)
 

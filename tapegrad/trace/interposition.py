@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.errors import INTERNAL
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
@@ -112,7 +113,7 @@ def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
     own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__,
            "__module__": getattr(fn, "__module__", "builtins")}
     kind: type[StandIn] = type("StandIn", (StandIn,), own)
-    return kind(fn)
+    return kind(fn.__wrapped__ if issubclass(type(fn), StandIn) else fn)
 
 
 def _of_float(fn: Callable[..., Any], meant: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
@@ -371,7 +372,7 @@ class GlobalGenerator:
     def __getattr__(self, name: str) -> Any:
         tracers, generator = running.tracers, self._generator
         meaning = FOREIGN.get(getattr(type(generator), name, None))
-        if name in _STATES:
+        if name in _STATES and sys._getframe(1).f_code.co_filename not in INTERNAL:
             guard_state()
         if not tracers or meaning is None:
             return getattr(generator, name)

@@ -119,8 +119,8 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
         made = [seen.result for seen in self.seen if isinstance(seen.result, torch.Tensor)]
         # beside others, as the places that max_pool returns; a view of these is one of them
         parts = {storage_of(x) for seen in self.seen if not isinstance(seen.result, torch.Tensor)
-                 for x in tensors_in(seen.result)}
-        made = [x for x in made if storage_of(x) not in parts]
+                 for x in tensors_in(seen.result) if x.layout is torch.strided}
+        made = [x for x in made if x.layout is torch.strided and storage_of(x) not in parts]
         return bool(self.seen) and any(id(x) not in used and x.numel() and not (x.is_floating_point() or x.is_complex())
                                        for x in (*tensors_in(given), *made))
 

@@ -36,7 +36,7 @@ def shoot(rate):
 INTEGRATE = {
     "BDF": stepped(si.BDF), "DOP853": stepped(si.DOP853), "RK23": stepped(si.RK23), "RK45": stepped(si.RK45), "Radau": stepped(si.Radau),
     "LSODA": stepped(si.LSODA),
-    "OdeSolution": (lambda r: si.solve_ivp(decay, (0.0, 1.0), [1.0, 2.0], args=(r,), dense_output=True).sol(0.4), RATE),
+    "OdeSolution": (lambda r: si.solve_ivp(decay, (0.0, 1.0), [1.0, 2.0], args=(r,), dense_output=True, rtol=1e-9, atol=1e-9).sol(0.4), RATE),
     "complex_ode": (lambda r: si.complex_ode(lambda t, y: -r * y).set_integrator("dopri5").set_initial_value([1.0 + 1j], 0.0).integrate(0.5), 0.7),
     "cubature": (lambda r: si.cubature(lambda x: np.cos(r * x[:, 0]) * x[:, 1], [0.0, 0.0], [1.0, 1.0]).estimate, 0.7),
     "cumulative_simpson": (lambda y, x: si.cumulative_simpson(y, x=x), Y, T),
