@@ -81,7 +81,7 @@ def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]
             arg = op.args[_POLES[op.fn]]
             if isinstance(arg, Operation) and not ops.is_complex(value_of(arg)):
                 if (type(arg) is Call and arg.fn is ops.abs and isinstance(arg.args[0], Operation)
-                    and arg not in divisors):
+                    and arg not in divisors and not ops.is_complex(value_of(arg.args[0]))):
                     divisors.add(arg)
                     yield arg, arg.args[0]
                 power = op.args[1] if op.fn is ops.pow or op.fn is ops.float_power else -1

@@ -113,3 +113,12 @@ def test_starts_are_refused_as_scipy_does(start: Any) -> None:
     if np.ndim(start):
         with pytest.raises(ValueError, match="y0 must be one-dimensional"):
             tg.grad(lambda k: si.odeint(lambda y, t: -k * y, start, [0.0, 1.0]).sum(), 1.0)
+
+
+def test_slopes_with_the_size_of_a_complex_number() -> None:
+    def f(k: Any) -> Any:
+        found = si.solve_ivp(lambda t, y: [1j * k * y[0] * abs(y[0]) ** 2 / (1 + 1 / abs(y[1])), y[1]], (0.0, 1.0),
+                             np.array([1.0 + 0.5j, 0.5]), **CLOSE)  # type: ignore[arg-type]
+        return found.y[0, -1].real
+
+    assert tg.grad(f, 1.1)[1][1] == pytest.approx(differences(f, 1.1, 1e-4), 1e-6)
