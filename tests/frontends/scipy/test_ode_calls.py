@@ -122,3 +122,16 @@ def test_slopes_with_the_size_of_a_complex_number() -> None:
         return found.y[0, -1].real
 
     assert tg.grad(f, 1.1)[1][1] == pytest.approx(differences(f, 1.1, 1e-4), 1e-6)
+
+
+def test_slopes_that_fill_an_array_like_their_state() -> None:
+    def f(k: Any) -> Any:
+        def heat(t: Any, u: Any) -> Any:
+            du, rest = np.zeros_like(u), np.empty_like(u)
+            du[1:-1] = k * (u[2:] - 2 * u[1:-1] + u[:-2])
+            rest[:] = 0.1 * u
+            return du + rest
+
+        return (si.solve_ivp(heat, (0.0, 1.0), np.arange(5.0) ** 2, method="BDF", rtol=1e-8, atol=1e-9).y[:, -1] ** 2).sum()
+
+    assert tg.grad(f, 0.3)[1][1] == pytest.approx(differences(f, 0.3, 1e-3), 1e-4)
