@@ -96,6 +96,15 @@ def _complex(x: Array, kind: Any) -> Any:
     return kind.context.mpc(kind.context.convert(x))
 
 
+def _real_literal(x: float, kind: Any) -> Any:
+    """Return what the text of a float says, rounded as the context rounds, which its own quotients are not."""
+    return kind.context.mpf(repr(float(x)))
+
+
+def _complex_literal(x: float, kind: Any) -> Any:
+    return kind.context.mpc(_real_literal(x, kind))
+
+
 def register_mpmath(context: Any, real: type, complex_: type) -> None:
     """Add the adapters of mpmath's numbers, by the classes that all its contexts share, and
     the precision of its own.
@@ -104,5 +113,6 @@ def register_mpmath(context: Any, real: type, complex_: type) -> None:
     own = {op: _mpmaths(name) for op, name in OF_MPMATH.items()}
     own["trunc"] = lambda x: own["floor"](x) if x >= 0 else own["ceil"](x)
     shown, methods = {"real": "real", "imag": "imag"}, {"conjugate": "conjugate", "sqrt": "sqrt"}
-    add(real, System(_real, functions(**own), shown, methods, precision="mpmath precision"))
-    add(complex_, System(_complex, functions(**own), shown, methods, is_complex=True, precision="mpmath precision"))
+    add(real, System(_real, functions(**own), shown, methods, precision="mpmath precision", literal=_real_literal))
+    add(complex_, System(_complex, functions(**own), shown, methods, is_complex=True, precision="mpmath precision",
+                         literal=_complex_literal))

@@ -57,7 +57,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
     if tape.result is None:
         tape.check()
     given = bind(tape, args, kwargs, checked=False)
-    tape = in_system(tape, given[1:])
+    tape, given[1:] = in_system(tape, given[1:])
     check_kinds(tape, given[1:])
     run = Run(tape, given, redraw)
     if SURROUNDINGS and any(map(is_tensor, run.leaves)):

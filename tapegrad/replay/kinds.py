@@ -47,23 +47,32 @@ def check_kinds(tape: Tape, given: list[Any]) -> None:
         check_tensors(tape, [(x, new) for x, new in others if is_tensor(plain(x.val))])
 
 
-def in_system(tape: Tape, given: list[Any]) -> Tape:
-    """Return a tape that computes in the number system of its arguments, where it was recorded from floats: a float on
-    it becomes the number that its shortest decimal spelling says, as 0.1 becomes Fraction(1, 10).
+def in_system(tape: Tape, given: list[Any]) -> tuple[Tape, list[Any]]:
+    """Return a tape that computes in the number system of its arguments, where it was recorded from floats, and these:
+    a float on it, or beside them, becomes the number that its shortest decimal spelling says, as 0.1 becomes
+    Fraction(1, 10).
 
     Tapes with arrays or loops stay as they are, and so do those that mean the same for numbers of any system.
     """
     pairs = zip(tape.inputs[1:], given)
     found = next((new for x, new in pairs if type(x.val) is float and system(new) is not None), None)
     known = system(found)
-    if known is None or speaks_any(tape) or any(map(carries, tape.ops)) or _has_array(tape, given):
-        return tape
+    if known is None or any(map(carries, tape.ops)) or _has_array(tape, given) or (
+            speaks_any(tape) and not any(isinstance(plain(x), float) for x in given)):
+        return tape, given
     kind = type(plain(found))
 
     def number(x: Any) -> Any:
         if type(x) is tuple:
             return tuple(map(number, x))
-        return known.literal(float(x), kind) if isinstance(x, (float, np.floating)) else x
+        if not isinstance(x, (float, np.floating)):
+            return x
+        try:
+            return known.literal(float(x), kind)
+        except (OverflowError, ValueError):  # fractions have no inf and no nan, and compare with them
+            if np.isfinite(x):
+                raise
+            return x
     new, at = tape.blank(), dict[Operation, Operation]()
     for op in tape.ops:
         made = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else number(arg))
@@ -72,7 +81,12 @@ def in_system(tape: Tape, given: list[Any]) -> Tape:
             made.kwargs = {"to": kind}
         at[op] = new.push(made)
     new.result = at[tape.result]  # type: ignore[index]
-    return new
+    for x, value in zip(tape.inputs[1:], given):
+        if system(value) not in (None, known):
+            raise GuardError(f"{x.label or x.name} is {type_name(value)} beside {type_name(found)}: a tape computes in "
+                             "one number system", None, "arguments of one kind")
+    return new, [known.convert(value, kind) if type(value) is int and type(x.val) is float else number(value)
+                 for x, value in zip(tape.inputs[1:], given)]
 
 
 def _has_array(tape: Tape, given: list[Any]) -> bool:

@@ -20,6 +20,7 @@ _JUMPING = (ops.remainder, ops.fmod, ops.sign, ops.copysign, ops.heaviside)  # t
 
 
 _ALONE = (ops.stop_gradient, ops.equal, ops.not_equal)  # no jumps, or those at single points, which no integral sees
+_MADE = (ops.empty_like, ops.zeros_like, ops.ones_like, ops.full_like)  # no numbers of their arguments
 _CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
 """Ops that jump where an argument in some place, or its real part, is negative: across a branch cut."""
 
@@ -46,6 +47,7 @@ def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[t
                 type(op) is Call
                 and type(op.fn) is Op
                 and op.fn not in _ALONE
+                and op.fn not in _MADE
                 and (not op.fn.differentiable or op.fn in _JUMPING or (op.fn in _CUT and _at_cut(op))
                      or (poles and op.fn in _KINKS and not ops.is_complex(value_of(op.args[0]))))
             )
@@ -81,7 +83,7 @@ def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]
             arg = op.args[_POLES[op.fn]]
             if isinstance(arg, Operation) and not ops.is_complex(value_of(arg)):
                 if (type(arg) is Call and arg.fn is ops.abs and isinstance(arg.args[0], Operation)
-                    and arg not in divisors):
+                    and arg not in divisors and not ops.is_complex(value_of(arg.args[0]))):
                     divisors.add(arg)
                     yield arg, arg.args[0]
                 power = op.args[1] if op.fn is ops.pow or op.fn is ops.float_power else -1

@@ -130,3 +130,53 @@ def test_a_tape_with_arrays_is_not_rewritten() -> None:
     before = tape.format()
     tape.play(Fraction(1, 3))
     assert tape.format() == before
+
+
+class Line:
+    def __init__(self) -> None:
+        self.slope, self.start = 0.1, 3
+
+    def at(self, x: Any) -> Any:
+        return x * self.slope + self.start
+
+
+@pytest.mark.parametrize("record", [lambda: tg.gradtape(Line().at, 1.3).play, lambda: tg.trace(Line().at, 1.3)[1].play])
+def test_floats_that_a_program_captured(record: Any) -> None:
+    def played(x: Any) -> Any:
+        found = record()(x)
+        return found[0] if type(found) is tuple else found
+
+    assert played(Fraction(1, 3)) == Fraction(91, 30) and type(played(Fraction(1, 3))) is Fraction
+    assert played(Decimal("0.3")) == Decimal("3.03")
+    assert played(X) == X / 10 + 3
+
+
+@pytest.mark.parametrize("y", [2, 2.0, np.float64(2.0)])
+def test_floats_and_integers_beside_other_numbers(y: Any) -> None:
+    tape = tg.gradtape(lambda x, y: x * y + x / y - 0.5 * y, 1.3, 2.5)
+    assert tape.play(Fraction(1, 3), y) == (Fraction(-1, 6), (None, Fraction(5, 2), Fraction(-1, 4)))
+    assert tape.play(y, Fraction(1, 3))[0] == Fraction(13, 2)
+    assert tape.play(X, y)[0] == X * 2 + X / 2 - 1
+    assert tape.play(1.3, 2.5)[1][1] == pytest.approx(2.9)
+    with pytest.raises(tg.GuardError, match=r"y is Decimal beside Fraction"):
+        tape.play(Fraction(1, 3), Decimal(2))
+
+
+def test_literals_are_rounded_as_mpmath_rounds() -> None:
+    for digits in (15, 40):
+        with mpmath.workdps(digits):
+            for k in range(1, 200):
+                tape = tg.trace(lambda x, k=k: x * (k / 1000), 1.3)[1]
+                assert tape.play(mpmath.mpf(1)) == mpmath.mpf(k) / 1000
+
+
+@pytest.mark.parametrize("x", [Fraction(1, 3), gmpy2.mpq(1, 3), Decimal(1)])
+def test_infinity_is_none_of_the_fractions(x: Any) -> None:
+    def least(x: Any) -> Any:
+        found = float("inf")
+        for k in (1.0, 2.0):
+            found = min(found, x * k)
+        return found
+
+    value, (_, dx) = tg.gradtape(least, 1.3).play(x)
+    assert (value, dx) == (x, 1) and type(value) is type(x)

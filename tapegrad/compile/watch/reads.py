@@ -66,7 +66,7 @@ from tapegrad.compile.watch.namespaces import (
     own_names,
 )
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
-from tapegrad.compile.watch.wrappers import attributes_held, loud, parts_in, unheard
+from tapegrad.compile.watch.wrappers import loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
@@ -75,7 +75,7 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty, slots_of
-from tapegrad.tree.flatten import is_generator
+from tapegrad.tree.flatten import Structure, is_generator
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Record, Static
@@ -135,15 +135,11 @@ class Reads:
         """Note what leads on from the arguments, and from what the function captured: classes and functions."""
         parts = (structure.function, *structure.args, *structure.kwargs.values())
         self.inputs.update(key for part in parts for key, node in part.seen.items() if not isinstance(node, Static))
-        stack = [part.spec for part in parts]
-        nodes: set[int] = set()
-        while stack:
-            node = stack.pop()
-            if id(node) in nodes:
-                continue
-            nodes.add(id(node))
-            held = attributes_held(node)  # read where code names them
-            stack += [part for part in getattr(node, "children", ()) if not held or not isinstance(part, Static)]
+        self.within([part.spec for part in parts])
+
+    def within(self, specs: list[Any]) -> None:
+        """Note what leads on from parts of what was taken apart."""
+        for node, held in nodes_of(specs):
             if isinstance(node, Static) and (isinstance(node.value, type) or type(node.value) in _IMMUTABLE):
                 self.explore(node.value, "an argument")
             elif isinstance(node, Record):
@@ -482,6 +478,9 @@ class Reads:
         if module == "tapegrad":
             if (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)
+            if type(x) is Structure:  # what a solver calls is built of it, of numbers that are inputs
+                self.inputs.update(id(node.prototype) for node in x.seen.values() if isinstance(node, Record))
+                self.within([x.spec])
             return
         if module in INERT:
             self.attributes(getattr(x, "__dict__", {}), label, module, sized=False)

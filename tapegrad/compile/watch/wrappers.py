@@ -58,6 +58,20 @@ def attributes_held(node: Any) -> dict[str, Any]:
             if isinstance(part, Static) and not isinstance(part.value, Iterator)} if type(node) is Instance else {}
 
 
+def nodes_of(specs: list[Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the parts of what was taken apart, each once, with those attributes that are known by identity: they are
+    read where code names them, and are not among the parts.
+    """
+    stack, seen = list(specs), set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            held = attributes_held(node)
+            stack += [part for part in getattr(node, "children", ()) if not held or not isinstance(part, Static)]
+            yield node, held
+
+
 def parts_in(x: Any) -> dict[str, Any]:
     """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a
     property, what a cache keeps.

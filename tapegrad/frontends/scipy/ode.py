@@ -30,8 +30,11 @@ _SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a
 Named = dict[str, Any]
 
 
-def _vector(x: Array) -> Any:
+def _vector(x: Array, fewest: int = 0, refusal: str = "") -> Any:
+    """Return numbers as a vector; such as have too few axes, or more than one, are refused as SciPy does."""
     x = as_array(x)
+    if refusal and not fewest <= len(shape_of(x)) <= 1:
+        raise ValueError(refusal)
     return ops.reshape(x, (-1,)) * 1.0 if isinstance(x, Traced) else np.atleast_1d(np.asarray(x) * 1.0)
 
 
@@ -70,7 +73,7 @@ def odeint(*args: Any, **kwargs: Any) -> Any:
     given = dict(_SIGNATURES[si.odeint].bind(*args, **kwargs).arguments)
     if given.get("full_output"):
         raise refused("odeint with full_output", "of it only the solution is on a tape", "a call without full_output")
-    start, times = (_vector(given.pop(name)) for name in ("y0", "t"))
+    start, times = _vector(given.pop("y0"), 0, "Initial condition y0 must be one-dimensional."), _vector(given.pop("t"))
     return _ODEINT(start, times, given)
 
 
@@ -108,9 +111,10 @@ def _solved(start: Any, times: Any, end: Any, given: Named, how: Named, dense: b
 def _find(start: Any, times: Any, end: Any, given: Named, how: Named) -> Any:
     """Return the values, at which times they are, and how often SciPy has called which function."""
     found = _solved(start, times, end, given, how, how["dense"])
-    y = _split((found.sol(times[1:]) if how["dense"] else found.y).T, how)
+    shape = (len(start) // (1 + how["complex"]), -1)  # SciPy's is a list where an event comes before all times
+    y = _split((found.sol(times[1:]) if how["dense"] else np.reshape(found.y, shape)).T, how)
     # SciPy takes no time twice, and the first may be asked for
-    return y if how["steps"] else np.concatenate([start[None], y]), found.t, np.array(
+    return y if how["steps"] else np.concatenate([start[None], y]), np.asarray(found.t), np.array(
         [found.nfev, found.njev, found.nlu])
 
 
@@ -123,9 +127,12 @@ _IVP = Solver("solve_ivp", _find, _slope, "ode", facts=True, path=_path)
 
 
 def _find_events(start: Any, times: Any, end: Any, given: Named, how: Named) -> Any:
-    """Return when events happen; the number of values at the times asked for, the status, how often each happens."""
+    """Return when events happen; the number of values at the times asked for, 0 of steps; the status, how often each
+    happens.
+    """
     found = _solved(start, times, end, given, how, False)
-    return np.concatenate(found.t_events), np.array([len(found.t), found.status, *map(len, found.t_events)])
+    return np.concatenate(found.t_events), np.array([
+        0 if how["steps"] else len(found.t), found.status, *map(len, found.t_events)])
 
 
 def _at_event(s: Any, t: Any, event: Any, start: Any, begin: Any, end: Any, given: Named, how: Named) -> Any:
@@ -141,9 +148,15 @@ _EVENT = Solver("event", lambda t, *given: t, _at_event)
 class Dense:
     """The solution as a function of time, as SciPy's `OdeSolution` is."""
 
-    def __init__(self, ts: Any, solve: Any) -> None:
-        self.ts, self._solve = ts, solve
-        self.t_min, self.t_max = ops.min(ts), ops.max(ts)
+    def __init__(self, begin: Any, end: Any, steps: Any, solve: Any) -> None:
+        self._steps, self._solve = steps, solve
+        ends = ops.stack(begin, end, axis=0)
+        self.t_min, self.t_max = ops.min(ends), ops.max(ends)
+
+    @property
+    def ts(self) -> Any:
+        """The times of the steps."""
+        return self._steps()
 
     def __call__(self, t: Any) -> Any:
         y = self._solve(_vector(t))
@@ -156,7 +169,8 @@ def solve_ivp(*args: Any, **kwargs: Any) -> Any:
     given = dict(_SIGNATURES[si.solve_ivp].bind(*args, **kwargs).arguments)
     given |= given.pop("options", {})
     begin, end = (ops.reshape(as_array(t) * 1.0, ()) for t in given.pop("t_span"))
-    start, times, dense = _vector(given.pop("y0")), given.pop("t_eval", None), plain(given.pop("dense_output", False))
+    start = _vector(given.pop("y0"), 1, "`y0` must be 1-dimensional.")
+    times, dense = given.pop("t_eval", None), plain(given.pop("dense_output", False))
     how = {"complex": ops.is_complex(start), "steps": times is None, "dense": False,
            "vectorized": bool(plain(given.get("vectorized")))}
     start, last, span = _split(start, how), end, ops.stop_gradient(end)
@@ -184,13 +198,20 @@ def solve_ivp(*args: Any, **kwargs: Any) -> Any:
         if status:  # by the last event
             last = max(moments, key=lambda t: abs(plain(t) - plain(begin)))
         asked = ops.stack(begin, last, axis=0) if times is None else asked[:count + 1]
+
+    def with_ends(t: Any) -> Any:
+        if not any(isinstance(x, Traced) for x in (begin, last)):
+            return t
+        return ops.concat(ops.reshape(begin, (1,)), t[1:-1], ops.reshape(last, (1,)), axis=0)
+
+    def steps() -> Any:
+        return with_ends(solved(ops.stack(begin, last, axis=0), how | {"steps": True})[1])
+
     y, t, counts = solved(asked, how)
-    if times is not None:
-        t, y = asked[1:], y[:, 1:]
-    elif any(isinstance(x, Traced) for x in (begin, last)):
-        t = ops.concat(ops.reshape(begin, (1,)), t[1:-1], ops.reshape(last, (1,)), axis=0)
-    return Found(t=t, y=y, sol=Dense(t, at) if dense else None, t_events=t_events, y_events=y_events, status=status,
-                 nfev=counts[0], njev=counts[1], nlu=counts[2], message=ivp.MESSAGES[status], success=True)
+    t, y = (with_ends(t), y) if times is None else (asked[1:], y[:, 1:])
+    return Found(t=t, y=y, sol=Dense(begin, last, steps, at) if dense else None, t_events=t_events, y_events=y_events,
+                 status=status, nfev=counts[0], njev=counts[1], nlu=counts[2], message=ivp.MESSAGES[status],
+                 success=True)
 
 
 # -- the classes of single steps
