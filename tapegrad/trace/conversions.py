@@ -124,7 +124,8 @@ def to_isinstance(x: Any, kind: Any, /) -> bool:
     """Return what `isinstance` does; a protocol finds the special methods of the plain value. What stands for a tensor
     is one.
     """
-    if not issubclass(type(x), Traced) or hasattr(type(x), "_viewed_as") or is_tensor(plain(x)):
+    cls = type(x)
+    if not issubclass(cls, Traced) or hasattr(cls, "_viewed_as") or is_tensor(plain(x)) or kind in cls.__mro__:
         return isinstance(x, kind)
     to_type(x)
     return isinstance(plain(x), kind)
