@@ -234,6 +234,8 @@ class Pass(Interpretation):
                 return NotImplemented
             parts = [self._fitted(part, one) for part, one in zip(found, y)]
             return NotImplemented if any(part is NotImplemented for part in parts) else tuple(parts)
+        if y is None:
+            return None if found is None else NotImplemented
         one, now = plain(y), plain(found)
         shape = tuple(getattr(one, "shape", ()))
         if tuple(getattr(now, "shape", ())) == shape:
@@ -263,7 +265,7 @@ class Pass(Interpretation):
         except Exception:  # a member may raise it, or be of another type than the others: by itself it says so
             return NotImplemented
         parts = found if isinstance(found, tuple) else (found,)
-        ones = tuple([plain(part)[0] for part in parts])
+        ones = tuple([None if part is None else plain(part)[0] for part in parts])
         if not _alike(ones if isinstance(found, tuple) else ones[0], op.val):
             return NotImplemented
         for part in parts if typed_by_value(op) else ():
@@ -424,6 +426,8 @@ def _stacked(made: list[Any], y: Any) -> Any:
         return tuple([_stacked([each[k] for each in made], part) for k, part in enumerate(y)])
     if isinstance(y, dict):
         return {key: _stacked([each[key] for each in made], part) for key, part in y.items()}
+    if y is None:
+        return None
     if made:
         return stack(*made, axis=0)
     one = plain(y)

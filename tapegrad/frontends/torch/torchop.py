@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_te
 from tapegrad.rules.batching import Members
 from tapegrad.rules.facts import Effects, Rrule
 from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten, leaves_of
 
 
@@ -139,7 +140,8 @@ class TorchOp(Op):
         kwargs = {key: value for key, value in kwargs.items() if key != "absent"}
         versions = [(x, x._version) for x in tensors_in(args) if not x.is_inference()]
         count = len(args) - len(names)
-        y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
+        with unheard() if running.tracers and self.is_alone(args, kwargs) else nullcontext():
+            y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
         if any(x._version != version for x, version in versions):
             options = ", ".join(f"{name}={value!r}" for name, value in kwargs.items() if value is not None)
             what = f"{self.__name__}({options}) has written to one of its arguments, which no tape follows"
@@ -153,6 +155,13 @@ class TorchOp(Op):
             raise GuardError(f"{self.__name__} returned None where the tape has a tensor, or the other way round", None,
                              "trace the function again with these arguments")
         return y
+
+    def is_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """True for a call of torch's own code with plain values: no trace around has a part in it, though it may know
+        these very tensors.
+        """
+        return (getattr(self.impl, "__module__", "").partition(".")[0] == "torch"
+                and not any(isinstance(x, Traced) or callable(x) for x in leaves_of((args, kwargs))))
 
     def start(self, args: tuple[Any, ...], names: tuple[str, ...] = (), only: Collection[int] | None = None,
               **kwargs: Any) -> tuple[Any, Any]:
@@ -220,6 +229,16 @@ class TorchOp(Op):
         """Return the pullback of a call that has its value; it makes the call again."""
         known = dict(kwargs)
         return Vjp(self, args, known.pop("names", ()), known)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """A context in which no trace hears of what is called."""
+    tracers, running.tracers = running.tracers, []
+    try:
+        yield
+    finally:
+        running.tracers = tracers
 
 
 def nones(y: Any) -> tuple[int, ...]:
@@ -417,13 +436,18 @@ def vjp_op(op: TorchOp) -> TorchOp:
 def of_members(members: Members, *args: Any, **kwargs: Any) -> Any:
     """Batch a function of torch, or the pullback of one: `torch.vmap` of it is a function of torch again."""
     op = members.op
-    return NotImplemented if op.refused or op.final or (op.of and op.of.refused) else mapped_op(  # type: ignore[attr-defined]
-        op, tuple([0 if flag else None for flag in members.batched]))(*args, **kwargs)  # type: ignore[arg-type]
+    absent = kwargs.get("absent", ())
+    if op.refused or op.final or (op.of and (op.of.refused or absent)):  # type: ignore[attr-defined]
+        return NotImplemented
+    in_dims = tuple([0 if flag else None for flag in members.batched])
+    return mapped_op(op, in_dims, *[absent] * bool(absent))(*args, **kwargs)  # type: ignore[arg-type]
 
 
 @functools.cache
-def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...]) -> TorchOp:
-    """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes."""
+def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, ...] = ()) -> TorchOp:
+    """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes, and
+    the parts of its value that are `absent` are None.
+    """
     of = op.of or op
 
     def run(*args: Any, **more: Any) -> Any:
@@ -432,7 +456,8 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...]) -> TorchOp:
 
         def call(*values: Any) -> Any:
             count = len(values) - len(names)
-            return of.impl(*values[:count], **dict(zip(names, values[count:])), **static)
+            y = of.impl(*values[:count], **dict(zip(names, values[count:])), **static)
+            return tuple([part for part in y if part is not None]) if absent else y
 
         def pulled(dy: Cotangent, *values: Any) -> tuple[Any, ...]:
             at = [i for i, x in enumerate(values) if is_tensor(x) and has_derivative(x)]
@@ -442,11 +467,14 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...]) -> TorchOp:
             with twice() if torch.is_grad_enabled() else nullcontext():
                 y, pull = torch.func.vjp(by_those, *[values[i] for i in at])
             return pull(cast(dy, y).expand(y.shape))  # type: ignore[no-any-return]
-        return torch.vmap(call if of is op else pulled, in_dims)(*args, *[more[name] for name in names])
+        found = torch.vmap(call if of is op else pulled, in_dims)(*args, *[more[name] for name in names])
+        parts = iter(found if absent else ())
+        return tuple([None if i in absent else next(parts) for i in range(len(found) + len(absent))]
+                     ) if absent else found
     run.__module__ = "torch"
     made = TorchOp(f"{op.__name__}_members", run)
-    made.made = ("members", op, in_dims)
+    made.made = ("members", op, in_dims, *[absent] * bool(absent))
     return made
 
 
-MADE.update(vjp=vjp_op, members=lambda op, in_dims: mapped_op(op, tuple(in_dims)))
+MADE.update(vjp=vjp_op, members=lambda op, *settings: mapped_op(op, *map(tuple, settings)))
