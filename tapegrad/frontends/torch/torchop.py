@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_te
 from tapegrad.rules.batching import Members
 from tapegrad.rules.facts import Effects, Rrule
 from tapegrad.rules.op import Op, Traced, tracer_of
-from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten, leaves_of
 
 
@@ -140,8 +139,7 @@ class TorchOp(Op):
         kwargs = {key: value for key, value in kwargs.items() if key != "absent"}
         versions = [(x, x._version) for x in tensors_in(args) if not x.is_inference()]
         count = len(args) - len(names)
-        with unheard() if running.tracers and self.is_alone(args, kwargs) else nullcontext():
-            y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
+        y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
         if any(x._version != version for x, version in versions):
             options = ", ".join(f"{name}={value!r}" for name, value in kwargs.items() if value is not None)
             what = f"{self.__name__}({options}) has written to one of its arguments, which no tape follows"
@@ -155,13 +153,6 @@ class TorchOp(Op):
             raise GuardError(f"{self.__name__} returned None where the tape has a tensor, or the other way round", None,
                              "trace the function again with these arguments")
         return y
-
-    def is_alone(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """True for a call of torch's own code with plain values: no trace around has a part in it, though it may know
-        these very tensors.
-        """
-        return (getattr(self.impl, "__module__", "").partition(".")[0] == "torch"
-                and not any(isinstance(x, Traced) or callable(x) for x in leaves_of((args, kwargs))))
 
     def start(self, args: tuple[Any, ...], names: tuple[str, ...] = (), only: Collection[int] | None = None,
               **kwargs: Any) -> tuple[Any, Any]:
@@ -229,16 +220,6 @@ class TorchOp(Op):
         """Return the pullback of a call that has its value; it makes the call again."""
         known = dict(kwargs)
         return Vjp(self, args, known.pop("names", ()), known)
-
-
-@contextmanager
-def unheard() -> Iterator[None]:
-    """A context in which no trace hears of what is called."""
-    tracers, running.tracers = running.tracers, []
-    try:
-        yield
-    finally:
-        running.tracers = tracers
 
 
 def nones(y: Any) -> tuple[int, ...]:
