@@ -16,6 +16,8 @@ from tapegrad.rules.registry import FRONTEND_OPS
 from tapegrad.store.checks import count, fail, text
 from tapegrad.trace.lazy_frontends import register_imported
 
+_EFFECTS = frozenset(["backward", "const_data_ptr", "data_ptr", "module_load", "numpy", "record_stream", "register_hook",
+                      "register_post_accumulate_grad_hook", "storage", "untyped_storage"])
 _DEVICE = r"(cpu|cuda|meta|mps|xpu)(:\d{1,3})?"
 
 
@@ -45,11 +47,14 @@ def ops_of_torch() -> dict[str, Op]:
 
 @functools.cache
 def functions() -> dict[str, Callable[..., Any]]:
-    """Return the functions and methods of torch that a file may name: those of tensors, by their names."""
+    """Return the functions and methods of torch that a file may name, by their names: those that compute from tensors,
+    not those that write to one, hand out its memory, or change what torch does with it.
+    """
     names = torch.overrides
-    public = [fn for fns in names.get_overridable_functions().values() for fn in fns
-              if not getattr(fn, "__name__", "_").startswith("_")]
-    return {str(names.resolve_name(fn)): fn for fn in public}
+    found = {str(names.resolve_name(fn)): fn for fns in names.get_overridable_functions().values() for fn in fns}
+    return {name: fn for name, fn in found.items()
+            if not (last := name.rpartition(".")[2]).startswith("_") and not last.endswith("_") and last not in _EFFECTS
+            and not getattr(fn, "__name__", "_").startswith("_")}
 
 
 def written_op(op: Any) -> list[Any] | None:
@@ -70,6 +75,8 @@ def _recorded(kind: Any, of: Any, *settings: Any) -> Any:
     made = importlib.import_module("tapegrad.frontends.torch.torchop").MADE
     if text(kind) not in made:
         fail(f"{kind!r} where a kind of a function of torch's must stand")
+    if isinstance(of, str) and of not in functions():
+        fail(f"{text(of)!r} where a function of torch's that computes from tensors must stand")
     return made[kind](functions()[of] if isinstance(of, str) else _recorded(*of[1:]), *settings)
 
 

@@ -37,6 +37,7 @@ from tapegrad.trace.identity import compared
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, code_of, running
+from tapegrad.tree.modules import is_parameter
 
 
 def to_float(*args: Any) -> Any:
@@ -121,7 +122,7 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
 
 def to_isinstance(x: Any, kind: Any, /) -> bool:
     """Return what `isinstance` does; a protocol finds the special methods of the plain value."""
-    if not issubclass(type(x), Traced) or hasattr(type(x), "_viewed_as"):
+    if not issubclass(type(x), Traced) or hasattr(type(x), "_viewed_as") or is_parameter(x):
         return isinstance(x, kind)
     to_type(x)
     return isinstance(plain(x), kind)
@@ -169,7 +170,8 @@ def _new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *ar
 
 
 def _is_special(name: Any) -> bool:
-    return type(name) is str and name[:1] == "_"
+    """True for what the plain value is asked after: `_is_param` of torch's parameters is the traced tensor's own."""
+    return type(name) is str and name[:1] == "_" and name != "_is_param"
 
 
 def _seen(x: Any) -> Any:
