@@ -124,6 +124,8 @@ def to_isinstance(x: Any, kind: Any, /) -> bool:
     """Return what `isinstance` does; a protocol finds the special methods of the plain value."""
     if not issubclass(type(x), Traced) or hasattr(type(x), "_viewed_as") or is_parameter(x):
         return isinstance(x, kind)
+    if not set(kind if type(kind) is tuple else [kind]).isdisjoint(type(x).__mro__):
+        return True  # what stands for a tensor is one
     to_type(x)
     return isinstance(plain(x), kind)
 
