@@ -86,7 +86,8 @@ class Each(Op):
                     raise UnlikeMembers(
                         f"{self.op.__name__} returns {spec_of(part)} for member {k} of a batch, and "
                         f"{spec_of(columns[i][0])} for the first", None, "a Python loop over the members")
-        found = [part if flag else stack(*part, axis=0) for part, flag in zip(columns, summed)]
+        found = [part if flag else None if part[0] is None else stack(*part, axis=0)
+                 for part, flag in zip(columns, summed)]
         return tuple(found) if self.several else found[0]
 
     def member(self, args: Sequence[Any], k: int) -> list[Any]:
@@ -126,9 +127,9 @@ class Each(Op):
         """Return the cotangents of some arguments: a loop over the members again, which sums those of what they share.
         """
         ys, dys = (unwrap(tuple(part) if self.several else (part,)) for part in (y, dy))
-        dys = [conform(0.0, plain(x)) if part is None or isinstance(part, Absorbing) else dense(part)
-               for part, x in zip(dys, ys)]
-        stacked = [not flag for flag in self.summed] or [True] * len(ys)
+        dys = [None if x is None else conform(0.0, plain(x)) if part is None or isinstance(part, Absorbing)
+               else dense(part) for part, x in zip(dys, ys)]
+        stacked = [y is not None and not flag for y, flag in zip(ys, self.summed or [False] * len(ys))]
         values = unwrap(tuple(args))
         back = derived(Pulled, self.op, len(ys) if self.several else 0, len(args), wanted)
         each = of_each(back, (*stacked, *stacked, *self.batched), (*[False] * 2 * len(ys), *self.python),
@@ -140,7 +141,7 @@ class Each(Op):
         """Return the tangent: a loop over the members' tangents."""
         ys = unwrap(tuple(y) if self.several else (y,))
         wanted = [i for i, t in enumerate(ts) if t is not None]
-        stacked = [not flag for flag in self.summed] or [True] * len(ys)
+        stacked = [y is not None and not flag for y, flag in zip(ys, self.summed or [False] * len(ys))]
         ahead = derived(Pushed, self.op, len(ys) if self.several else 0, len(args), wanted)
         each = of_each(ahead, (*[self.batched[i] for i in wanted], *stacked, *self.batched),
                        (*[False] * (len(wanted) + len(ys)), *self.python), self.spec_one, self.summed)

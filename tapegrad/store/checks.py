@@ -49,6 +49,8 @@ def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse a call of an op that would do what no tape does: those that call what they are given, and the one that
     nests.
     """
+    if getattr(fn, "made", None) and not {"out", "inplace"}.isdisjoint((*kwargs, *kwargs.get("names", ()))):
+        fail("a function of torch that writes to one of its arguments")
     if fn is draw:
         source = args[0] if args else None
         if hasattr(type(source), "rewind") and kwargs == {"method": "state"} and len(args) == 1:  # one of torch's

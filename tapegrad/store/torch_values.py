@@ -16,6 +16,9 @@ from tapegrad.rules.registry import FRONTEND_OPS
 from tapegrad.store.checks import count, fail, text
 from tapegrad.trace.lazy_frontends import register_imported
 
+_EFFECTS = frozenset(["backward", "const_data_ptr", "data_ptr", "module_load", "numpy", "record_stream",
+                      "register_hook", "register_post_accumulate_grad_hook", "storage", "untyped_storage"])
+_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
 _DEVICE = r"(cpu|cuda|meta|mps|xpu)(:\d{1,3})?"
 
 
@@ -26,6 +29,8 @@ def written(x: Any) -> list[Any] | None:
         return ["torch Size", *x]
     if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
         return [f"torch {kind.__name__}", str(x).removeprefix("torch.")]
+    if isinstance(x, type) and (x.__module__, x.__name__) in _CLASSES:
+        return ["torch class", f"{x.__module__}.{x.__name__}"]
     if is_source(x) and x.own is None and x.begin is None:
         return ["torch generator", x.device]
     return None
@@ -45,11 +50,14 @@ def ops_of_torch() -> dict[str, Op]:
 
 @functools.cache
 def functions() -> dict[str, Callable[..., Any]]:
-    """Return the functions and methods of torch that a file may name: those of tensors, by their names."""
+    """Return the functions and methods of torch that a file may name, by their names: those that compute from tensors,
+    not those that write to one, hand out its memory, or change what torch does with it.
+    """
     names = torch.overrides
-    public = [fn for fns in names.get_overridable_functions().values() for fn in fns
-              if not getattr(fn, "__name__", "_").startswith("_")]
-    return {str(names.resolve_name(fn)): fn for fn in public}
+    found = {str(names.resolve_name(fn)): fn for fns in names.get_overridable_functions().values() for fn in fns}
+    return {name: fn for name, fn in found.items()
+            if not (last := name.rpartition(".")[2]).startswith("_") and not last.endswith("_") and last not in _EFFECTS
+            and not getattr(fn, "__name__", "_").startswith("_")}
 
 
 def written_op(op: Any) -> list[Any] | None:
@@ -70,6 +78,8 @@ def _recorded(kind: Any, of: Any, *settings: Any) -> Any:
     made = importlib.import_module("tapegrad.frontends.torch.torchop").MADE
     if text(kind) not in made:
         fail(f"{kind!r} where a kind of a function of torch's must stand")
+    if isinstance(of, str) and of not in functions():
+        fail(f"{text(of)!r} where a function of torch's that computes from tensors must stand")
     return made[kind](functions()[of] if isinstance(of, str) else _recorded(*of[1:]), *settings)
 
 
@@ -86,6 +96,13 @@ def _device(name: Any) -> str:
     return name  # type: ignore[no-any-return]
 
 
+def _class(name: Any) -> Any:
+    """Return a class of tensors, which a tape says that one is of."""
+    if tuple(text(name).rpartition(".")[::2]) not in _CLASSES:
+        fail(f"{name!r} where a class of torch's must stand")
+    return torch.Tensor if name == "torch.Tensor" else torch.nn.Parameter
+
+
 def _generator(device: Any) -> Any:
     ops_of_torch()
     return importlib.import_module("tapegrad.frontends.torch.random").SOURCES(_device(device))
@@ -94,6 +111,7 @@ def _generator(device: Any) -> Any:
 READ: dict[str, Callable[..., Any]] = {
     "torch function": _recorded,
     "torch op": lambda name: ops_of_torch()[text(name)], "torch dtype": _dtype, "torch generator": _generator,
+    "torch class": _class,
     "torch device": lambda name: torch.device(_device(name)), "torch Size": lambda *ns: torch.Size(map(count, ns)),
 }
 """What makes a value of what stands for it."""

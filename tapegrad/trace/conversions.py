@@ -173,7 +173,8 @@ def _new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *ar
 
 
 def _is_special(name: Any) -> bool:
-    return type(name) is str and name[:1] == "_"
+    """True for what the plain value is asked after: `_is_param` of torch's parameters is the traced tensor's own."""
+    return type(name) is str and name[:1] == "_" and name != "_is_param"
 
 
 def _seen(x: Any) -> Any:

@@ -234,6 +234,8 @@ class Pass(Interpretation):
                 return NotImplemented
             parts = [self._fitted(part, one) for part, one in zip(found, y)]
             return NotImplemented if any(part is NotImplemented for part in parts) else tuple(parts)
+        if y is None:
+            return None if found is None else NotImplemented
         one, now = plain(y), plain(found)
         shape = tuple(getattr(one, "shape", ()))
         if tuple(getattr(now, "shape", ())) == shape:
@@ -263,7 +265,7 @@ class Pass(Interpretation):
         except Exception:  # a member may raise it, or be of another type than the others: by itself it says so
             return NotImplemented
         parts = found if isinstance(found, tuple) else (found,)
-        ones = tuple([plain(part)[0] for part in parts])
+        ones = tuple([None if part is None else plain(part)[0] for part in parts])
         if not _alike(ones if isinstance(found, tuple) else ones[0], op.val):
             return NotImplemented
         for part in parts if typed_by_value(op) else ():
@@ -303,6 +305,13 @@ class Pass(Interpretation):
             self.flags[op.id] = True
             return States(op.args[0], self.tracer, {})
         seeded = is_seeded(op.args[0])
+        if not seeded and self._is_set_anew(op):
+            if any(flags):
+                raise UnknownFunction(f"{self.tape.name} seeds a random generator from outside for each member, and "
+                                      f"{op.kwargs.get('method')} of it has arguments that are batched", op.where,
+                                      "a generator made inside, as np.random.default_rng(seed) is; or numbers that are "
+                                      "drawn without such arguments")
+            return self._draw(op, args)
         if seeded and not any(flags):
             return _run(op, args)  # each member makes it anew: all draw the same
         self.flags[op.id] = True
@@ -312,6 +321,18 @@ class Pass(Interpretation):
         if seeded:  # so that it stands where those of the members do
             _run(op, [args[0], *[value_of(arg) for arg in op.args[1:]]])
         return None if op.val is None else _stacked(found, op.val)
+
+    def _is_set_anew(self, op: Call) -> bool:
+        """True for a draw from a generator from outside that the program has given a seed before, or gives one here:
+        all members draw the same.
+        """
+        for each in self.tape.ops:
+            if (type(each) is Call and each.fn is draw and each.kwargs.get("method") == "seed"
+                    and each.args[0] is op.args[0] and len(each.args) > 1 and value_of(each.args[1]) is not None):
+                return True
+            if each is op:
+                return False
+        return False
 
     def _draw(self, op: Call, args: list[Any]) -> Any:
         """Draw once, and let the trace around know: its replays draw again."""
@@ -424,6 +445,8 @@ def _stacked(made: list[Any], y: Any) -> Any:
         return tuple([_stacked([each[k] for each in made], part) for k, part in enumerate(y)])
     if isinstance(y, dict):
         return {key: _stacked([each[key] for each in made], part) for key, part in y.items()}
+    if y is None:
+        return None
     if made:
         return stack(*made, axis=0)
     one = plain(y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -57,6 +59,29 @@ def test_a_tape_is_written_and_read(name: str) -> None:
             torch.manual_seed(0)
             found.append(each.play(*args))
         torch.testing.assert_close(found[1], found[0], equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["copy_", "set_", "resize_as_", "module_load", "backward", "register_hook", "__ipow__"])
+def test_functions_that_write_to_tensors_are_read_from_no_file(name: str) -> None:
+    content = b"".join(to_bytes(tg.trace(lambda x, y: F.cosine_similarity(x, y, dim=0), X, X + 1)[1]))
+    head, _, body = content.partition(b"\n")
+    size = int(head.split()[2])
+    columns = json.loads(body[:size])
+    function = columns["functions"][0][2]
+    assert columns["functions"] == [["torch function", "function", function]] and "cosine_similarity" in function
+    columns["functions"][0][2] = f"torch.Tensor.{name}"
+    with pytest.raises(TapeFormatError, match="computes from tensors"):
+        from_bytes(written(columns, body[size:]))
+    columns["functions"][0][2] = function
+    columns["kwargs"][0][1][0] = "out"
+    with pytest.raises(TapeFormatError, match="writes to one of its arguments"):
+        from_bytes(written(columns, body[size:]))
+
+
+def written(columns: dict[str, Any], arrays: bytes) -> bytes:
+    """Return a file that has a right checksum."""
+    body = json.dumps(columns).encode() + arrays
+    return b"%b 1 %d %d %b\n" % (b"tapegrad-tape", len(body) - len(arrays), len(arrays), hashlib.sha256(body).hexdigest().encode()) + body
 
 
 def test_all_ops_of_the_frontend_are_written() -> None:

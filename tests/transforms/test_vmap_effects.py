@@ -111,3 +111,37 @@ def test_what_cannot_be_undone_inside_a_trace_is_refused() -> None:
         return x * LOCAL.n
     with pytest.raises(tg.MutationError, match=r"vmap of f: it changes .*n.*not undone"):
         tg.grad(lambda x: tg.vmap(f)(x).sum(), np.ones(2))
+
+
+def seeds(x: Any) -> Any:
+    np.random.seed(4)
+    return x * np.random.rand() + x ** 2 * np.random.normal(x, 1.0)
+
+
+def draws_and_seeds(x: Any) -> Any:
+    before = np.random.rand()
+    np.random.seed(4)
+    return 0 * before + x * np.random.standard_normal(2).sum()
+
+
+@pytest.mark.parametrize("f", [seeds, draws_and_seeds])
+def test_members_that_seed_numpys_generator_draw_the_same(f: Any) -> None:
+    xs = np.array([2.0, 1.6, 2.4])
+    wanted = np.array([f(x) for x in xs])
+    state = np.random.get_state()[1]
+    fast, tape = tg.compile(tg.vmap(f)), tg.trace(tg.vmap(f), xs)[1]
+    for _ in range(4):
+        for batch in (tg.vmap(f), fast, tape.play):
+            np.testing.assert_allclose(batch(xs), wanted)
+            np.testing.assert_array_equal(np.random.get_state()[1], state)
+    slopes = (np.array([f(x + 1e-6) for x in xs]) - np.array([f(x - 1e-6) for x in xs])) / 2e-6
+    np.testing.assert_allclose(tg.gradient(lambda xs: tg.vmap(f)(xs).sum(), xs)[0], slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize("draw", [np.random.permutation, np.random.choice, lambda x: np.random.gamma(x[1])])
+def test_draws_with_arguments_of_a_batch_from_a_generator_that_is_seeded(draw: Any) -> None:
+    def f(x: Any) -> Any:
+        np.random.seed(4)
+        return np.sum(draw(x) * x)
+    xs = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_allclose(tg.vmap(f)(xs), [f(x) for x in xs])

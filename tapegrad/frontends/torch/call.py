@@ -77,6 +77,13 @@ def is_of_program(frame: Any) -> bool:
     return frame is None or not frame.f_globals.get("__name__", "").startswith("tapegrad.")
 
 
+def caller(frame: Any) -> Any:
+    """Return the frame that has called a function of torch's, from the one that asked the mode: those written in Python
+    ask by a function of their own.
+    """
+    return frame.f_back.f_back if frame.f_globals.get("__name__") == "torch.overrides" else frame
+
+
 def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the meaning of a function, or record it as one operation of torch's own."""
     for _ in sparse.sparse_in((args, kwargs)):
@@ -158,7 +165,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if not running.tracers or running.tracers[-1] is not self.tracer or not is_of_program(sys._getframe(1)):
+        if not (running.tracers and running.tracers[-1] is self.tracer and is_of_program(caller(sys._getframe(1)))):
             return func(*args, **kwargs)  # what an op computes with is no program of the user's
         if any(tracer.copies for tracer in running.tracers):
             args, kwargs = led((args, kwargs))

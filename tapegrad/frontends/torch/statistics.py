@@ -25,8 +25,8 @@ _STATISTICS = ("running_mean", "running_var")
 def _with_statistics(func: Callable[..., Any]) -> Any:
     """Return the function that leaves its statistics as they are, and returns what it would have made of them too."""
     def run(input: Array, weight: Array, bias: Array, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
-        # torch counts no version up for some of these writes
-        copies = [None if x is None else x.clone() for x in (mean, var)]
+        # torch has no gradient by these, and counts no version up for some of the writes
+        copies = [None if x is None else x.detach().clone() for x in (mean, var)]
         return func(input, weight, bias, *copies, *args, **kwargs), *copies
     run.__name__, run.made = func.__name__, ("statistics", func)  # type: ignore[attr-defined]
     return run

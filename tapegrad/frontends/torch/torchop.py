@@ -417,13 +417,18 @@ def vjp_op(op: TorchOp) -> TorchOp:
 def of_members(members: Members, *args: Any, **kwargs: Any) -> Any:
     """Batch a function of torch, or the pullback of one: `torch.vmap` of it is a function of torch again."""
     op = members.op
-    return NotImplemented if op.refused or op.final or (op.of and op.of.refused) else mapped_op(  # type: ignore[attr-defined]
-        op, tuple([0 if flag else None for flag in members.batched]))(*args, **kwargs)  # type: ignore[arg-type]
+    absent = kwargs.get("absent", ())
+    if op.refused or op.final or (op.of and (op.of.refused or absent)):  # type: ignore[attr-defined]
+        return NotImplemented
+    in_dims = tuple([0 if flag else None for flag in members.batched])
+    return mapped_op(op, in_dims, *[absent] * bool(absent))(*args, **kwargs)  # type: ignore[arg-type]
 
 
 @functools.cache
-def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...]) -> TorchOp:
-    """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes."""
+def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, ...] = ()) -> TorchOp:
+    """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes, and
+    the parts of its value that are `absent` are None.
+    """
     of = op.of or op
 
     def run(*args: Any, **more: Any) -> Any:
@@ -432,7 +437,8 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...]) -> TorchOp:
 
         def call(*values: Any) -> Any:
             count = len(values) - len(names)
-            return of.impl(*values[:count], **dict(zip(names, values[count:])), **static)
+            y = of.impl(*values[:count], **dict(zip(names, values[count:])), **static)
+            return tuple([part for part in y if part is not None]) if absent else y
 
         def pulled(dy: Cotangent, *values: Any) -> tuple[Any, ...]:
             at = [i for i, x in enumerate(values) if is_tensor(x) and has_derivative(x)]
@@ -442,11 +448,14 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...]) -> TorchOp:
             with twice() if torch.is_grad_enabled() else nullcontext():
                 y, pull = torch.func.vjp(by_those, *[values[i] for i in at])
             return pull(cast(dy, y).expand(y.shape))  # type: ignore[no-any-return]
-        return torch.vmap(call if of is op else pulled, in_dims)(*args, *[more[name] for name in names])
+        found = torch.vmap(call if of is op else pulled, in_dims)(*args, *[more[name] for name in names])
+        parts = iter(found if absent else ())
+        return tuple([None if i in absent else next(parts) for i in range(len(found) + len(absent))]
+                     ) if absent else found
     run.__module__ = "torch"
     made = TorchOp(f"{op.__name__}_members", run)
-    made.made = ("members", op, in_dims)
+    made.made = ("members", op, in_dims, *[absent] * bool(absent))
     return made
 
 
-MADE.update(vjp=vjp_op, members=lambda op, in_dims: mapped_op(op, tuple(in_dims)))
+MADE.update(vjp=vjp_op, members=lambda op, *settings: mapped_op(op, *map(tuple, settings)))
