@@ -113,7 +113,7 @@ def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
     own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__,
            "__module__": getattr(fn, "__module__", "builtins")}
     kind: type[StandIn] = type("StandIn", (StandIn,), own)
-    return kind(fn.__wrapped__ if issubclass(type(fn), StandIn) else fn)
+    return kind(getattr(fn, "__wrapped__") if issubclass(type(fn), StandIn) else fn)  # noqa: B009
 
 
 def _of_float(fn: Callable[..., Any], meant: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
