@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from rich.console import Console, ConsoleOptions
 from rich.syntax import Syntax
@@ -64,8 +64,8 @@ def present(shown: Any, width: int | None, file: IO[str] | None, console: Consol
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
     if console is None and file is None and Console().is_jupyter:
         from IPython.display import display
-        own = hasattr(shown, "_repr_mimebundle_")
-        display(shown if own else {"text/html": as_html(shown, width)}, raw=not own)
+        own, shows = hasattr(shown, "_repr_mimebundle_"), cast(Any, display)  # which has no types of its own
+        shows(shown if own else {"text/html": as_html(shown, width)}, raw=not own)
         return
     with collector:
         (console or Console(file=file, width=width)).print(shown, width=width)
