@@ -17,12 +17,13 @@ from tapegrad.numbers import tensors
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.ops.batched_layer import linear_members, linear_weight_members
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.linalg import matmul
 from tapegrad.ops.reduce import sum
 from tapegrad.rules import types
+from tapegrad.rules.batching import Members
 from tapegrad.rules.facts import EACH, FRESH, direct
+from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import define
 
 
@@ -64,12 +65,36 @@ def _linear_tangent(ts: Any, _y: Array, x: Any, w: Any, b: Any = None) -> Any:
     return functools.reduce(operator.add, parts if db is None else [*parts, db])
 
 
+# -- a whole batch: what is shared by all members takes them as more rows
+
+
+def _linear_members(members: Members, x: Any, w: Any, b: Any = None) -> Any:
+    """Batch `linear`."""
+    if members.only(0):
+        return members.op.run(x, w) if b is None else members.op.run(x, w, b)
+    if members.ndim(1) != 2:
+        return NotImplemented
+    last = OPS["permute_dims"](w, axes=(0, 2, 1) if members.batched[1] else (1, 0))
+    call = Members(matmul, members.size, (members.args[0], members.args[1].T), members.batched[:2], members.y)
+    y = matmul.batch(call, x, last) if any(members.batched[:2]) else matmul.run(x, last)
+    return y if b is None else OPS["add"].run(y, members.aligned(2, b, len(members.result) - 1))
+
+
+def _linear_weight_members(members: Members, dy: Cotangent, x: Array) -> Any:
+    """Batch `linear_weight`: a product for each member."""
+    rows = [
+        OPS["reshape"](members.full(i, part), (members.size, math.prod(members.shape(i)[:-1]), members.shape(i)[-1]))
+        for i, part in enumerate((dy, x))
+    ]
+    return matmul.run(OPS["permute_dims"](rows[0], axes=(0, 2, 1)), rows[1])
+
+
 linear = define("linear", _linear, direct(lambda dy, _y, _x, w, _b=None: matmul(dy, conj(w)),
                                     lambda dy, _y, x, _w, _b=None: linear_weight(dy, conj(x)), _by_bias),
-                torch=_linear_tensor, tangent=_linear_tangent, batch=linear_members, memory=FRESH,
+                torch=_linear_tensor, tangent=_linear_tangent, batch=_linear_members, memory=FRESH,
                 spec=types.linear)
 linear_weight = define("linear_weight", _linear_weight,
                        direct(lambda dw, _y, _dy, x: linear(conj(x), dw),
                        lambda dw, _y, dy, _x: matmul(conj(dy), dw)), torch=_linear_weight_tensor, tangent=EACH,
-                       batch=linear_weight_members, memory=FRESH,
+                       batch=_linear_weight_members, memory=FRESH,
                        spec=types.linear_weight)

@@ -34,7 +34,7 @@ from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
-from tapegrad.tree.attributes import is_foreign
+from tapegrad.tree.attributes import HEAP, is_foreign
 from tapegrad.tree.copies import CACHED, code_of, is_empty
 
 MOST = 4000  # functions, classes and what holds them that are followed from one
@@ -42,7 +42,6 @@ KEPT = 4096
 # libraries' Python code that is made of functions that tapegrad knows
 FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "numpy.ma.", "networkx.")
 _PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
-_HEAP = 1 << 9  # CPython's flag of a class that Python code made
 
 Standing = list[tuple[dict[str, Any], str, Any]]
 """Namespaces of functions that were found, their names, and what stood there by that name."""
@@ -212,11 +211,11 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack += [part for part in vars(x).values() if type(part) is FunctionType]
             elif not _is_closed(x.__module__):
                 for base in x.__mro__:
-                    if (base.__flags__ & _HEAP and not _is_closed(base.__module__) and id(base) not in seen
+                    if (base.__flags__ & HEAP and not _is_closed(base.__module__) and id(base) not in seen
                         | {id(x)}) or base is x:
                         seen.add(id(base))
                         stack += vars(base).values()
-                        if base.__flags__ & _HEAP and replaced(base):
+                        if base.__flags__ & HEAP and replaced(base):
                             yield base
         elif kind in (staticmethod, classmethod, MethodType):
             stack.append(x.__func__)
@@ -236,7 +235,7 @@ def _reached(root: Any) -> Iterator[Any]:
             stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if _is_small(x) else ()
         elif kind in _WITHIN:
             stack += _WITHIN[kind](x)
-        elif kind.__flags__ & _HEAP and not _is_closed(kind.__module__):
+        elif kind.__flags__ & HEAP and not _is_closed(kind.__module__):
             stack.append(kind)
             stack.append(attributes(x))  # networkx keeps functions in objects, and in graphs
             if has_slots(kind) and replaced(x):
@@ -260,7 +259,7 @@ _CONTAINERS = (dict, list, tuple, deque, staticmethod, classmethod)
 def _may_lead(x: Any) -> bool:
     kind = type(x)
     return (callable(x) or issubclass(kind, _CONTAINERS)
-            or bool(kind.__flags__ & _HEAP and not _is_closed(kind.__module__)))
+            or bool(kind.__flags__ & HEAP and not _is_closed(kind.__module__)))
 
 
 def _given(fn: FunctionType) -> Iterator[Any]:
@@ -290,7 +289,7 @@ def _modules(x: Any) -> list[ModuleType]:
     """Return a module, or those that an object holds, which may stand for one."""
     if issubclass(type(x), ModuleType):
         return [x]
-    held = attributes(x) if type(x).__flags__ & _HEAP and not issubclass(type(x), type) else None
+    held = attributes(x) if type(x).__flags__ & HEAP and not issubclass(type(x), type) else None
     return [part for part in held.values() if issubclass(type(part), ModuleType)] if held and len(held) <= FEW else []
 
 

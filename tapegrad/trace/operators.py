@@ -39,6 +39,7 @@ from tapegrad.trace.proxy import (
     record_unary,
     recorded,
 )
+from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.flatten import is_leaf
 
 _new = object.__new__
@@ -184,7 +185,7 @@ def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, othe
     where a gradient would be lost.
     """
     x = a if other is b else b
-    if type(other).__flags__ & _HEAP or type(other).__module__ == "builtins":
+    if type(other).__flags__ & HEAP or type(other).__module__ == "builtins":
         return NotImplemented
     try:
         y = fn(*[plain_value(x) if part is x else part for part in (a, b)])
@@ -197,7 +198,6 @@ def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, othe
     return y
 
 
-_HEAP = 1 << 9  # CPython's flag of a class that Python code made
 _OPERANDS = (np.ndarray, np.generic, float, int, complex)
 
 

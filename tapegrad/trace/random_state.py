@@ -292,8 +292,7 @@ def silent_names() -> tuple[frozenset[str], frozenset[str]]:
 
 def _behind(source: Any) -> list[Any]:
     """Return what a generator draws from, which a program may know as well."""
-    own = source._generator if hasattr(type(source), "_generator") else source  # no program reads its state here
-    bits = own if isinstance(own, np.random.BitGenerator) else getattr(own, "bit_generator", None)
+    bits = source if isinstance(source, np.random.BitGenerator) else getattr(source, "bit_generator", None)
     return [part for part in (bits, getattr(bits, "seed_seq", None)) if isinstance(part, WATCHED)]
 
 

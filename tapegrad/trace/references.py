@@ -31,14 +31,13 @@ from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, package_of
 from tapegrad.trace.outside_arrays import is_table
-from tapegrad.tree.attributes import FOREIGN_PACKAGES
+from tapegrad.tree.attributes import FOREIGN_PACKAGES, HEAP
 from tapegrad.tree.copies import Attribute, Refused, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module, is_optimizer
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
 _OWN = "an attribute"  # of a function's
-# CPython's flags of classes: made while a program runs; and that, or immutable
-_HEAP, _REPLACEABLE = 1 << 9, 1 << 9 | 1 << 8
+_REPLACEABLE = HEAP | 1 << 8  # CPython's flags of classes: made while a program runs, or immutable
 MOST = 20_000  # things that are looked at
 LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts themselves are looked at
 
@@ -217,7 +216,7 @@ class Routes:
         to them is its attribute.
         """
         if (is_a(x, (tuple, list, dict, set, frozenset, deque, FunctionType))
-            or type(x).__flags__ & _REPLACEABLE != _HEAP):
+            or type(x).__flags__ & _REPLACEABLE != HEAP):
             return False
         return self.is_users(x) or any(id(part) in marked for part in (own_dict(x) or {}).values())
 

@@ -32,11 +32,11 @@ from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.numbers.cotangents import conform
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.signature import ValueAndGradients
 
 LEFT = object()
 """What a function that has no fallback returns where native code leaves."""
-HEAP = 1 << 9  # the flag of a class that a `class` statement makes
 
 
 class Unpaid(Exception):

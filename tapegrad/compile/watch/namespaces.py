@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from types import MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
-from tapegrad.tree.copies import class_of, code_of, is_empty
+from tapegrad.tree.attributes import HEAP
+from tapegrad.tree.copies import class_of, code_of, dict_of, is_empty
 
 SLOT_CALLS = (MethodWrapperType, WrapperDescriptorType)
 # what every module or class has
@@ -137,9 +138,5 @@ NAMED = Held.named | Typed.named
 def own_names(x: Any) -> Mapping[str, Any]:
     """Return the attributes that an object or a class has itself, empty for what can be given none."""
     if isinstance(x, type):
-        return vars(x) if x.__flags__ & _HEAP else {}
-    found = getattr(x, "__dict__", None)
-    return found if type(found) is dict else {}
-
-
-_HEAP = 1 << 9  # of a class's flags: it was made at runtime, and its attributes can be set
+        return vars(x) if x.__flags__ & HEAP else {}
+    return dict_of(x)

@@ -44,8 +44,7 @@ def _updates(func: Any, flag: str = "training") -> None:
             return generic(tracer, func, args, kwargs)
         first = [known.pop(name, None) for name in names[:5]]
         rest, others = (args[5:], kwargs) if len(args) >= 5 else ((), known)
-        kept = [x if x is None else ops.stop_gradient(x) for x in first[3:]]  # torch has no gradient by these
-        y, *found = generic(tracer, whole, (*first[:3], *kept, *rest), others)
+        y, *found = generic(tracer, whole, (*first, *rest), others)
         for x, new in zip(first[3:], found):
             if new is not None:
                 put(x, ops.stop_gradient(new))

@@ -185,7 +185,7 @@ class TorchOp(Op):
                 roots.append(x if create and x.requires_grad else x.detach().requires_grad_())
                 return roots[-1]
             given = around(args, mapped(root, args))
-            with torch.enable_grad(), twice() if create else nullcontext():
+            with torch.enable_grad(), kernels(twice=create):
                 return self.call(given, names, kwargs), roots
         known = self.reasons(args, names, kwargs)
         try:
@@ -391,8 +391,10 @@ def flowing(y: Array, dy: Cotangent) -> Iterator[tuple[Any, Any]]:
             yield from flowing(part, dpart)
 
 
-def twice() -> Any:
-    """Return a context in which torch chooses no kernel of attention without a derivative of its gradient."""
+def kernels(twice: bool) -> Any:
+    """Return a context in which, for gradients of gradients, torch chooses no kernel of attention without these."""
+    if not twice:
+        return nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
     return sdpa_kernel(SDPBackend.MATH)
 
@@ -421,11 +423,11 @@ def of_members(members: Members, *args: Any, **kwargs: Any) -> Any:
     if op.refused or op.final or (op.of and (op.of.refused or absent)):  # type: ignore[attr-defined]
         return NotImplemented
     in_dims = tuple([0 if flag else None for flag in members.batched])
-    return mapped_op(op, in_dims, *[absent] * bool(absent))(*args, **kwargs)  # type: ignore[arg-type]
+    return mapped_op(op, in_dims, absent)(*args, **kwargs)  # type: ignore[arg-type]
 
 
 @functools.cache
-def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, ...] = ()) -> TorchOp:
+def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, ...]) -> TorchOp:
     """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes, and
     the parts of its value that are `absent` are None.
     """
@@ -445,7 +447,7 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, .
 
             def by_those(*xs: Any) -> Any:
                 return call(*[xs[at.index(i)] if i in at else x for i, x in enumerate(values)])
-            with twice() if torch.is_grad_enabled() else nullcontext():
+            with kernels(twice=torch.is_grad_enabled()):
                 y, pull = torch.func.vjp(by_those, *[values[i] for i in at])
             return pull(cast(dy, y).expand(y.shape))  # type: ignore[no-any-return]
         found = torch.vmap(call if of is op else pulled, in_dims)(*args, *[more[name] for name in names])
@@ -454,7 +456,7 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, .
                      ) if absent else found
     run.__module__ = "torch"
     made = TorchOp(f"{op.__name__}_members", run)
-    made.made = ("members", op, in_dims, *[absent] * bool(absent))
+    made.made = ("members", op, in_dims, absent)
     return made
 
 
