@@ -5,10 +5,10 @@ from __future__ import annotations
 import dis
 from types import CodeType
 
-from tapegrad.ops.structure import getfield
 from tapegrad.rules.user import rrule
 from tapegrad.show.line import code_of
 from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.transforms.rewrite import is_pullback
 
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
@@ -28,7 +28,7 @@ def assigned(tape: Tape) -> dict[Operation, str]:
     stored: dict[int, dict[int, str]] = {}
     last = None
     for op in reversed(tape.ops):  # of the operations that one call made, the last is its value
-        if type(op) is not Call or op.note or op.code is None or op.fn is rrule or _is_pullback(op):
+        if type(op) is not Call or op.note or op.code is None or op.fn is rrule or is_pullback(op):
             continue
         code = code_of(op.code)
         place = id(code), op.lasti
@@ -39,11 +39,6 @@ def assigned(tape: Tape) -> dict[Operation, str]:
                 found[op] = stored[place[0]][op.lasti]
         last = place
     return dict(reversed(found.items()))
-
-
-def _is_pullback(op: Call) -> bool:
-    """True for what takes the pullback out of a triple."""
-    return op.fn is getfield and op.args[1] == 1 and isinstance(op.args[0], Call) and op.args[0].fn is rrule
 
 
 def _stores(code: CodeType) -> dict[int, str]:

@@ -45,13 +45,13 @@ from tapegrad.store.format import (
     spread,
 )
 from tapegrad.store.nest import Nest
-from tapegrad.store.write import is_pullback
 from tapegrad.tape.check import check
 from tapegrad.tape.raised import Raised
 from tapegrad.tape.spec import Absent, absent, parsed
 from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.collector import collector
+from tapegrad.transforms.rewrite import is_pullback
 from tapegrad.tree.argnums import wanted
 from tapegrad.tree.flatten import Structure, flatten
 from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients

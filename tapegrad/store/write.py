@@ -23,13 +23,12 @@ from tapegrad.numbers.cotangents import Accumulator, NoTangent, Scatter, ZeroTan
 from tapegrad.numbers.formatting import name_of, plain, type_name
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
-from tapegrad.ops import draw, getfield
+from tapegrad.ops import draw
 from tapegrad.ops.loop import Loop
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.steps import Steps
 from tapegrad.rules.op import OPS, Cotangents, JointPullback, Op, Pullback
 from tapegrad.rules.registry import FRONTEND_OPS
-from tapegrad.rules.user import rrule
 from tapegrad.store import torch_values
 from tapegrad.store.format import (
     ALIGNMENT,
@@ -56,6 +55,7 @@ from tapegrad.tape.subtape import Subtape
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.primitivize import singly
+from tapegrad.transforms.rewrite import is_pullback
 from tapegrad.tree.argnums import ALL
 from tapegrad.tree.flatten import Structure, is_generator
 from tapegrad.tree.modules import Module
@@ -426,14 +426,6 @@ class Writer:
             self.numbers[key] = len(self.signatures)
             self.signatures.append(row)
         return self.numbers[key]
-
-
-def is_pullback(op: Operation) -> bool:
-    """True for an operation that holds the pullback of a triple: all that a tape calls, apart from functions."""
-    if not (isinstance(op, Call) and op.fn is getfield and len(op.args) == 2):
-        return False
-    triple, part = op.args
-    return type(part) is int and part == 1 and isinstance(triple, Call) and triple.fn is rrule
 
 
 def parts_first(root: Any) -> list[Any]:

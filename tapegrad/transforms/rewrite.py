@@ -54,3 +54,11 @@ def pullback_of(op: Call, last: bool = False) -> Any:
     fn = op_of(getattr(op.fn, "last", op.fn) if last else op.fn)
     # to find a line takes its time
     return fn.pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, None if fn.has_rule else op.where)
+
+
+def is_pullback(op: Operation) -> bool:
+    """True for an operation that holds the pullback of a triple: all that a tape calls, apart from functions."""
+    if not (isinstance(op, Call) and op.fn is getfield and len(op.args) == 2):
+        return False
+    triple, part = op.args
+    return type(part) is int and part == 1 and isinstance(triple, Call) and triple.fn is rrule
