@@ -22,6 +22,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -95,7 +96,7 @@ class Process:
         environment = {**os.environ,
                        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
                        "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TORCHINDUCTOR_CACHE_DIR": str(folder),
-                       "OMP_NUM_THREADS": "4"}
+                       "TORCHINDUCTOR_COMPILE_THREADS": "2", "OMP_NUM_THREADS": "4"}
         self.process = subprocess.Popen([sys.executable, "-m", "bench.on_gpu.worker", *arguments],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env=environment, cwd=ROOT)
@@ -124,7 +125,7 @@ class Process:
     def stop(self) -> None:
         """End it."""
         self.process.kill()
-        with self.process:  # waits, and closes the pipes
+        with suppress(BrokenPipeError), self.process:  # waits, and closes the pipes, which it may have left
             pass
 
 
@@ -163,7 +164,8 @@ class Run:
             done: list[Future[None]] = [pool.submit(self.job, job) for job in self.jobs]
             done += [pool.submit(self.count, name) for name in self.options.names or SIZES
                      if self.options.device == "meta"]
-            ready = [(rows, pool.submit(self.ready, number, rows)) for number, rows in enumerate(groups.values())]
+            ready = [(rows, pool.submit(self.ready, number, rows))
+                     for number, rows in enumerate(sorted(groups.values(), key=urgency))]
             for future in done:
                 future.result()
             processes = [(rows, future.result()) for rows, future in ready]
@@ -271,6 +273,12 @@ class Run:
             console.print(f"  {row.problem}, {row.precision}, {row.peer}: {row.difference:.1e}", markup=False)
         (self.options.out / "gpu.txt").write_text(console.export_text())
         return 1 if wrong or failed else 0
+
+
+def urgency(rows: list[Row]) -> int:
+    """Where a peer's gradient stands among those that get ready: last what compiles for long, and may get no time."""
+    peer = rows[0].peer
+    return 2 if peer.startswith("torch.compile ") else 1 if peer in ("torch.compile", OWN[2]) else 0
 
 
 def print_table(problem: str, precision: str, rows: list[Row], console: Console) -> None:
