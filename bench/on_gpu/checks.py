@@ -163,14 +163,14 @@ def random_numbers_of_numpys(device: str, mode: str) -> None:
     rng = np.random.default_rng(0)
     step = compiled(lambda x: np.sum(x * rng.normal(size=4)), device, mode)
     found = []
-    for _ in range(CALLS):
+    for given in (X[0], *[on(device, X[0])[0]] * CALLS):  # with arrays first: it is NumPy's code
         try:
-            found.append(step(on(device, X[0])[0])[0].item())
+            found.append(step(given)[0].item())
         except ArgumentError:
             if mode == "eager":
                 raise
             return  # what the host draws is no part of a graph, it says
-    if len(set(found)) < CALLS:
+    if len(set(found)) < len(found):
         raise AssertionError("a call drew the same")
 
 

@@ -5,7 +5,8 @@ looks at the guards once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,6 +18,17 @@ from tapegrad.compile.torch.lower import Lowered
 from tapegrad.errors import ArgumentError
 
 WARM_UPS = 3  # runs before the capture: libraries choose their kernels, and allocate what they keep
+
+
+@contextmanager
+def waiting_raises() -> Iterator[None]:
+    """Let torch raise where a call waits for the device: in a capture that would leave an error for the next call."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def graph_device(device: Any) -> Any:
@@ -77,7 +89,9 @@ def captured(body: Run, buffers: list[Any]) -> tuple[Callable[[], None], list[An
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
+            for _ in range(WARM_UPS - 1):
+                body(*buffers)
+            with waiting_raises():
                 body(*buffers)
         torch.cuda.current_stream().wait_stream(side)
         found = torch.cuda.CUDAGraph()

@@ -35,7 +35,7 @@ class Seen:
         self.fn, self.args, self.kwargs, self.result, self.draws = fn, args, kwargs, result, _RANDOM in fn.tags
         self.written = [args[at] if at < len(args) else kwargs[name] for at, name in _written(fn)
                         if at < len(args) or name in kwargs]
-        self.found = self  # as it was made
+        self.found: Seen | None = None  # as it was made, of one with other arguments
 
     def with_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen:
         """Return the call with other arguments, which stand for those it had."""
@@ -66,7 +66,6 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
         self.seen: list[Seen] = []
         self.made: set[int] = set()  # the storages of what was returned
         self.escaped, self.dynamic = "", False
-        self.leaks = _Leaks(self)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -81,11 +80,12 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
 
     def __enter__(self) -> Calls:
         super().__enter__()
-        self.leaks.__enter__()
+        self.leaks = _Leaks(self).__enter__()
         return self
 
     def __exit__(self, *err: Any) -> None:
         self.leaks.__exit__(*err)
+        del self.leaks  # it refers to this one, and a circle would keep the tensors that were seen
         super().__exit__(*err)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
@@ -179,7 +179,7 @@ def spelling(seen: Seen) -> Callable[..., Any]:
     """Return the quickest function that makes a call: a sign, a method or a function of torch's that calls this very
     operator with these arguments, else the operator itself without its Python wrapper.
     """
-    seen = seen.found
+    seen = seen.found or seen
     kinds = (seen.fn, tuple(map(type, seen.args)), tuple(seen.kwargs))
     if kinds not in SPELLINGS:
         name = seen.fn.overloadpacket.__name__
