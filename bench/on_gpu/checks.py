@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional as F
 
 import tapegrad as tg
+from bench.on_gpu.loops import ARGS, PROGRAMS, tape_of
 from tapegrad.errors import ArgumentError
 from tapegrad.tree.flatten import leaves_of
 
@@ -107,6 +108,18 @@ def loops(device: str, mode: str) -> None:
             y = np.sin(y) * 0.9 + x * (i % 3)
         return np.sum(y)
     agrees(recurrence, device, mode, (X,))
+
+
+@check
+def long_loops(device: str, mode: str) -> None:
+    """Each is a kernel where there is a GPU, in two modes of three."""
+    if mode == "inductor":
+        return  # it compiles each run by itself, for minutes
+    for f in PROGRAMS:
+        run = tg.compile(tape_of(f), backend="torch", device=device, mode=mode)
+        for scale in (1.0, 0.9, 1.1):
+            args = [x * scale for x in ARGS]
+            close(run(*on(device, *args)), tg.grad(f, *args))
 
 
 @check

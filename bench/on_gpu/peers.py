@@ -115,6 +115,7 @@ def jax(of: Callable[[Problem], Gradient]) -> Callable[..., Gradient]:
         import jax as library
         if device == "cuda" and library.default_backend() != "gpu":
             raise Missing(f"JAX finds no GPU here, but {library.default_backend()}")
+        library.config.update("jax_default_matmul_precision", "highest")  # as torch's is: not TF32
         return of(replace(problem, data={name: array(value, precision) for name, value in problem.data.items()}))
     return prepare
 

@@ -70,7 +70,7 @@ class Torch(Backend):
         return best, run
 
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
-        return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh)
+        return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh, kernels=self.mode != "inductor")
 
     def fits(self, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return True  # tensors may stand for arrays: what is compiled tells

@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from tapegrad.compile.torch.function import function_of
 from tapegrad.compile.torch.kernel import arguments, holds_value, inside, is_kernel, nest, replaced, without
 from tapegrad.compile.torch.loop_body import Body
+from tapegrad.compile.torch.loop_kernel import LoopKernel, loop_kernel
 from tapegrad.compile.torch.lower import SUBTAPES, Lowering
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop, Runs, written
 from tapegrad.ops.structure import put_results
+from tapegrad.rules.facts import ANY
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op
 
 TRIES = 3  # of what is carried, the first value may have to be a tensor where the others are
@@ -30,7 +33,12 @@ def lower_loop(outer: Lowering, op: Call, values: list[Any], refs: list[Any]) ->
     """Put a loop on the new tape; return its value, and what stands for that."""
     call = _Call(outer, op, values, refs)
     body = call.body()
-    if body is None or not (outer.loops or inside(body.body) is None):
+    if body is None:
+        return call.unrolled()
+    kernel = loop_kernel(call.lowered(body), outer.device) if outer.kernels else None
+    if kernel is not None:
+        return call.launched(kernel)
+    if not outer.loops and inside(body.body) is not None:
         return call.unrolled()
     call.own(body.owned - call.written)
     return call.repeated(body) if outer.loops else call.copied(body)
@@ -140,6 +148,29 @@ class _Call:
         """Say what the tensors are that came out, and return what stands for them."""
         self.outer.known.update((x, ref) for x, ref in zip(result, refs) if is_tensor(x))
         return refs
+
+    # -- one kernel for all runs
+
+    def launched(self, kernel: LoopKernel) -> tuple[Any, Any]:
+        """Put the call of a kernel on the new tape, and what takes apart the tensors in which it collects."""
+        outer, carried = self.outer, self.carried
+        refs = [self.stacked(i) if i in self.lists else ref for i, ref in enumerate(self.refs)]
+        result = kernel(*[torch.stack(tuple(x)) if i in self.lists and i in kernel.text.taken else x
+                          for i, x in enumerate(self.values)])
+        call = outer.step(self.op, kernel, *[outer.operand(ref, self.op) for ref in refs], val=None)
+        call.fn.aliases = (None,) * len(result)
+        made = outer.several(self.op, call, map(without, result))
+        values = (*result[:carried], *[x.unbind() for x in result[carried:]])
+        parts = (*made[:carried],
+                 *[outer.step(self.op, torch.unbind, x, aliases=ANY, val=None) for x in made[carried:]])
+        return values, self.known(values, parts)
+
+    def stacked(self, i: int) -> Any:
+        """Return what stands for a sequence as one tensor: the one that another kernel collected it in, if there is."""
+        ref = self.refs[i]
+        if is_kernel(ref, torch.unbind):
+            return ref.args[0]
+        return self.outer.step(self.op, torch.stack, ref, val=without(torch.stack(tuple(self.values[i]))))
 
     # -- the calls of all runs
 

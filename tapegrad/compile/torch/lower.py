@@ -66,15 +66,17 @@ FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", 
 
 
 def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
-          loops: bool = True) -> tuple[Tape, list[Any]]:
+          loops: bool = True, kernels: bool = False) -> tuple[Tape, list[Any]]:
     """Return the calls of torch's that a tape comes down to for arguments like `leaves`, and the parts of the result.
 
     The leaves are those of the tape but for the function; arrays among them are tensors already. With `numbers`,
     Python's numbers may be others in another call; else it is made for these alone. Without `loops` the calls of a
-    loop's runs are there one by one. Raises GuardError where the tape is not for these arguments, and what a replay
-    raises.
+    loop's runs are there one by one; with `kernels` it is one, on a device that can have such. Raises GuardError where
+    the tape is not for these arguments, and what a replay raises.
     """
-    return Lowering(places_of_masks(tape), leaves, device, numbers, loops).run()
+    lowering = Lowering(places_of_masks(tape), leaves, device, numbers, loops)
+    lowering.kernels = kernels
+    return lowering.run()
 
 
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
@@ -101,6 +103,7 @@ class Lowering:
     The calls on that have the values that were found where these follow from constants alone, and all have types.
     """
 
+    kernels = False  # whether a loop may be a kernel
     backward = False  # of the body of a pullback's loop, which gets nan or inf as pullbacks do
 
     def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:

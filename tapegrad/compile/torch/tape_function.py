@@ -48,8 +48,9 @@ class TapeOnTorch:
     """
 
     def __init__(self, tape: Tape, device: Any, make: Make, numbers: bool = True,
-                 fresh: Callable[[], bool] | None = None) -> None:
+                 fresh: Callable[[], bool] | None = None, kernels: bool = True) -> None:
         self.tape, self.device, self.make, self.numbers, self.fresh = tape, device, make, numbers, fresh
+        self.kernels = kernels  # whether a loop may be one, on a GPU
         self.__name__ = tape.name
         self.runs: tuple[Run, ...] = ()
         self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
@@ -110,7 +111,7 @@ class TapeOnTorch:
         if kinds in self.kinds:
             raise Miss(self.tape, None)
         try:
-            tape, parts = lower(self.tape, leaves, device, self.numbers, loops=self.numbers)
+            tape, parts = lower(self.tape, leaves, device, self.numbers, self.numbers, self.kernels)
         except GuardError:
             raise Miss(self.tape, None) from None
         run = self.make(Lowered(tape, self.tape, device, self.layouts), leaves)

@@ -1,0 +1,614 @@
+"""loop_kernel: a loop of small tensors as one CUDA kernel, in which one block of threads makes all runs.
+
+A launch takes longer than a run's arithmetic where a run computes a few hundred numbers: an operator at a time, the
+device idles. Here what is carried lies in the block's shared memory, each call of the body is a few lines of C, of
+which each thread computes some elements, and the threads wait for each other only where one reads what another wrote.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial, partialmethod
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+
+from tapegrad.compile.torch.kernel import arguments, is_kernel
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.ops.loop import Loop, range_of
+from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
+
+TYPES = {torch.float64: "double", torch.float32: "float", torch.int64: "long long", torch.bool: "bool"}
+"""C's names of the dtypes that a kernel computes with."""
+SHARED = 48 << 10  # bytes of shared memory that each device gives a block
+WIDEST = 256  # threads
+WORTH = 4096  # numbers that one block computes in the time of a launch
+AT_ONCE = 32  # partial sums, each by a thread
+
+
+class Unwritten(Exception):
+    """A loop is left to torch's operators."""
+
+
+class Ref(NamedTuple):
+    """Where a tensor lies in the kernel: elements from a pointer on, or a number that C computes, without a pointer."""
+
+    base: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: str = "0"
+    place: str = ""  # the memory that it is a part of
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_dense(self) -> bool:
+        return self.strides == dense(self.shape) or self.size == 1
+
+
+def dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor that lies row by row, in elements.
+
+    >>> dense((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(list(accumulate([1, *reversed(shape)], operator.mul))[:-1][::-1])
+
+
+# -- what the calls come down to
+
+POINTWISE: dict[str, str] = {
+    "add": "{0} + {alpha}{1}", "sub": "{0} - {alpha}{1}", "rsub": "{1} - {alpha}{0}", "mul": "{0} * {1}",
+    "div": "{0} / {1}", "true_divide": "{0} / {1}", "neg": "-{0}", "reciprocal": "1 / {0}", "square": "{0} * {0}",
+    "addcmul": "{0} + {value}{1} * {2}", "addcdiv": "{0} + {value}{1} / {2}",
+    "tanh_backward": "{0} * (1 - {1} * {1})", "sigmoid_backward": "{0} * (1 - {1}) * {1}",
+    "sigmoid": "1 / (1 + exp(-{0}))", "relu": "{0} <= 0 ? 0 : {0}", "threshold_backward": "{1} <= {2} ? 0 : {0}",
+    "masked_fill": "{1} ? {2} : {0}", "where": "{0} ? {1} : {2}", "abs": "fabs({0})", "rsqrt": "1 / sqrt({0})",
+    "pow": "pow({0}, {1})", "hypot": "hypot({0}, {1})", "atan2": "atan2({0}, {1})",
+    "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}", "minimum": "{0} != {0} || {0} < {1} ? {0} : {1}",
+    "isnan": "{0} != {0}",
+    **dict.fromkeys(("clone", "contiguous", "_to_copy"), "{0}"), **dict.fromkeys(("copy", "fill"), "{1}"), "zero": "0",
+    **dict.fromkeys(("sign", "sgn"), "({0} > 0) - ({0} < 0)"), **dict.fromkeys(("logical_not", "bitwise_not"), "!{0}"),
+    **dict.fromkeys(("logical_and", "bitwise_and"), "{0} && {1}"),
+    **dict.fromkeys(("logical_or", "bitwise_or"), "{0} || {1}"),
+    **{name: f"{{0}} {sign} {{1}}" for name, sign in zip("gt lt ge le eq ne".split(), "> < >= <= == !=".split())},
+    **{name: f"{name}({{0}})" for name in "exp log sin cos tan tanh sinh cosh sqrt asin acos atan asinh acosh atanh exp2 "
+       "expm1 log2 log10 log1p erf erfc floor ceil trunc".split()}}
+"""What an element is, by the name of the function: of the elements of its arguments, which are numbers of one type."""
+OURS = {"multiply": "mul", "add": "add", "subtract": "sub", "divide": "div", "power": "pow", "negative": "neg"}
+"""Of tapegrad's own functions, which stand where a number differs from run to run, torch's name."""
+ON_BOOLS = {"logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not"}
+COMPARED = {"gt", "lt", "ge", "le", "eq", "ne", "isnan"}
+ON_INTEGERS = {"add", "sub", "rsub", "mul", "neg", "where", "clone", "copy", "_to_copy", *COMPARED}
+ADDED = {"addmm", "addmv"}
+MATRIX = {"mm", "mv", "dot", "vdot", *ADDED}
+VIEWS: dict[str, Callable[..., Ref]] = {}
+"""What lies where another tensor does, by the name of the function."""
+
+
+def view(fn: Callable[..., Ref]) -> Callable[..., Ref]:
+    VIEWS[fn.__name__.rstrip("_")] = fn
+    return fn
+
+
+@view
+def select(x: Ref, axis: int, index: Any) -> Ref:
+    axis %= len(x.shape)
+    if type(index) is int:
+        index = str(index % x.shape[axis])
+    elif isinstance(index, Ref) and Text.is_number(index) and index.dtype is torch.int64:
+        index = f"({index.base} < 0 ? {index.base} + {x.shape[axis]} : {index.base})"
+    else:
+        raise Unwritten("a place that the device computes")
+    at = f"{x.offset} + {index} * {x.strides[axis]}"
+    return x._replace(shape=without(x.shape, axis), strides=without(x.strides, axis), offset=at)
+
+
+@view
+def slice_(x: Ref, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1) -> Ref:
+    axis %= len(x.shape)
+    if any(type(part) not in (int, type(None)) for part in (start, stop, step)):
+        raise Unwritten("a place that the device computes")
+    places = range(x.shape[axis])[start:stop:step]
+    at = f"{x.offset} + {places.start * x.strides[axis] if places else 0}"
+    shape, strides = list(x.shape), list(x.strides)
+    shape[axis], strides[axis] = len(places), step * x.strides[axis]
+    return x._replace(shape=tuple(shape), strides=tuple(strides), offset=at)
+
+
+@view
+def unsqueeze(x: Ref, axis: int) -> Ref:
+    axis %= len(x.shape) + 1
+    return x._replace(shape=(*x.shape[:axis], 1, *x.shape[axis:]), strides=(*x.strides[:axis], 0, *x.strides[axis:]))
+
+
+@view
+def squeeze(x: Ref, axes: Any = None) -> Ref:
+    axes = range(len(x.shape)) if axes is None else [axes] if type(axes) is int else axes
+    gone = {axis % len(x.shape) for axis in axes if x.shape[axis] == 1}
+    kept = [i for i in range(len(x.shape)) if i not in gone]
+    return x._replace(shape=tuple([x.shape[i] for i in kept]), strides=tuple([x.strides[i] for i in kept]))
+
+
+@view
+def permute(x: Ref, axes: Sequence[int]) -> Ref:
+    return x._replace(shape=tuple([x.shape[i] for i in axes]), strides=tuple([x.strides[i] for i in axes]))
+
+
+@view
+def transpose(x: Ref, a: int, b: int) -> Ref:
+    axes = list(range(len(x.shape)))
+    axes[a], axes[b] = axes[b], axes[a]
+    return permute(x, axes)
+
+
+@view
+def t(x: Ref) -> Ref:
+    return permute(x, range(len(x.shape))[::-1])
+
+
+@view
+def expand(x: Ref, shape: Sequence[int]) -> Ref:
+    before = (0,) * (len(shape) - len(x.shape)) + x.shape
+    shape = tuple([old if new == -1 else new for new, old in zip(shape, before)])
+    return x._replace(shape=shape, strides=stretched(x, shape))
+
+
+@view
+def view_(x: Ref, shape: Sequence[int]) -> Ref:
+    if not x.is_dense:
+        raise Unwritten("a tensor that does not lie row by row")
+    rest = x.size // max(-math.prod(shape), 1)
+    shape = tuple([rest if n == -1 else n for n in shape])
+    return x._replace(shape=shape, strides=dense(shape))
+
+
+@view
+def detach(x: Ref) -> Ref:
+    return x
+
+
+VIEWS |= {"reshape": view_, "_unsafe_view": view_, "alias": detach}
+
+
+def without(x: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return x[:axis] + x[axis + 1:]
+
+
+def stretched(x: Ref, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor that is broadcast to a shape."""
+    new = len(shape) - len(x.shape)
+    return (*(0,) * new, *(0 if old == 1 != now else step for old, now, step in zip(x.shape, shape[new:], x.strides)))
+
+
+# -- the text
+
+
+class Text:
+    """Writes the kernel of a loop of which the body is torch's calls. Raises Unwritten for what it does not write.
+
+    Of the loop's arguments it takes those of the numbers in `taken`, with a sequence as one tensor, and then the
+    `constants`; `made` are the shapes and dtypes of what it returns, with what is collected as one tensor.
+    """
+
+    def __init__(self, loop: Loop, width: int = 0) -> None:
+        self.loop, self.constants, self.lines = loop, list[torch.Tensor](), list[str]()
+        self.refs: dict[Any, Ref] = {}
+        self.shared = 0  # bytes
+        self.places: list[str] = []
+        self.fresh: dict[str, tuple[int, ...]] = {}  # memory that was written since the threads last met, and as what
+        self.read: set[str] = set()  # memory that was read since then by other threads than those of its elements
+        steps, given, listed, carried = loop.parts()
+        self.width = width or self.threads()
+        used = {x for op in loop.body.ops for x in operands(op)}
+        self.taken = [i for i, x in enumerate([*given, *listed, *carried]) if x in used or x in carried]
+        pointers = [self.pointer(x, f"x{i}") for i, x in enumerate([*given, *listed, *carried]) if i in self.taken]
+        made = [*map(self.spec, carried), *[((loop.count, *shape), dtype) for shape, dtype in
+                                            map(self.spec, loop.results[len(carried):])]]
+        self.made: list[tuple[tuple[int, ...], torch.dtype]] = made
+        outs = [f"{TYPES[dtype]}* __restrict__ y{i}" for i, (_, dtype) in enumerate(made)]
+        first = [self.refs[x] for x in carried]
+        for x in carried:
+            self.refs[x] = self.memory(*self.spec(x))
+        self.copies([(self.refs[x], ref) for x, ref in zip(carried, first)])
+        self.meet()
+        before, self.lines = self.lines, []
+        self.numbers(steps)
+        for x in listed:
+            if x in self.refs:
+                self.refs[x] = self.refs[x]._replace(offset=f"k * {self.refs[x].size}")
+        for op in loop.body.ops[1:]:
+            if type(op) is Constant:
+                self.constant(op)
+            elif type(op) is not Input and op is not loop.body.result:
+                self.write(op)
+        results = [self.ref(part) for part in loop.results]
+        self.collect(results[len(carried):], len(carried))
+        self.hand_on([self.refs[x] for x in carried], results[:len(carried)])
+        self.meet()
+        body, self.lines = self.lines, []
+        self.copies([(Ref(f"y{i}", dtype, shape, dense(shape)), self.refs[x])
+                     for i, (x, (shape, dtype)) in enumerate(zip(carried, made))])
+        constants = [f"const {TYPES[x.dtype]}* __restrict__ c{i}" for i, x in enumerate(self.constants)]
+        run = f"{loop.count - 1} - r" if loop.reverse else "r"
+        meet = "__syncwarp()" if self.width == 32 else "__syncthreads()"
+        self.text = "\n".join([
+            f'extern "C" __global__ void loop({", ".join([*pointers, *constants, *outs])}) {{',
+            "  extern __shared__ double shared[];", "  const int t = threadIdx.x;", *self.places, *before,
+            f"  for (long long r = 0; r < {loop.count}; r++) {{", f"  const long long k = {run};", *body, "  }",
+            *self.lines, "}", ""]).replace("MEET", meet)
+        if self.shared > SHARED:
+            raise Unwritten("too much memory for a block")
+
+    def threads(self) -> int:
+        """Return the number of threads. Raises Unwritten where torch's operators are faster, by the work of a run."""
+        sizes, work, launches = [1], 0, 0
+        for op in self.loop.body.ops:
+            if is_kernel(op):
+                if op.fn.effects.draws:  # type: ignore[attr-defined]
+                    raise Unwritten("random numbers")
+                size = math.prod(op.spec.shape or ())
+                if op.fn.__name__ not in VIEWS:  # type: ignore[attr-defined]
+                    sizes.append(size)
+                    inner = max([math.prod(x.spec.shape or ()) for x in op.args if isinstance(x, Operation)], default=1)
+                    by_sums = op.fn.__name__ in MATRIX  # type: ignore[attr-defined]
+                    work, launches = work + (size * inner if by_sums else max(size, inner)), launches + 1
+        if work > WORTH * max(launches, 1):
+            raise Unwritten("too much for one block")
+        return min(WIDEST, -(-max(sizes) // 32) * 32)
+
+    def spec(self, x: Any) -> tuple[tuple[int, ...], torch.dtype]:
+        """Return the shape and the dtype of a tensor."""
+        if not isinstance(x, Operation) or x.spec.type is not torch.Tensor or x.spec.dtype not in TYPES:
+            raise Unwritten("what is no tensor of such numbers")
+        return tuple(x.spec.shape or ()), x.spec.dtype  # type: ignore[return-value]
+
+    def pointer(self, x: Input, name: str) -> str:
+        shape, dtype = self.spec(x)
+        self.refs[x] = Ref(name, dtype, shape, dense(shape), place=name)
+        return f"const {TYPES[dtype]}* __restrict__ {name}"
+
+    def memory(self, shape: tuple[int, ...], dtype: torch.dtype) -> Ref:
+        """Return shared memory for a tensor."""
+        name = f"m{len(self.places)}"
+        self.places.append(f"  {TYPES[dtype]}* const {name} = ({TYPES[dtype]}*)((char*)shared + {self.shared});")
+        self.shared += -(-math.prod(shape) * dtype.itemsize // 8) * 8
+        return Ref(name, dtype, shape, dense(shape), place=name)
+
+    def numbers(self, steps: Sequence[Input]) -> None:
+        """Say what the numbers are that differ from run to run."""
+        for x, values in zip(steps, self.loop.steps):
+            if (found := range_of(values)) is not None:
+                self.refs[x] = Ref(f"({found.start} + {found.step} * k)", torch.int64, (), ())
+            elif all(type(value) is type(values[0]) for value in values) and type(values[0]) in (int, float):
+                table = torch.tensor(values, dtype=torch.int64 if type(values[0]) is int else torch.float64)
+                self.refs[x] = Ref(f"{self.added(table)}[k]", table.dtype, (), ())
+            else:
+                raise Unwritten("steps of several kinds")
+
+    def added(self, x: torch.Tensor) -> str:
+        self.constants.append(x)
+        return f"c{len(self.constants) - 1}"
+
+    def constant(self, op: Constant) -> None:
+        if is_tensor(op.val):
+            shape, dtype = self.spec(op)
+            self.refs[op] = Ref(self.added(op.val), dtype, shape, dense(shape))
+
+    # -- calls
+
+    def ref(self, x: Any) -> Any:
+        """Return what stands for an argument: a tensor or a number of the kernel, or what is known."""
+        if type(x) in (list, tuple):
+            return [self.ref(part) for part in x]
+        if type(x) is Constant and x not in self.refs:
+            return x.val
+        if isinstance(x, Operation):
+            if x not in self.refs:
+                raise Unwritten(x.name)
+            return self.refs[x]
+        return x
+
+    def write(self, op: Operation) -> None:
+        """Write one operation of the body."""
+        if not is_kernel(op):
+            raise Unwritten("a guard" if type(op) is not Call else getattr(op.fn, "__name__", "a call"))
+        name = op.fn.__name__  # type: ignore[attr-defined]
+        if op.fn.inside:  # type: ignore[attr-defined]
+            if name not in OURS:
+                raise Unwritten(f"{name}, which nothing looks into")
+            name = OURS[name]
+        given, options = arguments(op)  # type: ignore[arg-type]
+        args = [self.ref(x) for x in given]
+        options = {key: x for key, x in options.items() if x is not None}
+        if name in VIEWS:
+            if options:
+                raise Unwritten(name)
+            many = name in ("permute", "expand", "view", "reshape", "_unsafe_view") and type(args[1]) is int
+            self.refs[op] = VIEWS[name](args[0], args[1:]) if many else VIEWS[name](*args)
+            return
+        into = None
+        if op.fn.writes:  # type: ignore[attr-defined]
+            if op.fn.writes != (0,) or not name.endswith("_"):  # type: ignore[attr-defined]
+                raise Unwritten(name)
+            into, name = args[0], name[:-1]
+        if name in POINTWISE:
+            self.refs[op] = self.pointwise(op, name, args, options, into)
+            return
+        if into is not None and name not in ADDED:
+            raise Unwritten(name)
+        writer = getattr(self, f"call_{name}", None)
+        if writer is None:
+            raise Unwritten(name)
+        self.refs[op] = out = into or self.memory(*self.spec(op))
+        writer(out, *args, **options)
+
+    def pointwise(self, op: Operation, name: str, args: list[Any], options: dict[str, Any], into: Ref | None) -> Ref:
+        """Write a function of elements."""
+        shape, dtype = self.found(op, args, into)
+        factors = {key: f"{literal(options.pop(key))} * " if key in options else "" for key in ("alpha", "value")}
+        if set(options) - {"memory_format", "dtype", "device"} or any(type(x) is list for x in args):
+            raise Unwritten(name)
+        if (name == "add" and len(args) > 2) or (name == "div" and not dtype.is_floating_point):
+            raise Unwritten(name)
+        if name == "pow" and type(args[1]) in (int, float) and args[1] == 2:
+            name, args = "square", args[:1]
+        kind = torch.bool if name in ON_BOOLS else self.compared(args) if name in COMPARED else dtype
+        if kind is torch.int64 and name not in ON_INTEGERS:
+            raise Unwritten(name)
+        if name in ON_BOOLS and any(isinstance(x, Ref) and x.dtype is not torch.bool for x in args):
+            raise Unwritten(name)
+        condition = {"where": 0, "masked_fill": 1}.get(name)
+        out = self.memory(shape, dtype) if into is None else into
+        if out.shape != shape:
+            raise Unwritten("a write into another shape")
+
+        def element(i: str) -> str:
+            texts = [self.element(x, shape, i, torch.bool if number == condition else kind)
+                     for number, x in enumerate(args)]
+            return POINTWISE[name].format(*texts, **factors)
+        self.each(out, [x for x in args if isinstance(x, Ref)], element)
+        return out
+
+    def found(self, op: Operation, args: list[Any], into: Ref | None) -> tuple[tuple[int, ...], torch.dtype]:
+        """Return the shape and the dtype of what a call returns."""
+        if into is not None:
+            return into.shape, into.dtype
+        if op.spec.type is torch.Tensor or len(args) != 2:
+            return self.spec(op)
+        kind = self.compared(args)
+        return torch.broadcast_shapes(*[x.shape for x in args if isinstance(x, Ref)]), kind
+
+    def compared(self, args: list[Any]) -> torch.dtype:
+        """Return the type in which torch computes with two arguments."""
+        def like(x: Any) -> Any:
+            if not isinstance(x, Ref):
+                return x
+            return torch.zeros((), dtype=x.dtype).item() if self.is_number(x) else torch.empty(
+                x.shape, dtype=x.dtype, device="meta")
+        kind = torch.result_type(like(args[0]), like(args[-1]))
+        if kind not in TYPES:
+            raise Unwritten("numbers of another type")
+        return kind
+
+    def element(self, x: Any, shape: tuple[int, ...], i: str, dtype: torch.dtype) -> str:
+        """Write an element of an argument that is broadcast to a shape, as a number of a type."""
+        if not isinstance(x, Ref):
+            return f"({TYPES[dtype]}){literal(x)}"
+        text = x.base if self.is_number(x) else f"{x.base}[{self.index(x, shape, i)}]"
+        return text if x.dtype is dtype else f"({TYPES[dtype]})({text})"
+
+    @staticmethod
+    def is_number(x: Ref) -> bool:
+        """Whether C computes it, and no memory holds it."""
+        return x.base[0] == "(" or x.base[-1] == "]"
+
+    @staticmethod
+    def index(x: Ref, shape: tuple[int, ...], i: str) -> str:
+        """Write where an element lies, by its number in the shape that the tensor is broadcast to."""
+        strides = stretched(x, shape)
+        steps = [(n, step, later) for n, step, later in zip(shape, strides, dense(shape)) if step and n > 1]
+        if all(step == later for _, step, later in steps) and len(steps) == sum(n > 1 for n in shape):
+            at = [i] if steps else []
+        else:
+            whole = math.prod(shape)
+            at = [f"{i} / {later} % {n} * {step}" if later * n < whole else f"{i} / {later} * {step}"
+                  for n, step, later in steps]
+        return " + ".join([x.offset, *at] if x.offset != "0" else at) or "0"
+
+    def each(self, out: Ref, given: Sequence[Ref], element: Callable[[str], str], loop: str = "",
+             total: bool = False, apart: bool = False) -> None:
+        """Write what each element of a tensor is; the threads meet first where one reads what others wrote.
+
+        A thread computes the elements of its number in each tensor of as many elements: what it wrote there it may
+        read. With `total` the elements come of others than those of their number, by a `loop` that stands before. What
+        is written `apart` lies where nothing else was written since the threads met.
+        """
+        mine = (out.size,)
+        far = [x for x in given if x.place and (total or not self.is_same(x, out))]
+        if any(x.place in self.fresh and (x in far or self.fresh[x.place] != mine) for x in given) \
+                or out.place in self.read or (not apart and self.fresh.get(out.place, mine) != mine):
+            self.meet()
+        line = f"{{ {loop}{out.base}[{self.index(out, out.shape, 'i')}] = {element('i')}; }}"
+        if out.size <= self.width:
+            self.lines.append(f"  if (const int i = t; i < {out.size}) {line}")
+        else:
+            self.lines.append(f"  for (int i = t; i < {out.size}; i += {self.width}) {line}")
+        if out.place:
+            self.fresh[out.place] = mine if self.is_same(out, out) and not apart else (-1,)
+        self.read.update([x.place for x in far])
+
+    @staticmethod
+    def is_same(x: Ref, out: Ref) -> bool:
+        """Whether a thread's elements of a tensor are the memory's of that number."""
+        return x.is_dense and x.size == out.size and x.offset == "0"
+
+    def meet(self) -> None:
+        """Let all threads wait for each other."""
+        self.fresh.clear()
+        self.read.clear()
+        if not self.lines or self.lines[-1] != "  MEET;":
+            self.lines.append("  MEET;")
+
+    def copies(self, pairs: Sequence[tuple[Ref, Ref]], apart: bool = False) -> None:
+        for to, x in pairs:
+            self.each(to, [x], partial(self.element, x, to.shape, dtype=to.dtype), apart=apart)
+
+    def collect(self, results: Sequence[Any], first: int) -> None:
+        """Write what a run returns beside what it hands on."""
+        for number, x in enumerate(results, first):
+            if not isinstance(x, Ref):
+                raise Unwritten("a number that is collected")
+            self.copies([(Ref(f"y{number}", x.dtype, x.shape, dense(x.shape), f"k * {x.size}"), x)])
+
+    def hand_on(self, carried: Sequence[Ref], results: Sequence[Any]) -> None:
+        """Write what a run hands on: by other memory what lies where another is handed on to."""
+        pairs = [(to, x) for to, x in zip(carried, results) if x != to]
+        if not all(isinstance(x, Ref) and x.shape == to.shape for to, x in pairs):
+            raise Unwritten("a number that is handed on")
+        places = {to.place for to in carried}
+        for number, (to, x) in enumerate(pairs):
+            if x.place in places:
+                pairs[number] = to, self.memory(x.shape, x.dtype)
+                self.copies([(pairs[number][1], x)])
+        self.copies(pairs)
+
+    # -- functions of more than one element
+
+    def call_cat(self, out: Ref, parts: list[Ref], axis: int = 0) -> None:
+        axis %= len(out.shape)
+        begin = 0
+        for part in parts:  # each to a place of its own
+            piece = slice_(out, axis, begin, begin + part.shape[axis])
+            self.copies([(piece, part)], apart=True)
+            begin += part.shape[axis]
+
+    def call_stack(self, out: Ref, parts: list[Ref], axis: int = 0) -> None:
+        self.call_cat(out, [unsqueeze(part, axis % len(out.shape)) for part in parts], axis)
+
+    def call_flip(self, out: Ref, x: Ref, axes: Sequence[int]) -> None:
+        for axis in axes:
+            back = tuple([-step if i == axis % len(x.shape) else step for i, step in enumerate(x.strides)])
+            x = x._replace(strides=back, offset=f"{x.offset} + {(x.shape[axis] - 1) * x.strides[axis]}")
+        self.copies([(out, x)])
+
+    def call_sum(self, out: Ref, x: Ref, axes: Any = None, keepdim: bool = False, dtype: Any = None,
+                 end: str = "s", more: str = "s += {0}") -> None:
+        if not x.size:
+            raise Unwritten("a sum of nothing")
+        axes = range(len(x.shape)) if axes is None or axes == [] else [axes] if type(axes) is int else axes
+        gone = sorted({axis % len(x.shape) for axis in axes})
+        kept = permute(x, [i for i in range(len(x.shape)) if i not in gone] + gone)
+        rows = kept.shape[:len(x.shape) - len(gone)]
+        into = out._replace(shape=rows, strides=dense(rows))
+        self.sums(into, [kept], kept.shape, end.format(x.size // out.size), more)
+
+    call_mean = partialmethod(call_sum, end="s / {0}")
+    call_amax = partialmethod(call_sum, more="{{ const auto v = {0}; s = v != v || v > s ? v : s; }}")
+    call_amin = partialmethod(call_sum, more="{{ const auto v = {0}; s = v != v || v < s ? v : s; }}")
+
+    def call_zeros_like(self, out: Ref, *_: Any, **__: Any) -> None:
+        self.each(out, [], lambda i: "0")
+
+    call_zeros = call_new_zeros = call_zeros_like
+
+    def call_ones_like(self, out: Ref, *_: Any, **__: Any) -> None:
+        self.each(out, [], lambda i: "1")
+
+    def call_mm(self, out: Ref, a: Ref, b: Ref, *to: Ref) -> None:
+        (m, k), n = a.shape, b.shape[1]
+        self.sums(out, [expand(unsqueeze(a, 1), (m, n, k)), expand(unsqueeze(t(b), 0), (m, n, k))], (m, n, k), to=to)
+
+    def call_mv(self, out: Ref, a: Ref, b: Ref, *to: Ref) -> None:
+        self.sums(out, [a, expand(b, a.shape)], a.shape, to=to)
+
+    def call_addmm(self, out: Ref, to: Ref, a: Ref, b: Ref) -> None:
+        self.call_mm(out, a, b, to)
+
+    def call_addmv(self, out: Ref, to: Ref, a: Ref, b: Ref) -> None:
+        self.call_mv(out, a, b, to)
+
+    def call_dot(self, out: Ref, a: Ref, b: Ref) -> None:
+        self.sums(out, [a, b], a.shape)
+
+    call_vdot = call_dot
+
+    def sums(self, out: Ref, given: Sequence[Ref], shape: tuple[int, ...], end: str = "s",
+             more: str = "s += {0}", to: Sequence[Ref] = ()) -> None:
+        """Write sums of products along the last axes, added to what there is in `to`, or what `more` makes of a sum and
+        one more: each is a thread's; of one that is long, several have parts.
+        """
+        m = math.prod(shape) // max(out.size, 1)
+        kind, adds = TYPES[out.dtype], more.startswith("s +=")
+
+        def total(into: Ref, begin: str, last: str, step: int, end: str) -> None:
+            def element(j: str) -> str:
+                return " * ".join([self.element(x, shape, j, out.dtype) for x in given])
+            first = "0" if adds else element(f"({begin})")
+            self.each(into, given, lambda i: " + ".join([*[self.element(x, into.shape, i, x.dtype) for x in to], end]),
+                      total=True,
+                      loop=f"{kind} s = {first}; for (int j = {begin}; j < {last}; j += {step}) "
+                           f"{more.format(element('j'))}; ")
+        if out.size == 1 and m > AT_ONCE:
+            parts = self.memory((AT_ONCE,), out.dtype)
+            to, then = (), to
+            total(parts, "i", str(m), AT_ONCE, "s")
+            given, shape, m, to = [parts], (AT_ONCE,), AT_ONCE, then
+        for x in to:  # which others may have written
+            if x.place in self.fresh and x.place != out.place:
+                self.meet()
+        total(out, f"i * {m}", f"i * {m} + {m}", 1, end)
+
+
+def literal(x: Any) -> str:
+    """Write a number in C.
+
+    >>> literal(2), literal(0.5), literal(float("inf")), literal(True)
+    ('2', '0.5', '(1.0 / 0.0)', '1')
+    """
+    if type(x) in (bool, int):
+        return str(int(x))
+    if type(x) is not float:
+        raise Unwritten("a number")
+    if math.isfinite(x):
+        return repr(x)
+    return "(0.0 / 0.0)" if math.isnan(x) else f"({'-' * (x < 0)}1.0 / 0.0)"
+
+
+class LoopKernel:
+    """A loop's kernel as a function of what the loop is given, with a sequence as one tensor: launched on the current
+    stream, it waits for nothing, and a CUDA graph may hold it.
+    """
+
+    __name__ = "loop_kernel"
+
+    def __init__(self, loop: Loop, device: torch.device) -> None:
+        self.text, self.device = Text(loop), device
+        self.constants = [x.contiguous().to(device) for x in self.text.constants]
+        with torch.cuda.device(device):
+            self.launch = torch.cuda._compile_kernel(self.text.text, "loop")  # type: ignore[attr-defined]
+
+    def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
+        given = [args[i].contiguous() for i in self.text.taken]
+        made = [torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.text.made]
+        with torch.cuda.device(self.device):
+            self.launch((1, 1, 1), (self.text.width, 1, 1), [*given, *self.constants, *made], self.text.shared)
+        return tuple(made)
+
+
+def loop_kernel(loop: Loop, device: torch.device) -> LoopKernel | None:
+    """Return the kernel of a loop of torch's calls; None where there is none: torch's operators serve."""
+    if device.type != "cuda" or not hasattr(torch.cuda, "_compile_kernel"):
+        return None
+    try:
+        return LoopKernel(loop, device)
+    except Unwritten:
+        return None
+    except (OSError, RuntimeError, ImportError):  # no compiler, or no headers, are here
+        return None
