@@ -8,15 +8,14 @@ which each thread computes some elements, and the threads wait for each other on
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from functools import partial, partialmethod
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from tapegrad.compile.torch.kernel import arguments, is_kernel
+from tapegrad.compile.torch.places import VIEWS, Ref, Unwritten, dense, expand, permute, slice_, stretched, t, unsqueeze
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop, range_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
@@ -27,41 +26,7 @@ SHARED = 48 << 10  # bytes of shared memory that each device gives a block
 WIDEST = 256  # threads
 WORTH = 4096  # numbers that one block computes in the time of a launch
 AT_ONCE = 32  # partial sums, each by a thread
-
-
-class Unwritten(Exception):
-    """A loop is left to torch's operators."""
-
-
-class Ref(NamedTuple):
-    """Where a tensor lies in the kernel: elements from a pointer on, or a number that C computes, without a pointer."""
-
-    base: str
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: str = "0"
-    place: str = ""  # the memory that it is a part of
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def is_dense(self) -> bool:
-        return self.strides == dense(self.shape) or self.size == 1
-
-
-def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor that lies row by row, in elements.
-
-    >>> dense((2, 3, 4))
-    (12, 4, 1)
-    """
-    return tuple(list(accumulate([1, *reversed(shape)], operator.mul))[:-1][::-1])
-
-
-# -- what the calls come down to
+LONGEST = 2000  # calls in a body, which the compiler takes a second for
 
 POINTWISE: dict[str, str] = {
     "add": "{0} + {alpha}{1}", "sub": "{0} - {alpha}{1}", "rsub": "{1} - {alpha}{0}", "mul": "{0} * {1}",
@@ -77,9 +42,11 @@ POINTWISE: dict[str, str] = {
     **dict.fromkeys(("sign", "sgn"), "({0} > 0) - ({0} < 0)"), **dict.fromkeys(("logical_not", "bitwise_not"), "!{0}"),
     **dict.fromkeys(("logical_and", "bitwise_and"), "{0} && {1}"),
     **dict.fromkeys(("logical_or", "bitwise_or"), "{0} || {1}"),
-    **{name: f"{{0}} {sign} {{1}}" for name, sign in zip("gt lt ge le eq ne".split(), "> < >= <= == !=".split())},
-    **{name: f"{name}({{0}})" for name in "exp log sin cos tan tanh sinh cosh sqrt asin acos atan asinh acosh atanh exp2 "
-       "expm1 log2 log10 log1p erf erfc floor ceil trunc".split()}}
+    **{name: f"{{0}} {sign} {{1}}" for name, sign in
+       {"gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!="}.items()},
+    **{name: f"{name}({{0}})" for name in
+       ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "sqrt", "asin", "acos", "atan", "asinh", "acosh",
+        "atanh", "exp2", "expm1", "log2", "log10", "log1p", "erf", "erfc", "floor", "ceil", "trunc")}}
 """What an element is, by the name of the function: of the elements of its arguments, which are numbers of one type."""
 OURS = {"multiply": "mul", "add": "add", "subtract": "sub", "divide": "div", "power": "pow", "negative": "neg"}
 """Of tapegrad's own functions, which stand where a number differs from run to run, torch's name."""
@@ -88,106 +55,6 @@ COMPARED = {"gt", "lt", "ge", "le", "eq", "ne", "isnan"}
 ON_INTEGERS = {"add", "sub", "rsub", "mul", "neg", "where", "clone", "copy", "_to_copy", *COMPARED}
 ADDED = {"addmm", "addmv"}
 MATRIX = {"mm", "mv", "dot", "vdot", *ADDED}
-VIEWS: dict[str, Callable[..., Ref]] = {}
-"""What lies where another tensor does, by the name of the function."""
-
-
-def view(fn: Callable[..., Ref]) -> Callable[..., Ref]:
-    VIEWS[fn.__name__.rstrip("_")] = fn
-    return fn
-
-
-@view
-def select(x: Ref, axis: int, index: Any) -> Ref:
-    axis %= len(x.shape)
-    if type(index) is int:
-        index = str(index % x.shape[axis])
-    elif isinstance(index, Ref) and Text.is_number(index) and index.dtype is torch.int64:
-        index = f"({index.base} < 0 ? {index.base} + {x.shape[axis]} : {index.base})"
-    else:
-        raise Unwritten("a place that the device computes")
-    at = f"{x.offset} + {index} * {x.strides[axis]}"
-    return x._replace(shape=without(x.shape, axis), strides=without(x.strides, axis), offset=at)
-
-
-@view
-def slice_(x: Ref, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1) -> Ref:
-    axis %= len(x.shape)
-    if any(type(part) not in (int, type(None)) for part in (start, stop, step)):
-        raise Unwritten("a place that the device computes")
-    places = range(x.shape[axis])[start:stop:step]
-    at = f"{x.offset} + {places.start * x.strides[axis] if places else 0}"
-    shape, strides = list(x.shape), list(x.strides)
-    shape[axis], strides[axis] = len(places), step * x.strides[axis]
-    return x._replace(shape=tuple(shape), strides=tuple(strides), offset=at)
-
-
-@view
-def unsqueeze(x: Ref, axis: int) -> Ref:
-    axis %= len(x.shape) + 1
-    return x._replace(shape=(*x.shape[:axis], 1, *x.shape[axis:]), strides=(*x.strides[:axis], 0, *x.strides[axis:]))
-
-
-@view
-def squeeze(x: Ref, axes: Any = None) -> Ref:
-    axes = range(len(x.shape)) if axes is None else [axes] if type(axes) is int else axes
-    gone = {axis % len(x.shape) for axis in axes if x.shape[axis] == 1}
-    kept = [i for i in range(len(x.shape)) if i not in gone]
-    return x._replace(shape=tuple([x.shape[i] for i in kept]), strides=tuple([x.strides[i] for i in kept]))
-
-
-@view
-def permute(x: Ref, axes: Sequence[int]) -> Ref:
-    return x._replace(shape=tuple([x.shape[i] for i in axes]), strides=tuple([x.strides[i] for i in axes]))
-
-
-@view
-def transpose(x: Ref, a: int, b: int) -> Ref:
-    axes = list(range(len(x.shape)))
-    axes[a], axes[b] = axes[b], axes[a]
-    return permute(x, axes)
-
-
-@view
-def t(x: Ref) -> Ref:
-    return permute(x, range(len(x.shape))[::-1])
-
-
-@view
-def expand(x: Ref, shape: Sequence[int]) -> Ref:
-    before = (0,) * (len(shape) - len(x.shape)) + x.shape
-    shape = tuple([old if new == -1 else new for new, old in zip(shape, before)])
-    return x._replace(shape=shape, strides=stretched(x, shape))
-
-
-@view
-def view_(x: Ref, shape: Sequence[int]) -> Ref:
-    if not x.is_dense:
-        raise Unwritten("a tensor that does not lie row by row")
-    rest = x.size // max(-math.prod(shape), 1)
-    shape = tuple([rest if n == -1 else n for n in shape])
-    return x._replace(shape=shape, strides=dense(shape))
-
-
-@view
-def detach(x: Ref) -> Ref:
-    return x
-
-
-VIEWS |= {"reshape": view_, "_unsafe_view": view_, "alias": detach}
-
-
-def without(x: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return x[:axis] + x[axis + 1:]
-
-
-def stretched(x: Ref, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor that is broadcast to a shape."""
-    new = len(shape) - len(x.shape)
-    return (*(0,) * new, *(0 if old == 1 != now else step for old, now, step in zip(x.shape, shape[new:], x.strides)))
-
-
-# -- the text
 
 
 class Text:
@@ -249,6 +116,8 @@ class Text:
     def threads(self) -> int:
         """Return the number of threads. Raises Unwritten where torch's operators are faster, by the work of a run."""
         sizes, work, launches = [1], 0, 0
+        if len(self.loop.body.ops) > LONGEST:
+            raise Unwritten("too long a body")
         for op in self.loop.body.ops:
             if is_kernel(op):
                 if op.fn.effects.draws:  # type: ignore[attr-defined]
@@ -335,9 +204,10 @@ class Text:
             return
         into = None
         if op.fn.writes:  # type: ignore[attr-defined]
-            if op.fn.writes != (0,) or not name.endswith("_"):  # type: ignore[attr-defined]
-                raise Unwritten(name)
             into, name = args[0], name[:-1]
+            elsewhere = [x for x in args[1:] if isinstance(x, Ref) and x.place == into.place]
+            if op.fn.writes != (0,) or (elsewhere and (name in ADDED or any(x != into for x in elsewhere))):  # type: ignore[attr-defined]
+                raise Unwritten(f"{name}, which reads elsewhere what it writes to")
         if name in POINTWISE:
             self.refs[op] = self.pointwise(op, name, args, options, into)
             return
@@ -390,7 +260,7 @@ class Text:
         def like(x: Any) -> Any:
             if not isinstance(x, Ref):
                 return x
-            return torch.zeros((), dtype=x.dtype).item() if self.is_number(x) else torch.empty(
+            return torch.zeros((), dtype=x.dtype).item() if x.is_number else torch.empty(
                 x.shape, dtype=x.dtype, device="meta")
         kind = torch.result_type(like(args[0]), like(args[-1]))
         if kind not in TYPES:
@@ -401,13 +271,8 @@ class Text:
         """Write an element of an argument that is broadcast to a shape, as a number of a type."""
         if not isinstance(x, Ref):
             return f"({TYPES[dtype]}){literal(x)}"
-        text = x.base if self.is_number(x) else f"{x.base}[{self.index(x, shape, i)}]"
+        text = x.base if x.is_number else f"{x.base}[{self.index(x, shape, i)}]"
         return text if x.dtype is dtype else f"({TYPES[dtype]})({text})"
-
-    @staticmethod
-    def is_number(x: Ref) -> bool:
-        """Whether C computes it, and no memory holds it."""
-        return x.base[0] == "(" or x.base[-1] == "]"
 
     @staticmethod
     def index(x: Ref, shape: tuple[int, ...], i: str) -> str:
@@ -582,8 +447,8 @@ def literal(x: Any) -> str:
 
 
 class LoopKernel:
-    """A loop's kernel as a function of what the loop is given, with a sequence as one tensor: launched on the current
-    stream, it waits for nothing, and a CUDA graph may hold it.
+    """A loop's kernel as a function of what its text takes: launched on the current stream, it waits for nothing, and a
+    CUDA graph may hold it.
     """
 
     __name__ = "loop_kernel"
@@ -595,7 +460,7 @@ class LoopKernel:
             self.launch = torch.cuda._compile_kernel(self.text.text, "loop")  # type: ignore[attr-defined]
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
-        given = [args[i].contiguous() for i in self.text.taken]
+        given = [x.contiguous() for x in args]
         made = [torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.text.made]
         with torch.cuda.device(self.device):
             self.launch((1, 1, 1), (self.text.width, 1, 1), [*given, *self.constants, *made], self.text.shared)

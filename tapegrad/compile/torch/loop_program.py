@@ -153,11 +153,10 @@ class _Call:
 
     def launched(self, kernel: LoopKernel) -> tuple[Any, Any]:
         """Put the call of a kernel on the new tape, and what takes apart the tensors in which it collects."""
-        outer, carried = self.outer, self.carried
-        refs = [self.stacked(i) if i in self.lists else ref for i, ref in enumerate(self.refs)]
-        result = kernel(*[torch.stack(tuple(x)) if i in self.lists and i in kernel.text.taken else x
-                          for i, x in enumerate(self.values)])
-        call = outer.step(self.op, kernel, *[outer.operand(ref, self.op) for ref in refs], val=None)
+        outer, carried, taken = self.outer, self.carried, kernel.text.taken
+        result = kernel(*[torch.stack(tuple(self.values[i])) if i in self.lists else self.values[i] for i in taken])
+        refs = [self.stacked(i) if i in self.lists else outer.operand(self.refs[i], self.op) for i in taken]
+        call = outer.step(self.op, kernel, *refs, val=None)
         call.fn.aliases = (None,) * len(result)
         made = outer.several(self.op, call, map(without, result))
         values = (*result[:carried], *[x.unbind() for x in result[carried:]])

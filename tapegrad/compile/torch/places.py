@@ -1,0 +1,147 @@
+"""places: where tensors lie in a kernel's memory, and what lies where another does."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Unwritten(Exception):
+    """A loop is left to torch's operators."""
+
+
+class Ref(NamedTuple):
+    """Where a tensor lies in the kernel: elements from a pointer on, or a number that C computes, without a pointer."""
+
+    base: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: str = "0"
+    place: str = ""  # the memory that it is a part of
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_dense(self) -> bool:
+        return self.strides == dense(self.shape) or self.size == 1
+
+    @property
+    def is_number(self) -> bool:
+        """Whether C computes it, and no memory of the kernel's holds it."""
+        return self.base[0] == "(" or self.base[-1] == "]"
+
+
+def dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor that lies row by row, in elements.
+
+    >>> dense((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(list(accumulate([1, *reversed(shape)], operator.mul))[:-1][::-1])
+
+
+VIEWS: dict[str, Callable[..., Ref]] = {}
+"""What lies where another tensor does, by the name of the function."""
+
+
+def view(fn: Callable[..., Ref]) -> Callable[..., Ref]:
+    VIEWS[fn.__name__.rstrip("_")] = fn
+    return fn
+
+
+@view
+def select(x: Ref, axis: int, index: Any) -> Ref:
+    axis %= len(x.shape)
+    if type(index) is int:
+        index = str(index % x.shape[axis])
+    elif isinstance(index, Ref) and index.is_number and index.dtype is torch.int64:
+        index = f"({index.base} < 0 ? {index.base} + {x.shape[axis]} : {index.base})"
+    else:
+        raise Unwritten("a place that the device computes")
+    at = f"{x.offset} + {index} * {x.strides[axis]}"
+    return x._replace(shape=without(x.shape, axis), strides=without(x.strides, axis), offset=at)
+
+
+@view
+def slice_(x: Ref, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1) -> Ref:
+    axis %= len(x.shape)
+    if any(type(part) not in (int, type(None)) for part in (start, stop, step)):
+        raise Unwritten("a place that the device computes")
+    places = range(x.shape[axis])[start:stop:step]
+    at = f"{x.offset} + {places.start * x.strides[axis] if places else 0}"
+    shape, strides = list(x.shape), list(x.strides)
+    shape[axis], strides[axis] = len(places), step * x.strides[axis]
+    return x._replace(shape=tuple(shape), strides=tuple(strides), offset=at)
+
+
+@view
+def unsqueeze(x: Ref, axis: int) -> Ref:
+    axis %= len(x.shape) + 1
+    return x._replace(shape=(*x.shape[:axis], 1, *x.shape[axis:]), strides=(*x.strides[:axis], 0, *x.strides[axis:]))
+
+
+@view
+def squeeze(x: Ref, axes: Any = None) -> Ref:
+    axes = range(len(x.shape)) if axes is None else [axes] if type(axes) is int else axes
+    gone = {axis % len(x.shape) for axis in axes if x.shape[axis] == 1}
+    kept = [i for i in range(len(x.shape)) if i not in gone]
+    return x._replace(shape=tuple([x.shape[i] for i in kept]), strides=tuple([x.strides[i] for i in kept]))
+
+
+@view
+def permute(x: Ref, axes: Sequence[int]) -> Ref:
+    return x._replace(shape=tuple([x.shape[i] for i in axes]), strides=tuple([x.strides[i] for i in axes]))
+
+
+@view
+def transpose(x: Ref, a: int, b: int) -> Ref:
+    axes = list(range(len(x.shape)))
+    axes[a], axes[b] = axes[b], axes[a]
+    return permute(x, axes)
+
+
+@view
+def t(x: Ref) -> Ref:
+    return permute(x, range(len(x.shape))[::-1])
+
+
+@view
+def expand(x: Ref, shape: Sequence[int]) -> Ref:
+    before = (0,) * (len(shape) - len(x.shape)) + x.shape
+    shape = tuple([old if new == -1 else new for new, old in zip(shape, before)])
+    return x._replace(shape=shape, strides=stretched(x, shape))
+
+
+@view
+def view_(x: Ref, shape: Sequence[int]) -> Ref:
+    if not x.is_dense:
+        raise Unwritten("a tensor that does not lie row by row")
+    rest = x.size // max(-math.prod(shape), 1)
+    shape = tuple([rest if n == -1 else n for n in shape])
+    return x._replace(shape=shape, strides=dense(shape))
+
+
+@view
+def detach(x: Ref) -> Ref:
+    return x
+
+
+VIEWS |= {"reshape": view_, "_unsafe_view": view_, "alias": detach}
+
+
+def without(x: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return x[:axis] + x[axis + 1:]
+
+
+def stretched(x: Ref, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor that is broadcast to a shape."""
+    new = len(shape) - len(x.shape)
+    return (*(0,) * new, *(0 if old == 1 != now else step for old, now, step in zip(x.shape, shape[new:], x.strides)))
