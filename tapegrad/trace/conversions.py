@@ -33,6 +33,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
+from tapegrad.trace.bytecode import Placed, placed
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.identity import compared
 from tapegrad.trace.views import peek
@@ -275,21 +276,21 @@ def _is_own(module: Any) -> bool:
 def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> CodeType:
     """Return code that names stand-ins, in the functions inside too; the same code where there is nothing to name."""
     names, changed = code.co_names, bytearray(code.co_code)
-    if not meant.keys().isdisjoint(names) and hasattr(code, "co_positions"):
-        steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
-        for name in meant.keys() & set(names):
-            if ((name == "super" and "__new__" not in names)
-                    or (name == "isinstance" and meant is _NAMES and not _names_protocols(code, scope))):
-                continue
-            uses = list(_uses(steps, name))
-            called = [at for at in uses if _calls(steps, at, scope)]
-            if called == uses:
-                names = tuple(meant[name] if other == name else other for other in names)
-            elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
-                for step in [steps[at] for at in called]:
-                    flagged = step.opname == "LOAD_GLOBAL" or sys.version_info >= (3, 12)  # beside the name's number
-                    changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1 if flagged else len(names)
-                names = (*names, meant[name]) if called else names
+    asked = [] if meant.keys().isdisjoint(names) or not hasattr(code, "co_positions") else [
+        name for name in meant.keys() & set(names) if not (
+            (name == "super" and "__new__" not in names)
+            or (name == "isinstance" and meant is _NAMES and not _names_protocols(code, scope)))]
+    steps = placed(code) if asked else []
+    for name in asked:
+        uses = [at for at, step in enumerate(steps) if step.name == name]
+        called = [at for at in uses if _calls(steps, at, scope)]
+        if called == uses:
+            names = tuple(meant[name] if other == name else other for other in names)
+        elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
+            for step in [steps[at] for at in called]:
+                flagged = step.opname == "LOAD_GLOBAL" or sys.version_info >= (3, 12)  # beside the name's number
+                changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1 if flagged else len(names)
+            names = (*names, meant[name]) if called else names
     parts = tuple(_renamed(part, scope, meant) if type(part) is CodeType else part for part in code.co_consts)
     places = (list(_calls_of_variables(code)) if _VARIABLE is not None and meant is _NAMES and len(parts) < 256
               and _VARIABLE.search(code.co_code) else [])
@@ -323,52 +324,48 @@ _VARIABLE = re.compile(re.escape(bytes([dis.opmap["PUSH_NULL"]])) + b"." + b"[" 
 
 def _calls_of_variables(code: CodeType) -> Iterator[int]:
     """Yield where calls of a variable with one argument begin."""
-    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    steps = placed(code)
     for null, step in itertools.pairwise(steps):
         call = _first_around(steps, step, step) if null.opname == "PUSH_NULL" and step.opcode in _CALLED else None
         if call is not None and call.opname in ("PRECALL", "CALL") and call.arg == 1:
             yield null.offset
 
 
-def _uses(steps: list[dis.Instruction], name: str) -> Iterator[int]:
-    return (at for at, step in enumerate(steps) if step.opcode in dis.hasname and step.argval == name)
-
-
-def _calls(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> bool:
+def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
     """True if a use of a name is the beginning of its call: what is around it first is that call; or `map` calls it."""
     step: Any = steps[at]
     if step.opname == "LOAD_GLOBAL":
-        owned = scope.get(step.argval, getattr(builtins, step.argval, None))
+        owned = scope.get(step.name, getattr(builtins, step.name, None))
         start = step
     else:
         start, owned = _of_numpy(steps, at, scope)
-    if owned is None or owned is not _MEANT.get(step.argval):
+    if owned is None or owned is not _MEANT.get(step.name):
         return False
     first = steps.index(start)
     before = steps[first - 1] if first else step
-    if before.opname == "LOAD_GLOBAL" and before.argval == "map":
+    if before.opname == "LOAD_GLOBAL" and before.name == "map":
         return "map" not in scope  # `map(type, xs)`, which calls it
     call = _first_around(steps, start, step)
     return call is not None and call.opname.startswith(("CALL", "PRECALL", "KW_NAMES", "LOAD_SUPER"))
 
 
-def _of_numpy(steps: list[dis.Instruction], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
+def _of_numpy(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
     """Return where an attribute of NumPy's modules begins, `np.random.RandomState`, and what it is; None of others."""
     first = at
     while first and steps[first].opname in ("LOAD_ATTR", "LOAD_METHOD"):
         first -= 1
-    owner = scope.get(steps[first].argval) if steps[first].opname == "LOAD_GLOBAL" and first < at else None
+    owner = scope.get(steps[first].name) if steps[first].opname == "LOAD_GLOBAL" and first < at else None
     for step in steps[first + 1:at]:
-        owner = vars(owner).get(step.argval) if owner is np else None
-    found = vars(owner).get(steps[at].argval) if owner is np or owner is np.random else None
+        owner = vars(owner).get(step.name) if owner is np else None
+    found = vars(owner).get(steps[at].name) if owner is np or owner is np.random else None
     return steps[first], found
 
 
-def _first_around(steps: list[dis.Instruction], start: Any, step: Any) -> dis.Instruction | None:
+def _first_around(steps: list[Placed], start: Any, step: Any) -> Placed | None:
     """Return the first instruction of the smallest expression that begins with that from `start` to `step`."""
-    begin, end = (start.positions.lineno, start.positions.col_offset), (step.positions.end_lineno,
-                                                                        step.positions.end_col_offset)
-    around = [(p.end_lineno, p.end_col_offset, at) for at, other in enumerate(steps)
-              if (p := other.positions) and (p.lineno, p.col_offset) == begin  # type: ignore[attr-defined]
-              and (p.end_lineno, p.end_col_offset) > end and other.opname != "PUSH_NULL"]  # of a call around that
+    def ends(other: Placed) -> tuple[Any, ...]:
+        return other.positions[1], other.positions[3]
+    begin, end = start.positions[::2], ends(step)
+    around = [(*ends(other), at) for at, other in enumerate(steps)
+              if other.positions[::2] == begin and ends(other) > end and other.opname != "PUSH_NULL"]  # a call around
     return steps[min(around)[2]] if around else None

@@ -63,6 +63,20 @@ def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
     return [*near.values(), *(holder for root in roots for holder in _of(root) if holder is not own)]
 
 
+def loaded() -> int:
+    """Return how many modules there are that a program may have imported: not what tapegrad itself needs, which is
+    imported when it is first needed.
+    """
+    count = len(sys.modules)
+    if count != _loaded[0]:
+        _loaded[:] = count, sum(name.partition(".")[0] not in _OWN for name in [*sys.modules])
+    return _loaded[1]
+
+
+_OWN = {"tapegrad", "optree", "typing_extensions"}
+_loaded = [0, 0]  # modules, and those of programs
+
+
 def _is_closed(module: Any) -> bool:
     """True for the name of a module whose code is not followed."""
     return is_foreign(module) and not f"{module}.".startswith(FOLLOWED)
@@ -73,7 +87,7 @@ def _of(root: Any) -> tuple[Any, ...]:
     another's at the next call.
     """
     key: Any = root
-    state = [len(sys.modules), len(GIVEN)]
+    state = [loaded(), len(GIVEN)]
     if type(root) is FunctionType:
         key, names = (root.__code__, id(root.__globals__)), root.__globals__
         state += [len(names), *map(id, map(names.get, root.__code__.co_names))]

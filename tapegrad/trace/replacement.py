@@ -19,6 +19,7 @@ from tapegrad.rules.registry import PYTHON, StandIn
 from tapegrad.trace.conversions import Conversion
 from tapegrad.trace.holders import NEVER, parts, put, replaced
 from tapegrad.trace.import_statements import is_loaded, keeps
+from tapegrad.trace.imported_names import loaded
 from tapegrad.trace.interposition import (
     INSTEAD,
     numpy_module,
@@ -148,7 +149,7 @@ class Interposition:
         """Run the body of a module: it is no part of the program, and keeps nothing of the trace. What it defines has
         then what the program's other modules have.
         """
-        modules, alone = len(sys.modules), self.depth == len(running.open)
+        modules, alone = loaded(), self.depth == len(running.open)
         if alone:  # else another thread traces, which needs what is replaced
             with _lock:
                 self.restore_all()
@@ -159,7 +160,7 @@ class Interposition:
             with _lock:
                 if alone:
                     self.replace_all()
-                for tracer in running.tracers if len(sys.modules) > modules else ():
+                for tracer in running.tracers if loaded() > modules else ():
                     find, held = self.holding[tracer.level]
                     more = {id(holder): holder for holder in find()}
                     more = {key: holder for key, holder in more.items() if all(holder is not x for x in held)}

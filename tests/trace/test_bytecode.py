@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
+import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tapegrad.trace.bytecode import placed
 from tapegrad.trace.identity import compared
 
 
@@ -96,3 +100,20 @@ def _compared_within(code: types.CodeType) -> types.CodeType:
     parts = [_compared_within(part) if isinstance(part, types.CodeType) else part for part in code.co_consts]
     made = compared(code.replace(co_consts=tuple(parts)))
     return made
+
+
+def parts_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from parts_of(part)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no columns")
+@pytest.mark.parametrize("module", [inspect, traceback, types, dis], ids=lambda module: module.__name__)
+def test_instructions_are_those_of_dis(module: types.ModuleType) -> None:
+    for code in parts_of(compile(inspect.getsource(module), "text", "exec")):
+        steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+        expected = [(step.opcode, step.offset, step.argval if step.opcode in dis.hasname else "", step.positions)
+                    for step in steps]
+        assert [(step.opcode, step.offset, step.name, step.positions) for step in placed(code)] == expected
