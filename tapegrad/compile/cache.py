@@ -220,7 +220,7 @@ class Compiled(ByName, Generic[P, R]):
             return self._plainly(*args, **kwargs)
         tape = record(self.__wrapped__, args, kwargs, context(), replays=False)
         settle(tape)
-        return tape.result.val  # type: ignore[union-attr]
+        return tape.result.val
 
     def _on_tensors(self) -> Compiled[P, R]:
         """Return the same function compiled for torch."""

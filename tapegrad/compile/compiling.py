@@ -120,7 +120,7 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
             tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy, observer=attempt.observer, found=found,
                           wanted=asked, replays=attempt.compared)
             if has_aux:
-                pair_of(tape.result.val)  # type: ignore[union-attr]
+                pair_of(tape.result.val)
             if not attempt.keeps(tape):
                 value = recorded_result(tape)
                 return First(None, (value, gradients_of(tape, seed, economy=economy)))

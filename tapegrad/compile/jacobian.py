@@ -149,7 +149,7 @@ class Layout:
     def __init__(self, tape: Tape, mode: str, by_complex: bool = False, has_aux: bool = False) -> None:
         self.by_complex, self.has_aux = by_complex, has_aux
         self.signature = tape.structure
-        self.value, self.aux = tape.result.val, None  # type: ignore[union-attr]
+        self.value, self.aux = tape.result.val, None
         if has_aux:
             self.value, self.aux = pair_of(self.value)
         self.leaves: list[Any] = []

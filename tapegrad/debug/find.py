@@ -118,7 +118,7 @@ def with_reverse(tape: Tape) -> Tape | None:
     """
     result = tape.check().result
     leaves: list[Any] = []
-    structure = flatten(result.val, "", leaves, [], shared=False)  # type: ignore[union-attr]
+    structure = flatten(result.val, "", leaves, [], shared=False)
     seeds = [seed_of(leaf) for leaf in leaves]
     if all(seed is None for seed in seeds):
         return None

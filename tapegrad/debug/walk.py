@@ -62,7 +62,7 @@ def recorded(tape: Tape, begin: int = 1) -> Iterator[Visit]:
         if type(value) is Accumulator or not has_value(op):
             value = None
         elif isinstance(fn, Op) and fn.memory.blank:
-            value = fn.impl(*map(value_of, op.args), **op.kwargs)  # type: ignore[attr-defined]
+            value = fn.impl(*map(value_of, op.args), **op.kwargs)
         yield visit(op, fn, list(map(value_of, op.args)), value)
 
 

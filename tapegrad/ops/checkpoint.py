@@ -61,14 +61,14 @@ class Checkpoint(Subtape, Op):
         numbers: dict[Operation, Any] = dict(zip(self.drawing, y[len(y) - len(self.drawing):] if self.drawing else ()))
         inside: dict[Operation, dict[int, Any]] = {}
         for op, number in numbers.items():
-            if op.fn is getfield:  # type: ignore[attr-defined]
+            if op.fn is getfield:
                 inside.setdefault(op.args[0], {})[op.args[1]] = number
         for op, found in inside.items():  # what a checkpoint inside returned: the rest of it is computed again
             numbers[op] = tuple([found.get(i) for i in range(max(found) + 1)])
         new, at = self.body.blank(), dict[Operation, Operation]()
         for op in self.body.ops:
             append_copy(new, op, at).val = numbers.get(op, op.val)
-        new.result = at[self.body.result]  # type: ignore[index]
+        new.result = at[self.body.result]
         return new
 
     def misfits(self, op: Call) -> Iterator[str]:
@@ -98,11 +98,11 @@ def drawing_of(body: Tape) -> list[Call]:
     """
     found: list[Call] = []
     for op in body.ops:
-        if is_checkpoint(op) and op.fn.drawing:  # type: ignore[attr-defined]
-            size = len(op.fn.body.result.args)  # type: ignore[attr-defined]
+        if is_checkpoint(op) and op.fn.drawing:
+            size = len(op.fn.body.result.args)
             parts = {part.args[1]: part for part in reversed(body.ops)
                      if type(part) is Call and part.fn is getfield and part.args[0] is op}
-            for i in range(size - len(op.fn.drawing), size):  # type: ignore[attr-defined]
+            for i in range(size - len(op.fn.drawing), size):
                 found.append(parts.get(i) or body.push(Call(getfield, (op, i), {}, op.val[i])))  # type: ignore[arg-type]
         elif type(op) is Call and op.fn is draw:
             found.append(op)

@@ -51,13 +51,13 @@ def _key(op: Operation, same: list[Operation]) -> Any:
     """Return what two operations of one value have in common, None for one that stays alone."""
     kind = type(op)
     if kind is Call:
-        fn = op.fn  # type: ignore[attr-defined]
+        fn = op.fn
         if not pure(fn) or fn.memory.blank:
             return None
         args = [same[arg.id] if isinstance(arg, Operation) else number(arg, same) for arg in op.args]
         if (fn is add or fn is multiply) and _later(*args) and _commutes(op):
             args.reverse()
-        kwargs = op.kwargs  # type: ignore[attr-defined]
+        kwargs = op.kwargs
         if type(op.val) is not np.ndarray and not (y := op.spec).is_numpy:  # math.sin(x) is one, np.sin(x) is not
             args.append(y.type)
         if kwargs:

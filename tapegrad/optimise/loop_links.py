@@ -83,7 +83,7 @@ def _find_singles(tape: Tape, loops: list[SegmentLoop]) -> None:
             for arg in operands(op):
                 used(arg)
         at = stop
-    used(tape.result)  # type: ignore[arg-type]
+    used(tape.result)
     for rolled in loops:
         for op in rolled.used():
             used(op)

@@ -236,7 +236,7 @@ def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
         return None
     if is_call(x, permute_dims) or is_call(x, conjugate):
         found = _triangle(x.args[0])
-        turned = {permute_dims: (1, 0, None), conjugate: (None, 2, 1)}[x.fn]  # type: ignore[index]
+        turned = {permute_dims: (1, 0, None), conjugate: (None, 2, 1)}[x.fn]
         trans_of = None if found is None else turned[found[2]]
         return None if found is None or trans_of is None else (found[0], found[1], trans_of)
     if is_call(x, cholesky):

@@ -80,8 +80,8 @@ def packs_of(tape: Tape) -> set[Operation]:
     while stack:
         op = stack.pop()
         if is_pack(op) and op not in found:
-            found.add(op)  # type: ignore[arg-type]
-            stack += op.args  # type: ignore[union-attr]
+            found.add(op)
+            stack += op.args
     return found
 
 
@@ -91,7 +91,7 @@ def parts_of(tape: Tape) -> list[Any]:
     while stack:
         op = stack.pop()
         if is_pack(op):
-            stack += reversed(op.args)  # type: ignore[union-attr]
+            stack += reversed(op.args)
         else:
             found.append(op)
     return found

@@ -75,7 +75,7 @@ def _last_uses(tape: Tape) -> Any:
     for op in tape.ops:
         for used in operands(op):
             last[used.id] = op.id
-    last[tape.result.id] = len(tape.ops) + 1  # type: ignore[union-attr]
+    last[tape.result.id] = len(tape.ops) + 1
     return last
 
 

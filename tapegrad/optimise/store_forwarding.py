@@ -72,9 +72,9 @@ def forwarding(tape: Tape) -> Tape:
     for op in tape.ops:
         made = None
         if is_call(op, getitem):
-            made = _read(walk, op, at, walk.args(op), escaping[op.args[0].id])  # type: ignore[union-attr]
+            made = _read(walk, op, at, walk.args(op), escaping[op.args[0].id])
         elif is_call(op, setitem):
-            made = _write(walk, op, at, *walk.args(op), **op.kwargs)  # type: ignore[attr-defined]
+            made = _write(walk, op, at, *walk.args(op), **op.kwargs)
         elif is_call(op, add):
             made = _add(walk, op, at, escaping[op.id])
         if made is None:

@@ -62,7 +62,7 @@ class Interpreter:
                                 f"{len(values)} values")
         run = _Interpreted(tape, values, self)
         deque(run, 0)
-        return run.values[tape.result.id]  # type: ignore[union-attr]
+        return run.values[tape.result.id]
 
     def input(self, op: Input, value: Any) -> Any:
         """Return what an input means that has a value."""

@@ -90,7 +90,7 @@ def fill(tape: Tape) -> Tape:
                 op.val = run.values[op.id]
     for op in tape.ops:
         if is_loop(op):
-            fill(op.fn.body)  # type: ignore[attr-defined]
+            fill(op.fn.body)
     return tape
 
 
@@ -114,7 +114,7 @@ class Interpretation:
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
 
     def __iter__(self) -> Iterator[Operation]:
-        return self.over(self.tape.ops, last_uses(self.tape, self.tape.result.args), self.run)  # type: ignore[union-attr]
+        return self.over(self.tape.ops, last_uses(self.tape, self.tape.result.args), self.run)
 
     def over(self, ops: Iterable[Operation], dead: list[Any], run: Callable[..., Any]) -> Iterator[Operation]:
         """Go through some operations, whose calls are what `run` says; values are `dead` after each."""
@@ -172,7 +172,7 @@ class Run(Interpretation):
     @property
     def result(self) -> Any:
         """What the tape returns, once all of it has run."""
-        return result(self.values[self.tape.result.id], self.constants, self.device)  # type: ignore[union-attr]
+        return result(self.values[self.tape.result.id], self.constants, self.device)
 
     def __iter__(self) -> Iterator[Operation]:
         dead: list[Any] = [()] * len(self.values) if self.keep else last_uses(self.tape)
@@ -261,7 +261,7 @@ def constants_of(tape: Tape) -> Iterator[Constant]:
         if type(op) is Constant:
             yield op
         elif carries(op):
-            yield from constants_of(op.fn.body)  # type: ignore[attr-defined]
+            yield from constants_of(op.fn.body)
 
 
 def unshared(dy: Any) -> Any:
@@ -323,7 +323,7 @@ class Memory:
         """Return whether a view of an array that may be written must be a copy: not if guards alone ask for it."""
         if self.used is None:  # by position, what a call or the result needs
             self.used = bytearray(len(self.tape.ops) + 1)
-            self.used[self.tape.result.id] = 1  # type: ignore[union-attr]
+            self.used[self.tape.result.id] = 1
             for other in self.tape.ops:
                 if isinstance(other, Call):
                     for arg in other.args:

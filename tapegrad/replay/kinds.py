@@ -80,7 +80,7 @@ def in_system(tape: Tape, given: list[Any]) -> tuple[Tape, list[Any]]:
         if isinstance(made, Call) and made.fn is convert and made.kwargs["to"] is float:
             made.kwargs = {"to": kind}
         at[op] = new.push(made)
-    new.result = at[tape.result]  # type: ignore[index]
+    new.result = at[tape.result]
     for x, value in zip(tape.inputs[1:], given):
         if system(value) not in (None, known):
             raise GuardError(f"{x.label or x.name} is {type_name(value)} beside {type_name(found)}: a tape computes in "

@@ -50,10 +50,10 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
     if type(op) is not Call:
         return False
     if is_loop(op):
-        steps = op.fn.parts()[0]  # type: ignore[union-attr]
-        return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)  # type: ignore[union-attr]
+        steps = op.fn.parts()[0]
+        return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)
     if carries(op):
-        return any(map(may_stop, op.fn.body.ops))  # type: ignore[union-attr]
+        return any(map(may_stop, op.fn.body.ops))
     if type(op.fn) is not Op or op.purpose == "pullback":
         return False
     if op.fn.effects.raises or (varying is not None and varying[op.id]):

@@ -53,10 +53,10 @@ def drawn_from(tape: Tape) -> Iterator[Any]:
         if type(op) is Call and op.fn is draw:
             yield op.args[0].val if type(op.args[0]) is Constant else op.args[0]
         elif is_loop(op):
-            yield from drawn_from(op.fn.body)  # type: ignore[attr-defined]
+            yield from drawn_from(op.fn.body)
         elif is_checkpoint(op):
-            given = dict(zip(op.fn.body.inputs[1:], op.args))  # type: ignore[attr-defined]
-            for source in drawn_from(op.fn.body):  # type: ignore[attr-defined]
+            given = dict(zip(op.fn.body.inputs[1:], op.args))
+            for source in drawn_from(op.fn.body):
                 outer = given.get(source, source)
                 yield outer.val if type(outer) is Constant else outer
 
@@ -80,4 +80,4 @@ def _stops(op: Operation) -> bool:
 
 def _draws(op: Operation) -> bool:
     return type(op) is Call and (op.fn is draw
-                                 or (carries(op) and any(map(_draws, op.fn.body.ops))))  # type: ignore[union-attr]
+                                 or (carries(op) and any(map(_draws, op.fn.body.ops))))

@@ -32,7 +32,7 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
     for op in tape.ops:
         kind = type(op)
         if kind is Call:
-            if getattr(op.fn, "differentiable", True):  # type: ignore[attr-defined]
+            if getattr(op.fn, "differentiable", True):
                 for arg in op.args:
                     if isinstance(arg, Operation) and depends[arg.id]:
                         depends[op.id] = 1

@@ -141,7 +141,7 @@ class Writer:
                 raise TapeFormatError(f"{op.name} cannot be saved: what it holds is nested too deep", op.where,
                                       _ADVICE) from None
         return {
-            "name": printable(tape.name), "result": tape.result.id,  # type: ignore[union-attr]
+            "name": printable(tape.name), "result": tape.result.id,
             "kinds": "".join(KINDS[op.kind] for op in tape.ops), **columns,
         }
 

@@ -31,7 +31,7 @@ class Subtape:
     @property
     def results(self) -> tuple[Any, ...]:
         """What the body returns."""
-        return self.body.result.args  # type: ignore[union-attr]
+        return self.body.result.args
 
     @property
     def fields(self) -> tuple[Any, ...]:

@@ -56,10 +56,15 @@ NO_KWARGS: dict[str, Any] = {}  # shared by every call without keyword arguments
 
 
 class Operation(Variable):
-    """One line of a tape: its arguments, its value while it has one, the user's line, and why a pass appended it."""
+    """One line of a tape: its arguments, its value while it has one, the user's line, and why a pass appended it.
+
+    What is no call has the function None, so that `op.fn is add` asks of any operation.
+    """
 
     __slots__ = ("args", "code", "lasti", "origin", "val")
     args: tuple[Any, ...]
+    fn: Any = None
+    kwargs: dict[str, Any] = NO_KWARGS
     val: Any
     origin: Origin | None
     code: CodeType | Activation | Listing | None
@@ -239,7 +244,7 @@ class Tape(Methods):
         return [op for op in self.ops if isinstance(op, Input)]
 
     @property
-    def result(self) -> Operation | None:
+    def result(self) -> Operation | Any:  # as typeshed types what is None in rare cases: a tape that is unfinished
         """The operation whose value the tape returns."""
         return self._result
 

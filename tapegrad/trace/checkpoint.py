@@ -134,7 +134,7 @@ def _written_elsewhere(tape: Tape) -> tuple[str, Location | None]:
 
 
 def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> Any:
-    value = tape.result.val  # type: ignore[union-attr]
+    value = tape.result.val
     return place(tracer, Checkpoint(bare(tape)), leaves, value)
 
 

@@ -149,7 +149,7 @@ def _inlined(tape: Tape) -> list[Any]:
     if not any(map(is_checkpoint, tape.ops)):
         return tape.ops
     return [inner for op in tape.ops
-            for inner in (_inlined(op.fn.drawn(op.val)) if is_checkpoint(op) else (op,))]  # type: ignore[attr-defined]
+            for inner in (_inlined(op.fn.drawn(op.val)) if is_checkpoint(op) else (op,))]
 
 
 def _same(a: Any, b: Any) -> bool:

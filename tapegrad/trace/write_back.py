@@ -230,7 +230,7 @@ class _Written:
         self.plain = PlainValues(tracer, tape, given, copies.originals)
         result = tape.result
         self.result = {result, *(result.args if type(result) is Call and result.fn is pack else ())}
-        self.reaches: set[Operation] = set(sources(result, _overwritten))  # type: ignore[arg-type]
+        self.reaches: set[Operation] = set(sources(result, _overwritten))
         self.wrt = wrt
         self.writes: list[tuple[Callable[[], Any], Place]] = []
         self.lost: list[Place] = []

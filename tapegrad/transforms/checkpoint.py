@@ -78,7 +78,7 @@ class _Recorded(Interpretation):
         tracer = tracer_of(given)
         mark = 0 if tracer is None else len(tracer.tape.ops)
         if isinstance(fn, Checkpoint) and fn.drawing:  # it draws nothing more
-            val: Any = tuple(map(value_of, _valued(fn.drawn(op.val), given).result.args))  # type: ignore[union-attr]
+            val: Any = tuple(map(value_of, _valued(fn.drawn(op.val), given).result.args))
             op.pb = fn.pullback(val, tuple(given), {})
         elif isinstance(fn, Op) and type(fn.rule) is Rrule:
             val, op.pb = fn.forward(*given, **op.kwargs)

@@ -63,7 +63,7 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has
                             "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
     with collector:
         tape = record(f, tuple(args), {}, context(), grad=True, wanted=Wanted(captured=False), replays=False)
-        value, aux = tape.result.val, None  # type: ignore[union-attr]
+        value, aux = tape.result.val, None
         if has_aux:
             value, aux = pair_of(value)
         tangent = Push(tape)(*_listed(tangents))
@@ -84,7 +84,7 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     # on copies: what the caller writes to an array before the tangents come must not change the result
     tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
     settle(tape)
-    return tape.result.val, Push(tape)  # type: ignore[union-attr]
+    return tape.result.val, Push(tape)
 
 
 def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable[[Any], Any]]:
@@ -93,7 +93,7 @@ def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable
     """
     tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(0, False), replays=False)
     settle(tape)
-    return tape.result.val, Push(tape), lambda seed: gradients_of(tape, seed)  # type: ignore[union-attr]
+    return tape.result.val, Push(tape), lambda seed: gradients_of(tape, seed)
 
 
 def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> Tape:

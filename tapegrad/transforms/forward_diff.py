@@ -78,7 +78,7 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[A
             y, links = _at_once(tape, wrt, count)
         else:
             body, links = _with_derivatives(tape, wrt, count) if wrt else (tape, {})
-            value = body.result.val  # type: ignore[union-attr]
+            value = body.result.val
             bare(tape)  # nobody else holds the values
             call = Checkpoint(bare(body), "forwarddiff", lends=count)  # derivatives are nobody's
             y = list(place(tracer, call, leaves, value))
@@ -100,7 +100,7 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[A
 def _are_own(tape: Tape, count: int) -> bool:
     """Return whether each array among the results shares memory with no other, with no argument and no constant."""
     known = [op.val for op in tape.ops if isinstance(op, (Input, Constant)) and is_memory(plain(op.val))]
-    results = [y for y in tape.result.val[:count] if is_memory(plain(y))]  # type: ignore[union-attr]
+    results = [y for y in tape.result.val[:count] if is_memory(plain(y))]
     return are_apart(tuple(results)) and not any(overlap(y, x) for y in results for x in known)
 
 
@@ -115,7 +115,7 @@ def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape,
     with recording(tracer):
         shadow = copy_primal(tape, new, tracer, _no_loop)
         primal = len(new.ops)
-        ys = [y.val if isinstance(y, Operation) else y for y in shadow.result.args]  # type: ignore[union-attr]
+        ys = [y.val if isinstance(y, Operation) else y for y in shadow.result.args]
         blocks, links = _blocks(shadow, wrt, ys[:count], tracer)
         parts = list(map(tracer.lift, (*ys[:count], *blocks, *ys[count:])))
     # types that a rule has read follow from those of the values
@@ -126,7 +126,7 @@ def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape,
 
 def _at_once(tape: Tape, wrt: Sequence[int], count: int) -> tuple[list[Any], Links]:
     """Return the values of the results and their derivatives, as they are."""
-    results = list(tape.result.val[:count])  # type: ignore[union-attr]
+    results = list(tape.result.val[:count])
     blocks, links = _blocks(tape, wrt, results, None)
     return [*results, *blocks], links
 
@@ -151,7 +151,7 @@ def _derivatives(tape: Tape, x: Operation, count: int, tracer: Tracer | None) ->
     """Return the derivatives of a tape's first results by one of its inputs, None where there is none: tangents along
     ones, or along each number of the input, stacked.
     """
-    results = [y if isinstance(y, Operation) else None for y in tape.result.args[:count]]  # type: ignore[union-attr]
+    results = [y if isinstance(y, Operation) else None for y in tape.result.args[:count]]
 
     def push(t: Any) -> tuple[Any, ...]:
         pass_, around = Pass(tape, {x.id: t}), [] if tracer is None else tracer.tape.ops

@@ -59,7 +59,7 @@ def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     economy = Economy() if watch() is None else None
     with collector:
         tape = record(f, args, kwargs, context(), grad=True, once=economy, wanted=asked, replays=False)
-        value = tape.result.val  # type: ignore[union-attr]
+        value = tape.result.val
         if has_aux:
             value, seed = pair_of(value), (seed, None)
         gradients = gradients_of(tape, seed, economy=economy)
@@ -105,7 +105,7 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
 
     def back(seed: Any) -> Any:
         return gradients_of(tape, seed)
-    return tape.result.val, back  # type: ignore[union-attr]
+    return tape.result.val, back
 
 
 def vjp(f: Callable[..., Any], /, *args: Any, has_aux: bool = False, **kwargs: Any) -> tuple[Any, ...]:
@@ -130,7 +130,7 @@ def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> 
     """
     def gradient(*args: Any, **kwargs: Any) -> Any:
         tape = record(f, args, kwargs, context(), grad=True, wanted=asked.among(len(args)), replays=False)
-        value = tape.result.val  # type: ignore[union-attr]
+        value = tape.result.val
         y, aux = pair_of(value) if has_aux else (value, None)
         start(y, 1, TWICE)  # which raises where the value is no real number
         found = gradients_of(tape, (1, None) if has_aux else 1)

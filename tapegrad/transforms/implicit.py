@@ -163,7 +163,7 @@ def _composite_gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt:
 
 def _traced(equations: Equations, u: Any, given: Any) -> Tape:
     tape = record(equations, (u, given), {}, DEFAULT, grad=True, replays=False)
-    found = tape.result.val  # type: ignore[union-attr]
+    found = tape.result.val
     if shape_of(found) != shape_of(u):
         raise refused(
             equations.solver.name,
@@ -175,7 +175,7 @@ def _traced(equations: Equations, u: Any, given: Any) -> Tape:
 
 def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Cotangent) -> Any:
     """Return w of (dr/dx)ᵀ w = dy."""
-    rest, single, u = tape.result.val, not shape_of(dy), tape.inputs[1].val  # type: ignore[union-attr]
+    rest, single, u = tape.result.val, not shape_of(dy), tape.inputs[1].val
     if math.prod(shape_of(dy)) > DENSE:
         w = _LINEAR(solver, y, given, dy)
         # of the mean that dy takes of the unknowns
@@ -251,7 +251,7 @@ def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:
 def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
     """Return the derivative of a function that takes and returns a vector: a row for each number that it returns."""
     tape = record(f, (x,), {}, DEFAULT, grad=True, replays=False)
-    return _jacobian(tape, tape.result.val, len(tape.inputs) - 1)  # type: ignore[union-attr]  # behind what f captured
+    return _jacobian(tape, tape.result.val, len(tape.inputs) - 1)  # behind what f captured
 
 
 # -- many unknowns: the linear system is solved by products with the derivative, and that is a solver as well

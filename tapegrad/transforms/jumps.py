@@ -37,7 +37,7 @@ class Evaluation(NamedTuple):
 
     @property
     def value(self) -> Any:
-        return plain(self.tape.result.val)  # type: ignore[union-attr]
+        return plain(self.tape.result.val)
 
 
 def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> None:

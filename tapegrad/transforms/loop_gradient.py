@@ -119,7 +119,7 @@ class _Gradient:
                 dys = [proxy.make(self.dys[j], self.dys[j].val, tracer) if j in self.dys else ZERO
                        for j in range(len(loop.results))]
                 active = activity(loop.body, range(1 + loop.sizes[0], len(loop.body.inputs)))  # steps have no gradient
-                seed = shadow.result.kwargs["into"].mirror(dys)  # type: ignore[union-attr]
+                seed = shadow.result.kwargs["into"].mirror(dys)
                 cot = record_sweep(shadow, seed, active, new, lambda op: None)
                 mark = len(new.ops)
                 found = {j: _project(dense(cot[carried[j].id]), carried[j].val) if cot[carried[j].id] is not None

@@ -168,11 +168,11 @@ class _Pairs:
         body, seeds = self._seeded()
         new = body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
-        results, carried = body.result.args, self.old.sizes[3]  # type: ignore[union-attr]
+        results, carried = body.result.args, self.old.sizes[3]
         try:
             with recording(tracer), np.errstate(all="ignore"):
                 shadow, pass_, _ = beside(body, seeds, new, tracer, [results[j] for j in sorted(self.live)])
-                ys = shadow.result.args  # type: ignore[union-attr]
+                ys = shadow.result.args
                 found = {j: pass_.known.get(y.id) if isinstance(y, Operation) else None for j, y in enumerate(ys)}
                 self.tangents = {j: zero(self.samples[self.first + j]) if found[j] is None else found[j] for j in found
                                  if self.first + j in self.samples

@@ -201,7 +201,7 @@ def _slope(t: Any, z: Any, solver: Solver, n: int, places: Sequence[Any], rest: 
     ds = ops.matmul(rows[:, :n], s)
     if size:
         ds = ds + ops.concat(np.zeros((n, shape_of(s)[1] - size)), rows[:, n:], axis=1)
-    return ops.concat(tape.result.val, ops.reshape(ds, (-1,)), axis=0)  # type: ignore[union-attr]
+    return ops.concat(tape.result.val, ops.reshape(ds, (-1,)), axis=0)
 
 
 @lru_cache(maxsize=64)

@@ -88,7 +88,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
                 seen.val, seen.pb = trace_loop(op, args, tracer, wanted[op])
             # a user's rule: its own calls are traced, and its pullback's
             elif op.pb is not None or type(op.fn.rule) is Rrule:
-                seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)  # type: ignore[attr-defined]
+                seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)
             else:
                 seen.val = op.fn.run(*args, **op.kwargs)
             set_origin(new.ops[mark:], op)
@@ -123,5 +123,5 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         copied(op)
         if then is not None:
             then(ghost[op])
-    shadow.result = ghost[tape.result]  # type: ignore[index]
+    shadow.result = ghost[tape.result]
     return shadow

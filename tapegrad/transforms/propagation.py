@@ -30,7 +30,7 @@ class Propagation:
     def over(self) -> Iterator[Operation]:
         """Find what flows to the result, and to the parts of it; yield each operation that these depend on."""
         tape, result = self.tape, self.tape.result
-        last, leads = last_uses(tape, result.args), leading(tape.ops, [result])  # type: ignore[union-attr]
+        last, leads = last_uses(tape, result.args), leading(tape.ops, [result])
         for op in tape.ops:
             self.dying = last[op.id]
             if leads[op.id]:

@@ -130,14 +130,14 @@ def pattern_of(tape: Tape) -> Any:
         known[x.id] = identity(n, start, columns)
         start += n
     leaves: list[Any] = []
-    value = tape.result.val  # type: ignore[union-attr]
+    value = tape.result.val
     structure = flatten(value, "", leaves, [], shared=False)
     if not any(map(has_gradient, leaves)):
         raise ArgumentError(f"the function returns {brief(value)}, which has no derivative", None,
                             "return a number or an array")
     sweep = Sweep(tape, known)
     deque(sweep.over(), 0)
-    found = sweep.known.get(tape.result.id)  # type: ignore[union-attr]
+    found = sweep.known.get(tape.result.id)
     parts = (
         [found] if structure.is_leaf else found.listed(structure) if isinstance(found, Parts) else [None] * len(leaves)
     )

@@ -77,7 +77,7 @@ class _Plainly:
         for k in range(steps.loop.count):
             states.append(state)
             tape = again(steps.one, (), steps.step(given, state, k))
-            state = tuple(map(value_of, tape.result.args))  # type: ignore[union-attr]
+            state = tuple(map(value_of, tape.result.args))
         back = ((state, k) for k, state in reversed(list(enumerate(states))))
         found = _back(steps, given, [ZERO] * steps.loop.sizes[1], list(dys), back)
         return tuple([conform(found[i], plain(given[i])) if isinstance(found[i], Absorbing) else found[i]

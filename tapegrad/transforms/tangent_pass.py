@@ -60,7 +60,7 @@ class Pass(Propagation):
         inner = Pass(tape, {x.id: t for x, t in zip(tape.inputs[1:], ts) if t is not None})
         deque(inner.over(), 0)
         found = [inner.known.get(part.id) if isinstance(part, Operation) else None
-                 for part in tape.result.args]  # type: ignore[union-attr]
+                 for part in tape.result.args]
         return tuple([ZERO if t is None else t for t in found])
 
     def _written(self, op: Call, ts: list[Any]) -> Any:

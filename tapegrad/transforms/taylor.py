@@ -66,7 +66,7 @@ def coefficients(f: Callable[..., Any], args: tuple[Any, ...], order: int,
                      order)
         deque(flow.over(), 0)
         settle(tape)
-        known, val = flow.known, tape.result.val  # type: ignore[union-attr]
+        known, val = flow.known, tape.result.val
         return [val, *[nested(tape.result, {i: _term(part, k) for i, part in known.items()})
                        for k in range(1, order + 1)]]
 

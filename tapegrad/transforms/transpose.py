@@ -71,7 +71,7 @@ class _Adjoint:
     def seed(self) -> Any:
         """Return a cotangent of the value: ones."""
         leaves: list[Any] = []
-        structure = flatten(self.tape.result.val, "", leaves, [], shared=False)  # type: ignore[union-attr]
+        structure = flatten(self.tape.result.val, "", leaves, [], shared=False)
         return structure.mirror([conform(1.0, plain(y)) if has_gradient(y) else None for y in leaves])
 
 

@@ -74,7 +74,7 @@ def _expanded(tape: Tape, expands: Callable[[Operation], bool]) -> Tape:
     # what stands for the results of such a call, for each element of what a loop collected, or is given for its runs
     parts: dict[Operation, tuple[Any, ...]] = {}
     listed = {arg for op in tape.ops if is_loop(op) and expands(op)
-              for arg in op.fn.parted((*op.fn.steps, *op.args))[2]}  # type: ignore[attr-defined]
+              for arg in op.fn.parted((*op.fn.steps, *op.args))[2]}
     for op in tape.ops:
         if type(op) is not Call:
             walk.keep(op)

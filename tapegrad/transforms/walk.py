@@ -195,7 +195,7 @@ class Walk:
         known = self.known
         kind = type(op)
         if kind is Call:
-            fn = op.fn  # type: ignore[attr-defined]
+            fn = op.fn
             steady = type(fn) is Op and (_steady(fn) or (fn is pow and not typed_by_value(op)))
             if op.val is UNKNOWN or not (steady or type(fn) is Loop or _is_steady_body(fn)):
                 return
@@ -238,7 +238,7 @@ def typed_by_value(op: Operation) -> bool:
     """True for a call of whose result values decide the type: a negative number to a power that
     is no integer is complex.
     """
-    fn = op.fn  # type: ignore[attr-defined]
+    fn = op.fn
     return fn in _TYPED_BY_VALUE or (fn is pow and op.spec.dtype is None
                                      and not (type(op.args[1]) is int and op.args[1] >= 0))
 

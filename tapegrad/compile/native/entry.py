@@ -74,7 +74,7 @@ class Entry:
             f.flush()
         assert result is not None
         parts = list(result.args) if packed else [result]
-        into = result.kwargs["into"] if packed else None  # type: ignore[attr-defined]
+        into = result.kwargs["into"] if packed else None
         inputs = [None, *leaves] if isinstance(into, ValueAndGradients) else [None] * len(parts)
         made = [self.part(part, x) for part, x in zip(parts, inputs)]
         told = f.op("call i32 @tapegrad_flags()")

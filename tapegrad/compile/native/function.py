@@ -485,7 +485,7 @@ def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
         copied = put(new, op, at)
         if isinstance(op, Call):
             copied.val = absent(op.spec)
-    results = {tape.result, *operands(tape.result)} if tape.result is not None else set()  # type: ignore[arg-type]
+    results = {tape.result, *operands(tape.result)} if tape.result is not None else set()
     made: list[Operation] = [
         op for op in ordered if isinstance(op, Call) and op in calls and not is_loop(op)
             and (op in results or any(user not in inside for user in function.users.get(op, ())))]

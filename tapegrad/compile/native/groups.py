@@ -131,7 +131,7 @@ def _sink(tape: Tape, members: Members, levels: dict[Operation, int]) -> None:
 def _regroup(tape: Tape, levels: dict[Operation, int], groups: dict[Group, list[Operation]]) -> Tape:
     """Write the tape level by level; the groups of a level stand behind what is in none."""
     inside = {op: key for key, calls in groups.items() for op in calls}
-    used: set[Operation] = {tape.result}  # type: ignore[arg-type]
+    used: set[Operation] = {tape.result}
     for op in tape.ops:
         used.update(arg for arg in operands(op) if arg in inside and inside[arg] != inside.get(op))
     by_level: dict[int, list[Group]] = defaultdict(list)

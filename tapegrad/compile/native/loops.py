@@ -159,7 +159,7 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
 
 def listen(f: Function, counter: str, loop: Loop) -> None:
     """Leave a long loop where a signal has come, Ctrl-C say: it is asked about ten times a second."""
-    work = sum(max(op.spec.size, 1) * (op.fn.count if is_loop(op) else 1)  # type: ignore[attr-defined]
+    work = sum(max(op.spec.size, 1) * (op.fn.count if is_loop(op) else 1)
                for op in loop.body.ops if isinstance(op, Call))
     if loop.count * work < OFTEN:
         return

@@ -43,7 +43,7 @@ class _Reuse(Walk):
         # what nothing looks into may keep what it was given: a pullback of the user's does, and a loop what it collects
         closed = [op for op in tape.ops if is_loop(op) or is_inside(op) or is_kernel(op, nest)]
         self.lying.update(root(x) for op in closed for x in operands(op))
-        self.results = set(operands(tape.result))  # type: ignore[arg-type]
+        self.results = set(operands(tape.result))
         for op, dead in zip(tape.ops, last_uses(tape)[1:]):
             free = [x for x in op.args if isinstance(x, Operation) and x.id in dead] if dead and is_kernel(op) else []
             if not free or is_inside(op) or not (self.elementwise(op, free) or self.filled(op, free)):

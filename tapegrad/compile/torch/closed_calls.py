@@ -69,7 +69,7 @@ class Watched:
     def check(self, y: Any, given: tuple[Any, ...]) -> None:
         """Raise Unsteady for results of another kind."""
         if kinds_of(y, given) != self.kinds:
-            self.op.fn.watched = False  # type: ignore[attr-defined]
+            self.op.fn.watched = False
             raise Unsteady(f"{self.__name__} returned tensors of other shapes, or that lie otherwise in memory",
                            self.op.where, "trace the function again with these arguments")
 
@@ -188,7 +188,7 @@ def runs_user_code(op: Call) -> bool:
     """True for the call of a function recorded whole that is not torch's own, or that is given a function or a module,
     and for that of its pullback: what it does besides calling operators is not seen.
     """
-    impl = (op.fn.of or op.fn).impl  # type: ignore[union-attr]
+    impl = (op.fn.of or op.fn).impl
     if getattr(impl, "is_users", False):
         return True
     module = (getattr(impl, "__module__", None) or "torch").partition(".")[0]

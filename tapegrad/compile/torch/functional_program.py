@@ -67,7 +67,7 @@ class Whole:
                     walk.keep(op)
 
         def put(fn: Callable[..., Any], *args: Any) -> Operation:
-            return walk._push(call_of(fn, args).at(self.full.result))  # type: ignore[arg-type]
+            return walk._push(call_of(fn, args).at(self.full.result))
         flags = [put(torch.ne if guard.expected else torch.eq, walk.bind(guard.args[0]), 0) for guard in self.truths]
         flags += [put(torch.any, walk.bind(call.args[0])) for call in self.checks]
         put_results(walk.new, [*map(walk.bind, self.results), *([put(torch.stack, flags)] if flags else [])])

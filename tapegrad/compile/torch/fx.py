@@ -45,7 +45,7 @@ class _Writer:
                 self.nodes[op] = op.val
             elif type(op) is not Input and op is not tape.result:
                 self.step(op)
-        self.graph.output(result_of(tape, list(map(self.arg, tape.result.args))))  # type: ignore[union-attr]
+        self.graph.output(result_of(tape, list(map(self.arg, tape.result.args))))
         self.module = GraphModule(self.root, self.graph, tape.name or "Tape")
 
     def arg(self, x: Any) -> Any:

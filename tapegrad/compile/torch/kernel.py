@@ -116,7 +116,7 @@ def is_called(op: Any, *names: str) -> bool:
 
 def inside(tape: Tape) -> Any:
     """Return the first call on a tape that nothing can look into, or loop with one; None where there is none."""
-    return next((op for op in tape.ops if is_inside(op) or (is_loop(op) and inside(op.fn.body))),  # type: ignore[attr-defined]
+    return next((op for op in tape.ops if is_inside(op) or (is_loop(op) and inside(op.fn.body))),
                 None)
 
 

@@ -118,7 +118,7 @@ class Body(Lowering):
         """Where the results of the loop lie: of what is handed on, in its own memory, where
         nothing else can lie there.
         """
-        parts = self.body.result.args  # type: ignore[union-attr]
+        parts = self.body.result.args
         several = [operands(part) if is_kernel(part, nest) else values_in(part) for part in parts]
         roots = Counter(root(x) for values in several for x in values)
 
@@ -131,7 +131,7 @@ class Body(Lowering):
     def add_in_place(self) -> None:
         """Let what does nothing with a carried tensor but add to it do so in place."""
         uses, result = count_uses(self.body), self.body.result
-        parts: list[Any] = list(result.args)  # type: ignore[union-attr]
+        parts: list[Any] = list(result.args)
         for j, x in enumerate(self.body.inputs[1 + self.first:]):
             out = parts[j]
             if not is_called(out, *SUMS) or out.fn.form is not None or out.fn.writes or x not in out.args[:2]:
@@ -143,7 +143,7 @@ class Body(Lowering):
                 out.fn, out.args = Kernel(SUMS[out.fn.__name__], aliases=0, writes=(0,)), args
                 parts[j] = x
                 self.owned.add(j)
-        result.args = tuple(parts)  # type: ignore[union-attr]
+        result.args = tuple(parts)
 
 
 def _counted(op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any]) -> dict[int, Operation]:

@@ -227,7 +227,7 @@ def copied(outer: Lowering, body: Tape, refs: Sequence[Any]) -> list[Any]:
                 new = at[op] = copy_op(op, bind)
                 new.args = tuple([outer.operand(arg, op) for arg in new.args])
                 outer.push(new, op)
-    return [bind(part) for part in body.result.args]  # type: ignore[union-attr]
+    return [bind(part) for part in body.result.args]
 
 
 def _kind(x: Any) -> Any:

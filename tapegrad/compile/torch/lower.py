@@ -142,7 +142,7 @@ class Lowering:
                     for position in dead[op.id]:
                         self.values[position] = None
                 if parts is None:
-                    parts = [self.finished(self.values[tape.result.id], self.refs[tape.result.id])]  # type: ignore[union-attr]
+                    parts = [self.finished(self.values[tape.result.id], self.refs[tape.result.id])]
         except TapeError:
             raise
         except Exception as err:
@@ -485,7 +485,7 @@ class Lowering:
 
         def own(number: int, x: Any, y: Any) -> Any:
             if isinstance(x, Operation) and is_tensor(y) and wanted(number, x, y):
-                x, y = self.copy(self.tape.result, x, y)  # type: ignore[arg-type]
+                x, y = self.copy(self.tape.result, x, y)
                 copies[x] = y
             return x
         for i, (ref, value) in enumerate(zip(self.parts, parts)):

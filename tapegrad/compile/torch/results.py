@@ -20,7 +20,7 @@ def settled(tape: Tape) -> Tape:
     """Return a tape without the values that are no constants: of what is written to, of
     results, of what is made of these.
     """
-    changed, kept = written(tape), set(operands(tape.result))  # type: ignore[arg-type]
+    changed, kept = written(tape), set(operands(tape.result))
     for op in reversed(tape.ops):
         if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
             kept.update(operands(op))
@@ -34,7 +34,7 @@ def settled(tape: Tape) -> Tape:
 
 def result_of(tape: Tape, parts: list[Any]) -> Any:
     """Nest the parts of a result."""
-    into = tape.result.kwargs["into"]  # type: ignore[union-attr]
+    into = tape.result.kwargs["into"]
     return (parts[0], into.signature.gradients(parts[1:])) if isinstance(into, ValueAndGradients) else into.build(parts)
 
 

@@ -49,11 +49,11 @@ class Text:
         return name
 
     def results(self, tape: Tape) -> list[str]:
-        return list(map(self.text, tape.result.args))  # type: ignore[union-attr]
+        return list(map(self.text, tape.result.args))
 
     def steps(self, tape: Tape) -> set[Operation]:
         """Write the calls of a tape, or of a loop's body; return what is named there."""
-        taken = {(op.args[0], op.args[1]): op for op in tape.ops if is_taken(op)}  # type: ignore[index]
+        taken = {(op.args[0], op.args[1]): op for op in tape.ops if is_taken(op)}
         made: set[Any] = set()
         outs: list[Operation | None]
         for op, numbers in zip(tape.ops, last_uses(tape)[1:]):

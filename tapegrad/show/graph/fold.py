@@ -102,7 +102,7 @@ class Folding:
 
     def value_of(self, home: Operation, group: list[Operation]) -> Operation:
         """Return the operation that holds a box's value: of a triple its first field."""
-        return next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0),  # type: ignore[attr-defined]
+        return next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0),
                     home)
 
     # -- what is written
