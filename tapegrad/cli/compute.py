@@ -20,7 +20,7 @@ from tapegrad.cli.look import print_stages, show_program
 from tapegrad.cli.output import print_tape, print_values
 from tapegrad.cli.program import Program
 from tapegrad.progress import Work
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.tape.tape import Tape
 from tapegrad.testing import check_grads
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.grad import grad
@@ -72,7 +72,7 @@ def _named(program: Program, gradients: Any, captured: bool = False) -> list[tup
 
 def is_gradient(tape: Tape) -> bool:
     """True for a tape that returns a value and a gradient."""
-    return isinstance(tape.result, Call) and isinstance(tape.result.kwargs.get("into"), ValueAndGradients)
+    return isinstance(tape.result.kwargs.get("into"), ValueAndGradients)
 
 
 def run_play(options: argparse.Namespace) -> None:

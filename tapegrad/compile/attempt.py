@@ -201,8 +201,7 @@ def draws(tape: Tape) -> bool:
     """Return whether a call of a tape draws random numbers from a generator that it did not
     make: it must not be made twice.
     """
-    return any(type(op) is Call and ((op.fn is draw and not _is_made(op.args[0]))
-                                     or (is_checkpoint(op) and op.fn.drawing)) for op in tape.ops)
+    return any((op.fn is draw and not _is_made(op.args[0])) or (is_checkpoint(op) and op.fn.drawing) for op in tape.ops)
 
 
 def _is_made(generator: Any) -> bool:

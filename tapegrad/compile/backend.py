@@ -160,8 +160,7 @@ def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
 def recorded_result(tape: Tape) -> Any:
     """Return what a tape returned while it was recorded, in memory of its own and of the types that a gradient has."""
     result = tape.result
-    assert result is not None
-    if not (isinstance(result, Call) and result.fn is pack):
+    if result.fn is not pack:
         return own(result.val)
     into = result.kwargs["into"]
     parts = list(map(value_of, result.args))
@@ -177,7 +176,7 @@ def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
     for op in tape.ops:
         if type(op) in kinds and _is_forgotten(op.spec):
             drop(op)
-        if type(op) is Call and type(op.fn) is Loop:
+        if type(op.fn) is Loop:
             body = copy_tape(op.fn.body)  # which the tape that was compiled may have too
             forget(body, (Call, Input))
             op.fn = op.fn.with_body(body)
@@ -206,14 +205,14 @@ def last_uses_told(tape: Tape) -> Tape:
     """Return a tape whose sweeps over long loops, where they alone ask for the states that these have kept, may write
     to them.
     """
-    if not any(hasattr(op.fn, "last") for op in tape.ops if type(op) is Call):
+    if not any(hasattr(op.fn, "last") for op in tape.ops):
         return tape
     uses = Counter(arg for op in tape.ops for arg in operands(op))
     walk = Walk(tape)
     for op in tape.ops:
         made: Any = walk.keep(op)
-        of = getattr(getattr(op, "fn", None), "of", None)
-        if of is not None and all(type(x) is Call and x.fn is getfield and uses[x] == 1 and x is not tape.result
+        of = getattr(op.fn, "of", None)
+        if of is not None and all(x.fn is getfield and uses[x] == 1 and x is not tape.result
                                   and getattr(x.args[0], "fn", None) is of for x in of.behind(op.args)):
             made.fn = made.fn.last
     return walk.done()

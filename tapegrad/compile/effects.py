@@ -135,10 +135,9 @@ class Effects:
     def join(self, tape: Tape) -> None:
         """Make the program's value and what is stored the result of a tape."""
         result = tape.result
-        assert result is not None
         parts: list[Any] = [result]
         spec: Any = Leaf(0)
-        if type(result) is Call and result.fn is pack:
+        if result.fn is pack:
             parts, spec = list(result.args), result.kwargs["into"].spec
         elif type(result) is Constant and not is_leaf(result.val):
             parts, spec = [], Static(result.val)

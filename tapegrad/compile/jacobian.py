@@ -26,7 +26,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced, tracer_of
-from tapegrad.tape.tape import Call, Constant, Tape
+from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
@@ -171,7 +171,7 @@ class Layout:
                                 "tg.wirtinger(f)(z) for both, tg.holomorphic_derivative(f)(z), or the real and the "
                                 "imaginary part as arguments")
         size_in, size_out = (sum(math.prod(shape_of(x)) for x in xs) for xs in (self.inputs.values(), self.leaves))
-        hooked = any(type(op) is Call and op.fn is ops.hook for op in tape.ops)
+        hooked = any(op.fn is ops.hook for op in tape.ops)
         self.by_columns = mode == "forward" or (mode == "auto" and size_in <= size_out and not hooked)
         self.count = size_in if self.by_columns else size_out
 
@@ -264,7 +264,7 @@ class Sweeps:
     @property
     def draws(self) -> bool:
         """True if the function draws random numbers."""
-        return any(type(op) is Call and op.fn in (ops.draw, ops.default_rng) for op in self.tape.ops)
+        return any(op.fn in (ops.draw, ops.default_rng) for op in self.tape.ops)
 
     def blocks(self) -> Any:
         """Return the derivative."""

@@ -165,7 +165,7 @@ class Lines:
         elif op.id < self.begin:
             if type(op) is Call and not is_field(op):
                 self.of(op).operations += 1
-        elif rr is not None and isinstance(op, Call) and isinstance(op.fn, Operation):
+        elif rr is not None and isinstance(op.fn, Operation):
             self.arriving = norm(visit.given[0])
             source, self.most = self.of(op), max(self.most, self.arriving)
             source.flow = math.hypot(source.flow, self.arriving)

@@ -20,7 +20,7 @@ from tapegrad.progress import Work
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, has_value, operands
+from tapegrad.tape.tape import Constant, Input, Operation, Tape, has_value, operands
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import placed, rewrite
@@ -146,7 +146,7 @@ def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: floa
     usual = limit if "large" in kinds else sys.float_info.max
     for visit in visits:
         op, value = visit.op, visit.value
-        if isinstance(op, Call) and isinstance(op.fn, Operation):
+        if isinstance(op.fn, Operation):
             pulled = visit  # its cotangents are taken out, and looked at, one by one
         elif visit.fn is not pack and not (type(value) in (float, np.float64) and abs(value) <= usual):
             for kind, bad in bad_by.items():
@@ -229,7 +229,7 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
         op, rr = visit.op, triple_of(visit.op)
         if op is tape.result:
             gradients = visit.given[1:]
-        if isinstance(op, Call) and isinstance(op.fn, Operation):
+        if isinstance(op.fn, Operation):
             pulled = visit
         elif op.purpose in ("cotangent", "accumulation") and is_zero(visit.value):
             into = [pulled.given[0]] if rr is not None and pulled is not None else visit.given
@@ -257,8 +257,7 @@ def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Findi
     """
     leads = leading(tape.ops, [tape.result])
     for op in tape.ops[:turn(tape) - 1]:
-        if (isinstance(op, Call) and leads[op.id] and not getattr(op.fn, "differentiable", True)
-            and any(arg in later for arg in operands(op))):
+        if leads[op.id] and not getattr(op.fn, "differentiable", True) and any(arg in later for arg in operands(op)):
             return Finding("zero-gradient", op, tape, "forward", op.val,
                            f"`{op!r}` has no gradient: what {getattr(op.fn, '__name__', '')} "
                            f"returns is constant almost everywhere, so nothing flows to {label}.")

@@ -177,7 +177,7 @@ class _Player:
             if type(op) is Constant and op.purpose == "seed":
                 told = f"{self._text(op)}: the derivative of the result with respect to itself"
                 yield Step("sweep", "The seed", (told,), (op.id,), (op.id,))
-            elif isinstance(op, Call) and isinstance(op.fn, Operation):
+            elif isinstance(op.fn, Operation):
                 ready = op
             elif op not in self.sides.gradients and role != "gradient":  # of a flat tape, whose sweep is plain calls
                 told = f"its value is {_value(self._shown(op))}"

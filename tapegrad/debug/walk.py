@@ -48,7 +48,7 @@ def replayed(tape: Tape, leaves: list[Any]) -> Iterator[Visit]:
     run = Run(tape, leaves, redraw=False)
     values = run.values
     for op in run:
-        fn = values[op.fn.id] if isinstance(op, Call) and isinstance(op.fn, Operation) else getattr(op, "fn", None)
+        fn = values[op.fn.id] if isinstance(op.fn, Operation) else op.fn
         yield visit(op, fn, [values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args], values[op.id])
 
 
@@ -57,7 +57,7 @@ def recorded(tape: Tape, begin: int = 1) -> Iterator[Visit]:
     may have written to are None.
     """
     for op in tape.ops[begin - 1:]:
-        fn = value_of(op.fn) if isinstance(op, Call) else None
+        fn = value_of(op.fn)
         value = op.val
         if type(value) is Accumulator or not has_value(op):
             value = None
@@ -107,7 +107,7 @@ def triple_of(op: Operation) -> Call | None:
 
 def is_field(op: Operation) -> bool:
     """True for what takes a triple, or the cotangents that a pullback returned, apart."""
-    of = op.args[0] if isinstance(op, Call) and op.fn is getfield else None
+    of = op.args[0] if op.fn is getfield else None
     return isinstance(of, Call) and (of.fn is rrule or isinstance(of.fn, Operation))
 
 

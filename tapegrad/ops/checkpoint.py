@@ -101,7 +101,7 @@ def drawing_of(body: Tape) -> list[Call]:
         if is_checkpoint(op) and op.fn.drawing:
             size = len(op.fn.body.result.args)
             parts = {part.args[1]: part for part in reversed(body.ops)
-                     if type(part) is Call and part.fn is getfield and part.args[0] is op}
+                     if part.fn is getfield and part.args[0] is op}
             for i in range(size - len(op.fn.drawing), size):
                 found.append(parts.get(i) or body.push(Call(getfield, (op, i), {}, op.val[i])))  # type: ignore[arg-type]
         elif type(op) is Call and op.fn is draw:

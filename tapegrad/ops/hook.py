@@ -16,11 +16,11 @@ from tapegrad.rules.facts import FRESH, Rrule
 from tapegrad.rules.op import Traced
 from tapegrad.rules.readonly import apart, reading
 from tapegrad.rules.registry import define
-from tapegrad.tape.tape import Call, value_of
+from tapegrad.tape.tape import Operation, value_of
 from tapegrad.tree.flatten import Structure, is_leaf
 
 
-def hooked(op: Call) -> Callable[[Any], Any]:
+def hooked(op: Operation) -> Callable[[Any], Any]:
     """Return the function that a hook on a tape calls."""
     return hook_function(op.kwargs["fn"], list(map(value_of, op.args[1:])))
 

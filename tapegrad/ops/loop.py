@@ -179,8 +179,7 @@ def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
     for op in ops:
         for arg in op.args:
             if is_loop(arg):
-                found[arg].update([op.args[1]] if type(op) is Call and op.fn is getfield
-                                  else range(len(arg.fn.results)))
+                found[arg].update([op.args[1]] if op.fn is getfield else range(len(arg.fn.results)))
     return found
 
 

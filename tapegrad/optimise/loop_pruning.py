@@ -47,7 +47,7 @@ def pruned(tape: Tape) -> Tape:
         for op in tape.ops:
             if op in new:
                 new[op].write(walk)
-            elif type(op) is Call and op.fn is getfield and op.args[0] in new:
+            elif op.fn is getfield and op.args[0] in new:
                 walk.keep(op, (walk.bind(op.args[0]), new[op.args[0]].place[op.args[1]]))
             else:
                 walk.keep(op)

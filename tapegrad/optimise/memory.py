@@ -42,7 +42,7 @@ def _place(x: Call) -> tuple[Call, Any]:
 
 def writes(op: Operation) -> list[Operation]:
     """Return the roots of what a call writes to."""
-    return [root(op.args[i]) for i in getattr(op.fn, "writes", ())] if type(op) is Call else []
+    return [root(op.args[i]) for i in getattr(op.fn, "writes", ())]
 
 
 def written(tape: Tape) -> set[Operation]:

@@ -32,7 +32,7 @@ def own_results(tape: Tape, before: Tape) -> Tape:
                                 for arg in op.args))
         else:
             walk.keep(op)
-            if (isinstance(op, Call) and op.fn is copy and op.kwargs.get("order") == "C"
+            if (op.fn is copy and op.kwargs.get("order") == "C"
                 and _wants_rows(op.args[0], orders) and _stays_here(op, tape)):
                 copies[op.args[0]] = walk.bind(op)
     if not is_pack(result) and result is not None:
@@ -108,7 +108,7 @@ def _lies(part: Any, tape: Tape) -> bool:
                                                              for other in parts_of(tape)].count(root) > 1
 
 
-def _root(op: Operation) -> tuple[Any, bool]:
+def _root(op: Any) -> tuple[Any, bool]:
     """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
     locked = False
     while isinstance(op, Call) and type(op.fn) is Op and op.fn.aliases == 0 and isinstance(op.args[0], Operation):

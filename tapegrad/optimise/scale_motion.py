@@ -84,7 +84,7 @@ def factors(tape: Tape) -> Tape:
     do with that, and pays for it with no more elements than it saves.
     """
     exact = leading(tape.ops, [op.args[0] for op in tape.ops if type(op) is Guard and op.fact not in FIXED])
-    found = [constant_factor(op) if type(op) is Call and type(op.fn) is Op and op.fn in SCALING and not exact[op.id]
+    found = [constant_factor(op) if type(op.fn) is Op and op.fn in SCALING and not exact[op.id]
              else None for op in tape.ops]
     if not any(found):
         return tape
@@ -136,7 +136,7 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
         if more <= size:
             lazy[1][at] = 1
         costs = (cost if cost < size else size, more if more < size else size)
-        passing = type(op) is Call and type(op.fn) is Op and op.fn in PASSING and floating(y)
+        passing = type(op.fn) is Op and op.fn in PASSING and floating(y)
         for i, arg in enumerate(op.args):
             if isinstance(arg, Operation) and not (i and arg in op.args[:i]):
                 cost, more = _cost(op, i, costs, uses, factor) if passing else NEVER  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def _zero(x: Any) -> bool:
 Factor = tuple[float, Operation]
 
 
-def constant_factor(op: Call) -> Factor | None:
+def constant_factor(op: Operation) -> Factor | None:
     """Return the factor of a call that is a constant times an operand, and the operand."""
     fn, args = op.fn, op.args
     if fn is negative:

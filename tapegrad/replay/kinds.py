@@ -169,8 +169,7 @@ def speaks_any(tape: Tape) -> bool:
     constants = [arg for op in tape.ops for arg in (*op.args, *([op.val] if type(op) is Constant else []))]
     fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants
                 if not isinstance(x, Operation))
-    return not fixed and not any(type(op) is Call and (op.fn is convert or op.fn is rrule or op.fn is conform)
-                                 for op in tape.ops)
+    return not fixed and not any(op.fn in (convert, rrule, conform) for op in tape.ops)
 
 
 def is_array(x: Any) -> bool:

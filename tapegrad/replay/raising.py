@@ -68,7 +68,7 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
 
 def varying_shapes(tape: Tape) -> bytearray | None:
     """Mark by position what is computed of an array whose shape values decide; None where there is none."""
-    if not any(type(op) is Call and getattr(op.fn, "dynamic", False) for op in tape.ops):
+    if not any(getattr(op.fn, "dynamic", False) for op in tape.ops):
         return None
     varying, dynamic = bytearray(len(tape.ops) + 1), bytearray(len(tape.ops) + 1)
     for op in tape.ops:

@@ -13,7 +13,7 @@ from tapegrad.ops.loop import is_loop
 from tapegrad.replay.raising import may_stop
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.subtape import carries
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
+from tapegrad.tape.tape import Constant, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.random_state import SOURCES, state_of
 
@@ -50,7 +50,7 @@ def values_of(sources: Iterable[Any], tape: Tape, leaves: Iterable[Any]) -> list
 def drawn_from(tape: Tape) -> Iterator[Any]:
     """Yield what each draw of a tape draws from, that of a constant itself."""
     for op in tape.ops:
-        if type(op) is Call and op.fn is draw:
+        if op.fn is draw:
             yield op.args[0].val if type(op.args[0]) is Constant else op.args[0]
         elif is_loop(op):
             yield from drawn_from(op.fn.body)
@@ -79,5 +79,4 @@ def _stops(op: Operation) -> bool:
 
 
 def _draws(op: Operation) -> bool:
-    return type(op) is Call and (op.fn is draw
-                                 or (carries(op) and any(map(_draws, op.fn.body.ops))))
+    return op.fn is draw or (carries(op) and any(map(_draws, op.fn.body.ops)))

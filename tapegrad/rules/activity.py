@@ -138,9 +138,9 @@ def _flowing(op: Operation) -> list[Operation]:
     """Return the operations that a gradient of `op` would flow to. From what became an integer, none does to what has
     digits behind the point.
     """
-    if type(op) is Call and not getattr(op.fn, "differentiable", True):
+    if not getattr(op.fn, "differentiable", True):
         return []
-    given = operands(op) if type(op) is not Call or type(op.fn) is not Op else [
+    given = operands(op) if type(op.fn) is not Op else [
         x for i, x in enumerate(op.args) if isinstance(x, Operation) and not nothing_flows(op.fn, i)]
     return given if not _is_whole(op.val) else [x for x in given if not _has_digits(x.val)]
 

@@ -235,7 +235,7 @@ def fields_of(tape: Tape) -> Fields:
     """Return the calls whose fields are taken out by position, with the first operation that takes each."""
     found: dict[Operation, dict[int, Operation]] = {}
     for op in tape:
-        if isinstance(op, Call) and op.fn is getfield and len(op.args) == 2:
+        if op.fn is getfield and len(op.args) == 2:
             of, key = op.args
             if isinstance(of, Call) and type(key) is int and key >= 0:
                 found.setdefault(of, {}).setdefault(key, op)

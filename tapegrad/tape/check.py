@@ -20,8 +20,7 @@ def check(tape: Tape) -> Tape:
     for position, op in enumerate(ops, 1):
         if op.id != position:
             raise _fault(tape, position, f"the operation at position {position} is numbered {op.id}")
-        fn = op.fn if type(op) is Call else None
-        for arg in (*op.args, fn):
+        for arg in (*op.args, op.fn):
             if isinstance(arg, Variable) and not (0 < arg.id < position and ops[arg.id - 1] is arg):
                 raise _fault(tape, position, _misuse(tape, arg))
         if carries(op):

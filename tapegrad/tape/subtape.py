@@ -59,7 +59,7 @@ class Subtape:
 
 def carries(op: Operation) -> TypeGuard[Call]:
     """True for the call of a function that carries a tape."""
-    return type(op) is Call and isinstance(op.fn, Subtape)
+    return isinstance(op.fn, Subtape)
 
 
 def labelled(role: str, x: Input, what: str) -> str:

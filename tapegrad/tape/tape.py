@@ -328,7 +328,7 @@ class Tape(Methods):
             if op in skip:
                 continue
             op.args = tuple(mapping.get(arg, arg) if isinstance(arg, Operation) else arg for arg in op.args)
-            if isinstance(op, Call) and isinstance(op.fn, Operation):
+            if isinstance(op.fn, Operation):
                 op.fn = mapping.get(op.fn, op.fn)
         if self._result is not None:
             self._result = mapping.get(self._result, self._result)
@@ -370,7 +370,7 @@ class Tape(Methods):
 def operands(op: Operation) -> list[Operation]:
     """Return the operations that `op` uses, its function's included."""
     used = [arg for arg in op.args if isinstance(arg, Operation)]
-    if isinstance(op, Call) and isinstance(op.fn, Operation):
+    if isinstance(op.fn, Operation):
         used.append(op.fn)
     return used
 

@@ -227,7 +227,7 @@ def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
     are the same in each run.
     """
     result = tape.result
-    if (isinstance(result, Call) and result.fn is pack and isinstance(result.kwargs["into"], Structure)
+    if (result.fn is pack and isinstance(result.kwargs["into"], Structure)
         and result is tape.ops[-1]):
         tape.ops.pop()
         return result.kwargs["into"], list(result.args)

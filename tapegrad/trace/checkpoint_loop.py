@@ -68,7 +68,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     name = name_of(step)
     if why := done.why or unfit(tape, leaves, done) or ("writes to its arguments" if done.finals else ""):
         raise refused(step, why)
-    if any(type(op) is Call and draws(op.fn) for op in tape.ops):
+    if any(draws(op.fn) for op in tape.ops):
         raise ArgumentError(f"checkpoint_loop of {name}: a step draws random numbers", user_location(),
                             "draw them before, and pass them as an argument")
     state = signature.args[0]

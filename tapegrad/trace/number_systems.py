@@ -16,7 +16,7 @@ from tapegrad.numbers.systems import OPERATORS, PRECISION, System, refuse_unknow
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
-from tapegrad.tape.tape import Call, Guard, Operation, value_of
+from tapegrad.tape.tape import Guard, Operation, value_of
 
 
 def follow(tracer: Any, known: System | None) -> None:
@@ -34,7 +34,7 @@ def follow(tracer: Any, known: System | None) -> None:
         tracer.guard(tracer.tape.ops[0], known.precision, begun)
 
     def checked(op: Operation) -> None:
-        if type(op) is Call and type(op.fn) is Op and any(system(value_of(arg)) is known for arg in op.args):
+        if type(op.fn) is Op and any(system(value_of(arg)) is known for arg in op.args):
             known.check(op.fn)
         if read() != begun:
             raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",

@@ -19,7 +19,7 @@ import numpy as np
 from tapegrad.errors import MutationError, TapeError, user_location
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.random import draw
-from tapegrad.tape.tape import Call, Operation, Tape
+from tapegrad.tape.tape import Operation, Tape
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.views import Storage, View
 from tapegrad.tree.copies import running
@@ -86,7 +86,7 @@ def write_refused(kind: str = "an array") -> MutationError:
     """Return the refusal of a traced value that is written into a plain array or tensor; it says whether the program
     may run again.
     """
-    drawn = bool(running.tracers) and any(type(op) is Call and op.fn is draw for op in running.tracers[-1].tape.ops)
+    drawn = bool(running.tracers) and any(op.fn is draw for op in running.tracers[-1].tape.ops)
     err = MutationError(
         f"a traced value is written into {kind}, where no gradient flows" if kind == "an array of records" else
         f"a traced value is written into {kind} that the trace does not own, found outside or made of constants alone",

@@ -141,7 +141,7 @@ def _explains(tape: Tape, source: Any, before: Any) -> bool:
 
 
 def _draws(tape: Tape) -> list[Call]:
-    return [op for op in _inlined(tape) if type(op) is Call and op.fn is draw]
+    return [op for op in _inlined(tape) if op.fn is draw]
 
 
 def _inlined(tape: Tape) -> list[Any]:

@@ -380,7 +380,7 @@ class Tracer:
         stack, seen = [op], {op}
         while stack:
             top = stack.pop()
-            if isinstance(top, Input) or (isinstance(top, Call) and (top.fn is draw or type(top.fn) is Loop)):
+            if isinstance(top, Input) or top.fn is draw or type(top.fn) is Loop:
                 return False
             new = [used for used in operands(top) if used not in seen]
             seen.update(new)
@@ -474,7 +474,7 @@ class Tracer:
         self._never_raises(op)
 
     def _never_raises(self, op: Operation) -> None:
-        if (type(op) is Call and type(op.fn) is Op
+        if (type(op.fn) is Op
             and not (type(op.val) in PYTHON or is_tensor(op.val) or op.fn.aliases == 0 or op.fn in _QUIET)):
             args = [self.proxy(arg, arg.val, self) if isinstance(arg, Operation) else arg for arg in op.args]
             given = self.pack((tuple(args), op.kwargs))

@@ -20,7 +20,7 @@ from tapegrad.progress import Work
 from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, value_of
+from tapegrad.tape.tape import Constant, Input, Operation, Tape, value_of
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.blind import Blind
@@ -67,9 +67,8 @@ def trace(f: Callable[..., R], /, *args: Any, ctx: Context | None = None, **kwar
 def returned(tape: Tape) -> Any:
     """Return what the function of a tape returned."""
     result = tape.result
-    assert result is not None
     constants = [op.val for op in tape if type(op) is Constant]
-    if isinstance(result, Call) and result.fn is pack:
+    if result.fn is pack:
         return result.kwargs["into"].build([apart(value_of(part), constants) for part in result.args])
     return apart(result.val, constants)
 

@@ -229,7 +229,7 @@ class _Written:
         self.copies, self.tape, self.tracer, self.given = copies, tape, tracer, given
         self.plain = PlainValues(tracer, tape, given, copies.originals)
         result = tape.result
-        self.result = {result, *(result.args if type(result) is Call and result.fn is pack else ())}
+        self.result = {result, *(result.args if result.fn is pack else ())}
         self.reaches: set[Operation] = set(sources(result, _overwritten))
         self.wrt = wrt
         self.writes: list[tuple[Callable[[], Any], Place]] = []
@@ -386,7 +386,7 @@ class _Written:
 
 def _overwritten(op: Operation) -> Operation | None:
     """Return the array of which an operation writes every part, so that nothing of what was in it is left."""
-    if type(op) is Call and op.fn is setitem and not op.kwargs and all(map(_is_everything, op.args[2:])):
+    if op.fn is setitem and not op.kwargs and all(map(_is_everything, op.args[2:])):
         return op.args[0]  # type: ignore[no-any-return]
     return None
 

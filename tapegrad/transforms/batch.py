@@ -151,7 +151,6 @@ class Pass(Interpretation):
                 made.origin = made.origin or (self.origin if type(made) is Call else None)
             mark, self.origin = len(around), None
         result = self.tape.result
-        assert result is not None
         return self.values[result.id], self.flags[result.id]
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
@@ -327,7 +326,7 @@ class Pass(Interpretation):
         all members draw the same.
         """
         for each in self.tape.ops:
-            if (type(each) is Call and each.fn is draw and each.kwargs.get("method") == "seed"
+            if (each.fn is draw and each.kwargs.get("method") == "seed"
                     and each.args[0] is op.args[0] and len(each.args) > 1 and value_of(each.args[1]) is not None):
                 return True
             if each is op:
@@ -363,7 +362,7 @@ class Pass(Interpretation):
 
     def _depends_on_draws(self, op: Operation) -> bool:
         leads = leading(self.tape.ops, op.args)
-        return any(type(each) is Call and each.fn is draw and leads[each.id] and not is_seeded(each.args[0])
+        return any(each.fn is draw and leads[each.id] and not is_seeded(each.args[0])
                    for each in self.tape.ops)
 
     def _leave(self, op: Operation, agree: Any) -> None:

@@ -16,7 +16,7 @@ def drop_large(tape: Tape, size: int) -> None:
     """Drop the values of a tape's calls of so many bytes and more, and the nests of them."""
     large = {op for op in tape.ops if _is_large(op, size)}
     for op in [op for op in tape.ops if op in large
-               or (type(op) is Call and op.fn is pack and not large.isdisjoint(operands(op)))]:
+               or (op.fn is pack and not large.isdisjoint(operands(op)))]:
         drop(op)
 
 
@@ -43,6 +43,6 @@ def _is_large(op: Operation, size: int) -> bool:
     if not (type(op.val) is np.ndarray and op.val.nbytes >= size and type(op) is Call) or op.val.dtype == object:
         return False
     root: Any = op
-    while type(root) is Call and type(root.fn) is Op and root.fn.aliases == 0 and isinstance(root.args[0], Operation):
+    while type(root.fn) is Op and root.fn.aliases == 0 and isinstance(root.args[0], Operation):
         root = root.args[0]
-    return not (type(root) is Call and type(root.fn) is Op and (root.fn.memory.blank or root.fn.memory.written))
+    return not (type(root.fn) is Op and (root.fn.memory.blank or root.fn.memory.written))

@@ -66,14 +66,12 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
     tracer = Scalars(new, DEFAULT, proxy.make)
     with recording(tracer):
         shadow = copy_primal(tape, new, tracer, trace_loop)
-        assert shadow.result is not None
         value, dropping = shadow.result.val, Dropping()
         if release:
             _give_up(tape, tracer, dropping)
         wrt = differentiated(tape)
         active = activity(tape, wrt)
         result = tape.result
-        assert result is not None
 
         def passed(op: Call) -> Origin:
             call = op.val._op if isinstance(op.val, Traced) else op
@@ -123,7 +121,6 @@ def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
 def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: list[Any]) -> None:
     """Make (value, (df, *dargs)), or what is wanted of that, the result, as `grad` returns it."""
     result = tape.result
-    assert result is not None and tape.structure is not None
     y = tracer.lift(tracer.pack(value))
     parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)

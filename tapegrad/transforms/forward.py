@@ -19,7 +19,7 @@ from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, has_gradient
 from tapegrad.rules.op import Traced
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
+from tapegrad.tape.tape import Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
@@ -196,7 +196,7 @@ def nested(result: Any, known: dict[int, Any]) -> Any:
     """Return the tangent of a tape's result from those of its operations, nested as that is:
     zeros where nothing flowed.
     """
-    if type(result) is not Call or result.fn is not pack:
+    if result.fn is not pack:
         return _dense(known.get(result.id), result.val)
     parts = [_dense(known.get(arg.id) if isinstance(arg, Operation) else None, value_of(arg)) for arg in result.args]
     into = result.kwargs["into"]
@@ -227,7 +227,6 @@ def _forward(tape: Tape) -> Tape:
     with recording(tracer):
         shadow, pass_, packed = beside(tape, seeds, new, tracer)
         result = shadow.result
-        assert result is not None
         mark = len(new.ops)
         put_result(new, tracer, (result.val, nested(result, pass_.known)))
         for op in packed:  # the nest is another now

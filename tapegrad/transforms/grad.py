@@ -170,7 +170,6 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """
     with Work("differentiating"):
         look_at_sweep(tape, seed)
-        assert tape.result is not None
         wrt = differentiated(tape)
         active = activity(tape, wrt)
         begun = start(tape.result.val, seed)

@@ -124,7 +124,6 @@ class Objective:
 
 def pulled(tape: Tape, seed: Any, places: Collection[int]) -> list[Any]:
     """Return the gradients of a tape's result, times a seed, by the inputs in these places."""
-    assert tape.result is not None
     cot = sweep(tape, start(tape.result.val, seed), activity(tape, places))
     return [taken(cot, x.id, x.val) for k, x in enumerate(tape.inputs) if k in places]
 

@@ -251,7 +251,7 @@ def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
     """Return what the sweep has, or views itself, in each run: steps, what is given, constants, and views of those."""
     found = set(ops[:1 + loop.sizes[0] + loop.sizes[1]])
     for op in ops:
-        if type(op) is Constant or (type(op) is Call and getattr(op.fn, "view", False)
+        if type(op) is Constant or (getattr(op.fn, "view", False)
                                     and all(arg in found for arg in op.args if isinstance(arg, Operation))):
             found.add(op)
     return found

@@ -52,7 +52,7 @@ def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
 
     def then(seen: Operation) -> None:
         mark = len(new.ops)
-        if type(seen) is Call and seen.fn is pack and tape[seen.id] is tape.result:
+        if seen.fn is pack and tape[seen.id] is tape.result:
             packed.append(new.ops[-1])
         if type(seen) is Input and seen.id in seeds:
             pass_.known[seeds[seen.id]] = seen.val

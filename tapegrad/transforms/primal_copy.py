@@ -111,7 +111,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             guard_type(made, tracer)
             set_origin(new.ops[mark:], op)
             tracer.dynamic = tracer.dynamic or getattr(made.fn, "dynamic", False)
-        if isinstance(op, Call) and op.fn is pack:
+        if op.fn is pack:
             seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
         elif made.id > 1:
             mark = len(new.ops)

@@ -61,19 +61,18 @@ def flattened(tape: Tape) -> Tape:
 
 def singly(tape: Tape) -> Tape:
     """Return a tape on which loops over the members of a batch are the calls that they make."""
-    return primitivize(fill(tape)) if any(type(op) is Call and type(op.fn) is Each for op in tape.ops) else tape
+    return primitivize(fill(tape)) if any(type(op.fn) is Each for op in tape.ops) else tape
 
 
 def is_flat(tape: Tape) -> bool:
     """True for a tape without triples and calls of pullbacks."""
-    return not any(type(op) is Call and (op.fn is rrule or isinstance(op.fn, Operation)) for op in tape.ops)
+    return not any(op.fn is rrule or isinstance(op.fn, Operation) for op in tape.ops)
 
 
-def _put_result(new: Tape, tracer: Tracer, result: Operation | None, values: list[Any]) -> None:
+def _put_result(new: Tape, tracer: Tracer, result: Operation, values: list[Any]) -> None:
     """Make what became of the result the new one; that of a gradient tape goes on checking that its seed fits."""
-    assert result is not None
     start = len(new)
-    into = result.kwargs.get("into") if isinstance(result, Call) else None
+    into = result.kwargs.get("into")
     if not isinstance(into, ValueAndGradients):
         put_result(new, tracer, values[result.id])
     else:

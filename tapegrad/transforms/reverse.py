@@ -58,10 +58,9 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     at: dict[Operation, Operation] = {}
     for op in tape:
         append_copy(new, op, at)
-    assert tape.result is not None
     y = new.result = at[tape.result]
     pullbacks = {op.args[0]: op for op in new.ops
-                 if isinstance(op, Call) and op.fn is getfield and is_triple(op.args[0])}
+                 if op.fn is getfield and is_triple(op.args[0])}
     triples = {new[rr.id + 1]: (rr, pb) for rr, pb in pullbacks.items()}  # a triple's value stands right after it
     places = differentiated(tape)
     wrt = {x for k, x in enumerate(new.inputs) if k in places}

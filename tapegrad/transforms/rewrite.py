@@ -58,7 +58,7 @@ def pullback_of(op: Call, last: bool = False) -> Any:
 
 def is_pullback(op: Operation) -> bool:
     """True for an operation that holds the pullback of a triple: all that a tape calls, apart from functions."""
-    if not (isinstance(op, Call) and op.fn is getfield and len(op.args) == 2):
+    if not (op.fn is getfield and len(op.args) == 2):
         return False
     triple, part = op.args
     return type(part) is int and part == 1 and isinstance(triple, Call) and triple.fn is rrule

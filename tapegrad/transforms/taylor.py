@@ -184,7 +184,7 @@ class Expansion:
             part = flow.known.get(y.id) if isinstance(y, Operation) else None
             return _constant(value_of(y)) if part is None else part
         result: Any = tape.result
-        if type(result) is not Call or result.fn is not ops.pack:
+        if result.fn is not ops.pack:
             return found(result), None
         return list(map(found, result.args)), result.kwargs["into"]
 

@@ -52,7 +52,7 @@ def inline(tape: Tape, valued: bool = False) -> Tape:
 
 
 def _is_inlined(op: Operation) -> bool:
-    return is_checkpoint(op) or (type(op) is Call and op.fn is with_jacobian)
+    return is_checkpoint(op) or (op.fn is with_jacobian)
 
 
 def _value(tape: Tape) -> None:

@@ -14,7 +14,7 @@ from tapegrad.numbers.lazy import optree, torch
 from tapegrad.numbers.tensors import is_tensor, overlap
 from tapegrad.ops import array, concat, draw, expand_dims, permute_dims, take
 from tapegrad.rules.op import Traced, tracer_of
-from tapegrad.tape.tape import Call, Constant, Tape
+from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.effects import Reach
@@ -344,7 +344,7 @@ class Batched:
             settle(tape)
             return None, not listener.heard, [returned(tape)]
         for op in reversed(tape.ops):
-            if type(op) is Call and op.fn is draw and is_torch_source(op.args[0]):
+            if op.fn is draw and is_torch_source(op.args[0]):
                 op.args[0].rewind(op.val)
         if listener.heard or writes:
             self._undo(outside, witness)

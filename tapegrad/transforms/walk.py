@@ -224,7 +224,7 @@ def count_uses(tape: Tape) -> list[int]:
         for arg in op.args:
             if isinstance(arg, Operation):
                 uses[arg.id] += 1
-        if type(op) is Call and isinstance(op.fn, Operation):
+        if isinstance(op.fn, Operation):
             uses[op.fn.id] += 1
     return uses
 

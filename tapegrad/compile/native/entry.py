@@ -31,7 +31,7 @@ from tapegrad.compile.native.values import Array, Elements, Number, Object, numb
 from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.numbers.cotangents import conform
 from tapegrad.tape.spec import spec_of
-from tapegrad.tape.tape import Call, Input, Operation, Tape
+from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.signature import ValueAndGradients
 
@@ -66,13 +66,12 @@ class Entry:
             self.leaf(x, arguments.found[number], arguments)
         arguments.compare()
         result = self.tape.result
-        packed = isinstance(result, Call) and result.fn is ops.pack
+        packed = result.fn is ops.pack
         for op in self.tape.ops:
             if not (packed and op is result):
                 f.operation(op)
         if f.pending:  # guards, too, that nothing else asks for
             f.flush()
-        assert result is not None
         parts = list(result.args) if packed else [result]
         into = result.kwargs["into"] if packed else None
         inputs = [None, *leaves] if isinstance(into, ValueAndGradients) else [None] * len(parts)
@@ -302,7 +301,7 @@ def compile_native(tape: Tape, fresh: Any) -> Compiled:
     Raises Unpaid for a tape of which hardly anything becomes machine code.
     """
     result = tape.result
-    plan = Plan(result.args if isinstance(result, Call) and result.fn is ops.pack else [result])
+    plan = Plan(result.args if result.fn is ops.pack else [result])
     guards = None if fresh is None else Guards(fresh)
     while True:
         plan.settled = True

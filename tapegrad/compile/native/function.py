@@ -446,7 +446,7 @@ class Function(Emitter):
 
 def calls_of(op: Operation) -> int:
     """Return of how many calls that compute native code of an operation spares the interpreter."""
-    fn: Any = getattr(op, "fn", None)
+    fn = op.fn
     return sum(map(calls_of, fn.calls)) if isinstance(fn, Batch) else int(type(fn) is Op and not fn.memory.moved)
 
 

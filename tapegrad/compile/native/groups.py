@@ -22,9 +22,8 @@ class Batch:
 
     def __init__(self, tape: Tape) -> None:
         result = tape.result
-        assert result is not None
         self.tape = tape
-        self.single = not (isinstance(result, Call) and result.fn is ops.pack)
+        self.single = result.fn is not ops.pack
         self.results: tuple[Operation, ...] = (result,) if self.single else result.args
         self.inputs = tape.inputs[1:]
         self.calls = [op for op in tape.ops if isinstance(op, Call) and op.fn is not ops.pack]
@@ -81,9 +80,9 @@ def ungrouped(tape: Tape) -> Tape:
     walk = Walk(tape)
     inner: dict[Operation, list[Operation]] = {}
     for op in tape.ops:
-        if isinstance(op, Call) and op.fn is ops.getfield and op.args[0] in inner:
+        if op.fn is ops.getfield and op.args[0] in inner:
             walk.stand_in(op, inner[op.args[0]][op.args[1]])
-        elif isinstance(op, Call) and isinstance(op.fn, Batch):
+        elif isinstance(op.fn, Batch):
             at: dict[Operation, Any] = dict(zip(op.fn.inputs, walk.args(op)))
             for call in op.fn.calls:
                 args = tuple(at[arg] if isinstance(arg, Operation) else arg for arg in call.args)

@@ -177,7 +177,7 @@ def indexed(loop: Loop) -> set[Operation]:
     """Return the arrays of which a loop reads or writes parts at computed places: they are in memory."""
     found: set[Operation] = set()
     for op in reversed(loop.body.ops):
-        if type(op) is Call and op.fn in (ops.getitem, ops.setitem) and isinstance(op.args[0], Operation) and (
+        if op.fn in (ops.getitem, ops.setitem) and isinstance(op.args[0], Operation) and (
                 op in found or any(map(is_computed, op.args[1 + (op.fn is ops.setitem):]))):
             found.add(op.args[0])
     return {x for x in found if type(x) is Input and x.spec.is_array}

@@ -69,7 +69,7 @@ def lead_of(x: Any, rank: int) -> tuple[Shape, Shape]:
 
 def form(op: Operation) -> tuple[Shape, Form] | None:
     """Return the batch that a call belongs to, and what it is for one row; None for a call that runs in no loop."""
-    if type(op) is not Call or not isinstance(op.fn, Op):
+    if not isinstance(op.fn, Op):
         return None
     write = _FORMS.get(op.fn)
     if op.fn is ops.scatter and _adds_rows(op):
@@ -230,7 +230,7 @@ def _are_places(index: Sequence[Any], batch: Shape) -> bool:
                                   and part.spec.shape == batch for part in index)
 
 
-def _adds_rows(op: Call) -> bool:
+def _adds_rows(op: Operation) -> bool:
     """True for a sum of rows in places that lists of integers say."""
     piece, *index = op.args
     if op.kwargs.keys() - {"shape", "ranks", "order"} or op.kwargs["ranks"] != (len(index),):
@@ -290,7 +290,7 @@ def _moved(op: Call) -> tuple[Any, ...]:
 
 def is_view(op: Operation) -> bool:
     """True for a call that costs nothing on an array in memory, where it only gives an address."""
-    return type(op) is Call and op.fn in _VIEWS and not any(
+    return op.fn in _VIEWS and not any(
         isinstance(x, (Operation, np.ndarray)) and not isinstance(x, Constant) for x in op.args[1:])
 
 

@@ -18,7 +18,7 @@ from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.formatting import quoted
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.replay.random_state import hold, stops_after_drawing
-from tapegrad.tape.tape import Call, Guard, Tape
+from tapegrad.tape.tape import Guard, Tape
 from tapegrad.trace.collector import collector
 
 _numbers = count(1)
@@ -92,7 +92,7 @@ def _code(text: str, file: str, source: Source, names: dict[str, Any]) -> CodeTy
 
 def _prepare(tape: Tape) -> None:
     """Import what other libraries compute faster; a tape that is run once never comes here."""
-    if any(op.fn in BY_BLAS for op in tape.ops if isinstance(op, Call)):
+    if any(op.fn in BY_BLAS for op in tape.ops):
         load_blas()
 
 

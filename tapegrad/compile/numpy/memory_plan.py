@@ -53,7 +53,6 @@ def make_plan(tape: Tape, owned: Collection[Operation] = (), varies: Collection[
     Inputs that are `owned` may be written to; values decide the shape of those that `varies` names.
     """
     plan, last = Plan(), _last(tape)
-    assert tape.result is not None
     kept = {tape.result, *operands(tape.result), *parts_of(tape)}
     plan.varies = varying(tape, varies)
     _share_storages(tape, plan, owned)
@@ -71,7 +70,7 @@ def _last(tape: Tape) -> list[int]:
         for arg in op.args:
             if isinstance(arg, Operation):
                 last[arg.id] = op.id
-        if type(op) is Call and isinstance(op.fn, Operation):
+        if isinstance(op.fn, Operation):
             last[op.fn.id] = op.id
     return last
 

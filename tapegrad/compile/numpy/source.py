@@ -117,12 +117,11 @@ class Writer:
     def write(self) -> Source:
         result = ""
         for op in self.tape.ops:
-            if op is self.tape.result and isinstance(op, Call) and op.fn is ops.pack:
+            if op is self.tape.result and op.fn is ops.pack:
                 result = self.packed(op)
             else:
                 self.operation(op)
                 self.forget(op)
-        assert self.tape.result is not None
         result = result or self.finished(self.tape.result)
         leaves, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.shared
         sources = tuple([self.text(x) for x in sources_of(self.tape)])
@@ -370,7 +369,7 @@ class Writer:
             self.statement(op, f"if str({found}) != {str(op.expected)!r}: {miss}" if signed
                            else f"if {found} != {self.text(op.expected)}: {miss}")
 
-    def packed(self, op: Call) -> str:
+    def packed(self, op: Operation) -> str:
         """Write the nesting of the result around its parts."""
         into = op.kwargs["into"]
         if not isinstance(into, ValueAndGradients):

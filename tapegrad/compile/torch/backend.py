@@ -20,7 +20,7 @@ from tapegrad.numbers.tensor_dtypes import TensorDtype, numpy_dtype
 from tapegrad.numbers.tensors import device_of, is_tensor, to_host, to_tensor
 from tapegrad.ops import draw
 from tapegrad.optimise.pipeline import Pass, optimise
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.tape.tape import Tape
 from tapegrad.trace.observers import SEED_CURE
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.flatten import flatten, leaves_of
@@ -107,8 +107,7 @@ class Torch(Backend):
 
 def drawn_at(tape: Any, source: Any) -> Any:
     """Return the line of the program where it first draws from a source."""
-    return next((op.where for op in inline(tape).ops if type(op) is Call and op.fn is draw and op.args[0] == source),
-                None)
+    return next((op.where for op in inline(tape).ops if op.fn is draw and op.args[0] == source), None)
 
 
 def on_host(args: Any) -> Any:

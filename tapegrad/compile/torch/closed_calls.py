@@ -124,7 +124,7 @@ def pairs_of(tape: Tape) -> dict[Any, Pair]:
                 pair.pullbacks.append(op)
                 found[op] = found[pair.op] = pair
     for op in tape.ops:
-        if type(op) is Call and op.fn is getfield and op.args[0] in found:
+        if op.fn is getfield and op.args[0] in found:
             pair = found[op.args[0]]
             if op.args[0] is not pair.op and pair.only is not None:
                 pair.only.add(op.args[1])

@@ -22,7 +22,7 @@ def settled(tape: Tape) -> Tape:
     """
     changed, kept = written(tape), set(operands(tape.result))
     for op in reversed(tape.ops):
-        if (op in kept or op in changed) and type(op) is Call and (op.fn is ops.getfield or is_kernel(op, nest)):
+        if (op in kept or op in changed) and (op.fn is ops.getfield or is_kernel(op, nest)):
             kept.update(operands(op))
     for op in tape.ops:
         if type(op) is Call and has_value(op):

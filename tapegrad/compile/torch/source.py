@@ -189,4 +189,4 @@ def is_several(op: Operation) -> bool:
 
 def is_taken(op: Operation) -> bool:
     """True for what takes one of them."""
-    return type(op) is Call and op.fn is getfield and is_several(op.args[0])
+    return op.fn is getfield and is_several(op.args[0])

@@ -356,7 +356,7 @@ class Edits:
 def _operations(tape: Tape) -> list[Any]:
     """Return what a tape's operations are made of, which an edit replaces."""
     return [tape.result, *[part for op in tape.ops
-                           for part in (op, op.val if type(op) is Constant else op.args, getattr(op, "fn", None))]]
+                           for part in (op, op.val if type(op) is Constant else op.args, op.fn)]]
 
 
 class Never:

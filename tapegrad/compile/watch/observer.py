@@ -36,7 +36,7 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.tape.tape import Tape
 from tapegrad.trace.conversions import ORIGINAL, to_isinstance
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import running
@@ -190,7 +190,7 @@ class Observer:
         """Take what the rules of the user's own functions read for read: what they compute by becomes
         constants of a compiled tape.
         """
-        calls = [op for op in tape.ops if type(op) is Call and type(op.fn) is Op and type(op.fn.rule) is Rrule]
+        calls = [op for op in tape.ops if type(op.fn) is Op and type(op.fn.rule) is Rrule]
         for fn in [hooked(op) for op in calls if op.fn is hook]:
             if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")

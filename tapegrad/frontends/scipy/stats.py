@@ -27,7 +27,7 @@ from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused, register
-from tapegrad.tape.tape import Call, Constant, Operation, value_of
+from tapegrad.tape.tape import Constant, Operation, value_of
 from tapegrad.trace.asking import loses, lost
 from tapegrad.trace.interposition import with_names
 from tapegrad.trace.views import peek
@@ -93,7 +93,7 @@ def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> 
     before = {key: len(tape.ops) for key, tape in tapes.items()}
     y = _applied(formula, z, *shapes)
     compared = [op for key, tape in tapes.items() for op in tape.ops[before[key]:]
-                if isinstance(op, Call) and op.fn in (ops.equal, ops.not_equal)]
+                if op.fn in (ops.equal, ops.not_equal)]
     for op in compared:
         for shape, limit in (op.args, op.args[::-1]):
             found = next((s for s in shapes if isinstance(s, Traced) and peek(s) is shape), None)

@@ -105,8 +105,7 @@ def has_flow(value: Array) -> bool:
         op = stack.pop()
         if isinstance(op, Input):
             return True
-        fn = getattr(op, "fn", None)
-        flows = getattr(fn, "differentiable", True) and fn is not plainly
+        flows = getattr(op.fn, "differentiable", True) and op.fn is not plainly
         new = [used for used in operands(op) if used not in seen] if flows else []
         seen.update(new)
         stack += new
@@ -174,12 +173,12 @@ def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
         raise refused("Tensor.register_hook of a view", "what the hook is behind is the whole tensor",
                       "x = tg.hook(fn, x)")
     op, tracer = views.peek(x), x._tracer
-    if any(type(other) is Call and op in operands(other) and getattr(other.fn, "differentiable", True)
+    if any(op in operands(other) and getattr(other.fn, "differentiable", True)
            for other in tracer.tape.ops[op.id:]):
         raise refused("Tensor.register_hook",
                       "the tensor has been used before, and the hook would not see that part of its gradient",
                       "the hook where the tensor is made, or x = tg.hook(fn, x)")
-    if isinstance(op, Call) and op.fn is ops.hook:  # behind the first, the tape would call it before
+    if op.fn is ops.hook:  # behind the first, the tape would call it before
         below, *captured = [tracer.proxy(arg, arg.val, tracer) for arg in op.args]
         put(x, hooked(_in_turn(ops.hook_function(op.kwargs["fn"], captured), hook), below))
     else:

@@ -169,7 +169,7 @@ def _later(used: Operation, op: Operation) -> bool:
     """True if an operation stands behind the one that uses it, within a line of the forward half: it
     comes from the loop's last turn.
     """
-    while isinstance(used, Call) and used.fn is getfield and isinstance(used.args[0], Operation):
+    while used.fn is getfield and isinstance(used.args[0], Operation):
         used = used.args[0]
     if op.code is None or op.code is not used.code or used.lasti < op.lasti or isinstance(op, Guard):
         return False

@@ -61,13 +61,13 @@ class Folding:
         if op not in self.varies and op.purpose != "seed" and not kept:
             return
         home = op
-        if isinstance(op, Call) and op.fn is getfield and isinstance(op.args[0], Call):
+        if op.fn is getfield and isinstance(op.args[0], Call):
             of = self.home.get(op.args[0])
             if of is not None and self.sides.reverse(of) == self.sides.reverse(op):
                 home = of
-        if isinstance(op, Call) and op.fn is conform and self._sums(op.args[0]):
+        if op.fn is conform and self._sums(op.args[0]):
             home = self.home[op.args[0]]
-        if isinstance(op, Call) and op.fn is pack:  # a tuple that is taken apart and packed again
+        if op.fn is pack:  # a tuple that is taken apart and packed again
             homes = {self.home.get(part) for part in operands(op)}
             again = homes.pop() if len(homes) == 1 else None
             home = again if isinstance(again, Call) and again.fn is pack else home
@@ -138,7 +138,7 @@ class Folding:
             seed = (derivative(self.name(self.sides.value)) if home.purpose == "seed" and self.sides.value is not None
                     else home.name)
             return f"{seed} = {constant(home.val)}", home.note or value
-        if isinstance(home, Call) and isinstance(home.fn, Operation):
+        if isinstance(home.fn, Operation):
             given = ", ".join(self.name(arg) for arg in home.args if isinstance(arg, Operation))
             fields = ", ".join(dict.fromkeys(self.name(op) for op in group[1:])) or home.name
             numbers = [number(op.val, 3) if has_value(op) else "" for op in group[1:]]
@@ -155,7 +155,7 @@ class Folding:
     def _detail(self, shown: Operation, value: str) -> str:
         return f"{self.tape.name or 'result'} = {value}" if shown is self.sides.value else value
 
-    def _pulled(self, home: Call) -> str:
+    def _pulled(self, home: Operation) -> str:
         """Return the name of the function that a pullback belongs to."""
         triple = self.sides.partner(home)
         return (tidy(getattr(triple.args[0], "__name__", "a call")) if isinstance(triple, Call) and is_triple(triple)
@@ -226,8 +226,7 @@ def varying(tape: Tape) -> set[Operation]:
         return set(tape)
     found: set[Operation] = set()
     for op in tape:
-        if isinstance(op, Input) or (isinstance(op, Call)
-                                     and op.fn in (draw, default_rng)) or any(used in found for used in operands(op)):
+        if isinstance(op, Input) or op.fn in (draw, default_rng) or any(used in found for used in operands(op)):
             found.add(op)
     return found
 
@@ -243,7 +242,7 @@ def _partial_sums(tape: Tape) -> set[Operation]:
 
 def flowing(op: Operation) -> list[Operation]:
     """Return the operations whose values flow into one: `conform` only looks at its input's shape."""
-    return (operands(op)[:1] if isinstance(op, Call) and op.fn is conform and isinstance(op.args[0], Operation)
+    return (operands(op)[:1] if op.fn is conform and isinstance(op.args[0], Operation)
             else operands(op))
 
 

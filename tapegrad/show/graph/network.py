@@ -47,7 +47,7 @@ def _slots(op: Operation) -> dict[int, list[str]]:
     for i, arg in enumerate(op.args):
         if isinstance(arg, Operation):
             found.setdefault(arg.id, []).append(str(i))
-    if isinstance(op, Call) and isinstance(op.fn, Operation):
+    if isinstance(op.fn, Operation):
         found.setdefault(op.fn.id, []).append("fn")
     return found
 

@@ -51,7 +51,7 @@ class Sides:
         stack = [] if self.value is None else [self.value]
         while stack:
             op = stack.pop()
-            if isinstance(op, Call) and op.fn in (pack, getfield):
+            if op.fn in (pack, getfield):
                 stack += operands(op)
             else:
                 found.append(op)
@@ -69,8 +69,7 @@ class Sides:
             return self.gradients[op][0]
         if op.purpose == "seed":
             return self.value
-        fn = op.fn if isinstance(op, Call) else None
-        triple = fn.args[0] if isinstance(fn, Call) and fn.fn is getfield else None
+        triple = op.fn.args[0] if isinstance(op.fn, Call) and op.fn.fn is getfield else None
         if isinstance(triple, Operation):
             return triple  # of a pullback's call
         number = op.origin.of if op.origin is not None and op.purpose in BESIDE else 0
