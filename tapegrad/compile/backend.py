@@ -19,7 +19,7 @@ from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import getfield, pack
+from tapegrad.ops import pack, whole_of
 from tapegrad.ops.loop import Loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
 from tapegrad.progress import Work
@@ -212,8 +212,8 @@ def last_uses_told(tape: Tape) -> Tape:
     for op in tape.ops:
         made: Any = walk.keep(op)
         of = getattr(op.fn, "of", None)
-        if of is not None and all(x.fn is getfield and uses[x] == 1 and x is not tape.result
-                                  and getattr(x.args[0], "fn", None) is of for x in of.behind(op.args)):
+        if of is not None and all(getattr(whole_of(x), "fn", None) is of and uses[x] == 1 and x is not tape.result
+                                  for x in of.behind(op.args)):
             made.fn = made.fn.last
     return walk.done()
 

@@ -13,7 +13,7 @@ from tapegrad.debug.walk import name_of, turn
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.formatting import type_name
 from tapegrad.replay.interpreter import Run
-from tapegrad.rules.user import rrule
+from tapegrad.rules.user import is_triple
 from tapegrad.show.line import role_of, short, tidy
 from tapegrad.tape.tape import Guard, Operation, Tape, Variable
 from tapegrad.tree.flatten import is_leaf
@@ -136,7 +136,7 @@ class Stepper(Report):
 
     def _row(self, op: Operation) -> tuple[str, tuple[str, ...]]:
         value = self._run.values[op.id] if op.id <= self._at and not isinstance(op, Guard) else None
-        if op.fn is rrule and isinstance(value, tuple):
+        if is_triple(op) and isinstance(value, tuple):
             value = value[0]  # of a triple; its pullback is an operation of its own
         text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else tidy(short(value, 40))
         kind = type_name(value) if is_leaf(value) else ""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tapegrad.debug.report import Report, Spans, paragraph
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief
+from tapegrad.rules.user import is_triple
 from tapegrad.show.graph.fold import Folding
 from tapegrad.show.graph.local import differential, local_derivative
 from tapegrad.show.graph.picture import MOST_BOXES, Picture
@@ -16,7 +17,6 @@ from tapegrad.show.graph.play import to_page, to_slide
 from tapegrad.show.graph.words import derivative, number
 from tapegrad.show.line import heading, role_of, short, tidy
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, has_value, operands
-from tapegrad.transforms.reverse import is_triple
 
 _ASCII = str.maketrans({"·": "*", "−": "-", "÷": "/", "×": "*", "²": "^2", "√": "sqrt", "…": "..."})
 

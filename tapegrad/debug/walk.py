@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import Accumulator
-from tapegrad.ops import getfield, setitem
+from tapegrad.ops import setitem, whole_of
 from tapegrad.replay.interpreter import Run, bind
 from tapegrad.rules.op import Op
-from tapegrad.rules.user import rrule
+from tapegrad.rules.user import is_triple, rrule
 from tapegrad.show.line import role_of
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, append_copy, has_value, value_of
 
@@ -99,16 +99,14 @@ def turn(tape: Tape) -> int:
 
 def triple_of(op: Operation) -> Call | None:
     """Return the triple of which `op` calls the pullback, or takes a cotangent from such a call."""
-    call = op.args[0] if isinstance(op, Call) and op.args and not isinstance(op.fn, Operation) else op
-    pb = call.fn if isinstance(call, Call) else None
-    rr = pb.args[0] if isinstance(pb, Call) and pb.args else None
-    return rr if isinstance(rr, Call) and rr.fn is rrule else None
+    rr = whole_of((whole_of(op) or op).fn)
+    return rr if is_triple(rr) else None
 
 
 def is_field(op: Operation) -> bool:
     """True for what takes a triple, or the cotangents that a pullback returned, apart."""
-    of = op.args[0] if op.fn is getfield else None
-    return isinstance(of, Call) and (of.fn is rrule or isinstance(of.fn, Operation))
+    of = whole_of(op)
+    return of is not None and (is_triple(of) or isinstance(of.fn, Operation))
 
 
 def name_of(op: Operation) -> str:
@@ -121,7 +119,7 @@ def name_of(op: Operation) -> str:
     """
     if not isinstance(op, Call):
         return op.kind
-    triple = op.args[0] if is_field(op) and op.args[0].fn is rrule else op
-    triple = triple if triple.fn is rrule else triple_of(op)
+    triple = whole_of(op) or op
+    triple = triple if is_triple(triple) else triple_of(op)
     fn = op.fn if triple is None else triple.args[0]
     return "accumulate" if op.purpose == "accumulation" else str(getattr(fn, "__name__", fn))

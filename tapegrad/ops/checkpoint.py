@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.random import draw
-from tapegrad.ops.structure import getfield, pack
+from tapegrad.ops.structure import getfield, pack, whole_of
 from tapegrad.rules.facts import Effects, Joint
 from tapegrad.rules.op import UNSIZED, Op, draws
 from tapegrad.rules.types import Family, Unknown
@@ -61,8 +61,8 @@ class Checkpoint(Subtape, Op):
         numbers: dict[Operation, Any] = dict(zip(self.drawing, y[len(y) - len(self.drawing):] if self.drawing else ()))
         inside: dict[Operation, dict[int, Any]] = {}
         for op, number in numbers.items():
-            if op.fn is getfield:
-                inside.setdefault(op.args[0], {})[op.args[1]] = number
+            if (inner := whole_of(op)) is not None:
+                inside.setdefault(inner, {})[op.args[1]] = number
         for op, found in inside.items():  # what a checkpoint inside returned: the rest of it is computed again
             numbers[op] = tuple([found.get(i) for i in range(max(found) + 1)])
         new, at = self.body.blank(), dict[Operation, Operation]()
@@ -100,8 +100,7 @@ def drawing_of(body: Tape) -> list[Call]:
     for op in body.ops:
         if is_checkpoint(op) and op.fn.drawing:
             size = len(op.fn.body.result.args)
-            parts = {part.args[1]: part for part in reversed(body.ops)
-                     if part.fn is getfield and part.args[0] is op}
+            parts: Any = {part.args[1]: part for part in reversed(body.ops) if whole_of(part) is op}
             for i in range(size - len(op.fn.drawing), size):
                 found.append(parts.get(i) or body.push(Call(getfield, (op, i), {}, op.val[i])))  # type: ignore[arg-type]
         elif type(op) is Call and op.fn is draw:

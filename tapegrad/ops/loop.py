@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from typing import Any, ClassVar, TypeVar
 
 from tapegrad.numbers.formatting import brief
-from tapegrad.ops import getfield, pack, setitem
+from tapegrad.ops import pack, setitem, whole_of
 from tapegrad.rules.facts import ANY
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import Spec, spec_of
@@ -177,9 +177,8 @@ def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
     """Return, by loop, the numbers of its results that some operations take."""
     found: defaultdict[Operation, set[int]] = defaultdict(set)
     for op in ops:
-        for arg in op.args:
-            if is_loop(arg):
-                found[arg].update([op.args[1]] if op.fn is getfield else range(len(arg.fn.results)))
+        for arg in filter(is_loop, op.args):
+            found[arg].update([op.args[1]] if whole_of(op) is arg else range(len(arg.fn.results)))
     return found
 
 

@@ -16,7 +16,7 @@ from tapegrad.rules import types
 from tapegrad.rules.facts import CONSTANT, FRESH, SHARED, Joint
 from tapegrad.rules.registry import define
 from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Call, Tape, value_of
+from tapegrad.tape.tape import Call, Operation, Tape, value_of
 from tapegrad.tree.flatten import Structure, flatten
 
 
@@ -37,6 +37,12 @@ pack = define("pack", lambda *leaves, into: into.build(list(leaves)), rule=Joint
               torch=lambda *leaves, into: into.build(list(leaves)), memory=SHARED, spec=types.packed)
 getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None), torch=lambda x, key: x[key],
                   memory=SHARED, spec=types.field)
+
+
+def whole_of(op: Any) -> Any:
+    """Return the operation whose value a call takes a part of, at `op.args[1]`; None for anything else."""
+    taken = type(op) is Call and op.fn is getfield and len(op.args) == 2 and isinstance(op.args[0], Operation)
+    return op.args[0] if taken else None
 
 
 _RESULT = Origin("result")

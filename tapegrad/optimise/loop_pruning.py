@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import getfield
 from tapegrad.ops.loop import Loop, is_loop, live, put, taken
-from tapegrad.ops.structure import put_results
+from tapegrad.ops.structure import put_results, whole_of
 from tapegrad.optimise.dce import dce
 from tapegrad.replay.raising import may_stop
 from tapegrad.tape.spec import part_of
@@ -47,8 +46,8 @@ def pruned(tape: Tape) -> Tape:
         for op in tape.ops:
             if op in new:
                 new[op].write(walk)
-            elif op.fn is getfield and op.args[0] in new:
-                walk.keep(op, (walk.bind(op.args[0]), new[op.args[0]].place[op.args[1]]))
+            elif (loop := whole_of(op)) in new:
+                walk.keep(op, (walk.bind(loop), new[loop].place[op.args[1]]))
             else:
                 walk.keep(op)
         tape = walk.done()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapegrad.ops import getfield
+from tapegrad.ops import whole_of
 from tapegrad.rules.facts import ANY
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.transforms.walk import Walk
@@ -33,11 +33,9 @@ def is_given(x: Operation) -> bool:
 
 def _place(x: Call) -> tuple[Call, Any]:
     """Return the call that a value came out of, and where it lies."""
-    if x.fn is not getfield:
-        return x, getattr(x.fn, "aliases", ANY)
-    of, key = x.args
-    several = getattr(of.fn, "aliases", None) if type(of) is Call else None
-    return (of, several[key]) if type(several) is tuple else (x, ANY)
+    of = whole_of(x)
+    several = None if of is None else getattr(of.fn, "aliases", None)
+    return (of, several[x.args[1]]) if type(several) is tuple else (x, getattr(x.fn, "aliases", ANY))
 
 
 def writes(op: Operation) -> list[Operation]:

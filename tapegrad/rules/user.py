@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeGuard, TypeVar, overload
 
 from tapegrad.errors import DuplicateRule, MissingRule
 from tapegrad.numbers.formatting import name_of
@@ -17,6 +17,7 @@ from tapegrad.rules.registry import (
     set_meaning,
     user_location_of_definition,
 )
+from tapegrad.tape.tape import Call
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,6 +89,11 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         op.effects, op.loose = op.effects._replace(lends=True), False
         return rule
     return decorate
+
+
+def is_triple(op: Any) -> TypeGuard[Call]:
+    """True for the call `rrule(fn, ...)` on a tape, which returns the value of `fn` and its pullback."""
+    return type(op) is Call and op.fn is rrule
 
 
 @overload

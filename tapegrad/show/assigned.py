@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 from types import CodeType
 
-from tapegrad.rules.user import rrule
+from tapegrad.rules.user import is_triple
 from tapegrad.show.line import code_of
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.transforms.rewrite import is_pullback
@@ -28,7 +28,7 @@ def assigned(tape: Tape) -> dict[Operation, str]:
     stored: dict[int, dict[int, str]] = {}
     last = None
     for op in reversed(tape.ops):  # of the operations that one call made, the last is its value
-        if type(op) is not Call or op.note or op.code is None or op.fn is rrule or is_pullback(op):
+        if type(op) is not Call or op.note or op.code is None or is_triple(op) or is_pullback(op):
             continue
         code = code_of(op.code)
         place = id(code), op.lasti

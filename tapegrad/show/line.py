@@ -12,9 +12,9 @@ from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import system
 from tapegrad.ops.loop import is_loop
-from tapegrad.ops.structure import getfield
+from tapegrad.ops.structure import whole_of
 from tapegrad.rules.op import Cotangents, Traced
-from tapegrad.rules.user import rrule
+from tapegrad.rules.user import is_triple
 from tapegrad.tape.origin import REVERSE
 from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value
@@ -87,10 +87,10 @@ def role_of(op: Operation) -> str:
         return "primal"
     if op.purpose in ("accumulation", "gradient"):
         return op.purpose
-    of = op.args[0] if op.fn is getfield and op.args else op
-    if isinstance(of, Call) and of.fn is rrule:
+    of = whole_of(op) or op
+    if is_triple(of):
         return "triple"
-    if (isinstance(of, Call) and isinstance(of.fn, Operation)) or op.purpose in ("pullback", "cotangent"):
+    if isinstance(of.fn, Operation) or op.purpose in ("pullback", "cotangent"):
         return "pullback"
     return "primal"
 
@@ -235,10 +235,9 @@ def fields_of(tape: Tape) -> Fields:
     """Return the calls whose fields are taken out by position, with the first operation that takes each."""
     found: dict[Operation, dict[int, Operation]] = {}
     for op in tape:
-        if op.fn is getfield and len(op.args) == 2:
-            of, key = op.args
-            if isinstance(of, Call) and type(key) is int and key >= 0:
-                found.setdefault(of, {}).setdefault(key, op)
+        of = whole_of(op)
+        if of is not None and type(op.args[1]) is int and op.args[1] >= 0:
+            found.setdefault(of, {}).setdefault(op.args[1], op)
     return {of: [taken[key] for key in sorted(taken)] for of, taken in found.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import getfield, pack
+from tapegrad.ops import pack, whole_of
 from tapegrad.ops.loop import Loop, is_loop, taken
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced
@@ -18,15 +18,14 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, co
 from tapegrad.trace.guards import number_kind
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.recorder import Tracer
-from tapegrad.transforms.walk import own, typed_by_value
+from tapegrad.transforms.walk import typed_by_value
 
 
 def guard_type(op: Call, tracer: Tracer) -> None:
     """Guard the type of what a call gave where values decide it: a number to a power may be complex next time, and the
     sweep recorded otherwise.
     """
-    field = op.fn is getfield and isinstance(op.args[0], Call) and typed_by_value(op.args[0])
-    if field or (own(op.fn) and typed_by_value(op)):
+    if typed_by_value(whole_of(op) or op):
         if type(op.val) is np.ndarray:
             tracer.guard(op, "dtype", op.val.dtype)
         elif type(op.val) is not tuple:

@@ -11,7 +11,7 @@ from tapegrad.ops import default_rng, draw, nest_result, pack
 from tapegrad.ops.each import Each
 from tapegrad.replay.interpreter import Interpretation, fill
 from tapegrad.rules.op import Op, Traced
-from tapegrad.rules.user import rrule
+from tapegrad.rules.user import is_triple
 from tapegrad.tape.origin import set_origin
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
@@ -66,7 +66,7 @@ def singly(tape: Tape) -> Tape:
 
 def is_flat(tape: Tape) -> bool:
     """True for a tape without triples and calls of pullbacks."""
-    return not any(op.fn is rrule or isinstance(op.fn, Operation) for op in tape.ops)
+    return not any(is_triple(op) or isinstance(op.fn, Operation) for op in tape.ops)
 
 
 def _put_result(new: Tape, tracer: Tracer, result: Operation, values: list[Any]) -> None:

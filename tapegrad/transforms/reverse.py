@@ -26,10 +26,10 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.systems import systems_of
 from tapegrad.numbers.tensors import ORDINARY, is_tensor_type
-from tapegrad.ops import add, getfield, nest_result
+from tapegrad.ops import add, getfield, nest_result, whole_of
 from tapegrad.rules.activity import activity, differentiated, has_gradient, nothing_flows
 from tapegrad.rules.op import Op, as_numpy
-from tapegrad.rules.user import rrule
+from tapegrad.rules.user import is_triple
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.origin import Origin, set_origin
@@ -59,8 +59,7 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     for op in tape:
         append_copy(new, op, at)
     y = new.result = at[tape.result]
-    pullbacks = {op.args[0]: op for op in new.ops
-                 if op.fn is getfield and is_triple(op.args[0])}
+    pullbacks = {rr: op for op in new.ops if is_triple(rr := whole_of(op))}
     triples = {new[rr.id + 1]: (rr, pb) for rr, pb in pullbacks.items()}  # a triple's value stands right after it
     places = differentiated(tape)
     wrt = {x for k, x in enumerate(new.inputs) if k in places}
@@ -79,15 +78,9 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
 def _check_triples(tape: Tape) -> None:
     active, needed = activity(tape), leading(tape.ops, [tape.result])
     for op in tape.ops:
-        if (type(op) is Call and active[op.id] and needed[op.id] and not is_triple(op)
-            and not (op.fn is getfield and is_triple(op.args[0]))):
+        if type(op) is Call and active[op.id] and needed[op.id] and not is_triple(whole_of(op) or op):
             raise ArgumentError(f"the gradient must pass {op.name}, a call of {brief(op.fn)}, which has no pullback on "
                                 "this tape", op.where, "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
-
-
-def is_triple(op: Operation) -> bool:
-    """True for `rrule(fn, ...)`."""
-    return isinstance(op, Call) and op.fn is rrule
 
 
 def _primal(tape: Tape, y: Operation, rr: Call, pb: Operation) -> Call:

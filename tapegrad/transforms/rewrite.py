@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from tapegrad.ops.structure import getfield
+from tapegrad.ops.structure import getfield, whole_of
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity
-from tapegrad.rules.user import op_of, rrule
+from tapegrad.rules.user import is_triple, op_of, rrule
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape, append_copy, value_of
 from tapegrad.transforms.unroll import unroll
@@ -58,7 +58,4 @@ def pullback_of(op: Call, last: bool = False) -> Any:
 
 def is_pullback(op: Operation) -> bool:
     """True for an operation that holds the pullback of a triple: all that a tape calls, apart from functions."""
-    if not (op.fn is getfield and len(op.args) == 2):
-        return False
-    triple, part = op.args
-    return type(part) is int and part == 1 and isinstance(triple, Call) and triple.fn is rrule
+    return is_triple(whole_of(op)) and type(op.args[1]) is int and op.args[1] == 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import TapeError
-from tapegrad.ops import getfield, pack, with_jacobian
+from tapegrad.ops import pack, whole_of, with_jacobian
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
@@ -82,8 +82,8 @@ def _expanded(tape: Tape, expands: Callable[[Operation], bool]) -> Tape:
             walk.stand_in(op, walk.bind(op.args[0]))
         elif expands(op):
             parts[op] = _runs(walk, op, parts) if is_loop(op) else _body(walk, op)
-        elif op.fn is getfield and op.args[0] in parts:
-            made = parts[op.args[0]][op.args[1]]
+        elif (whole := whole_of(op)) in parts:
+            made = parts[whole][op.args[1]]
             if type(made) is tuple:
                 parts[op] = made
             else:

@@ -132,7 +132,7 @@ class BatchLoop:
         if self.group.single:
             return self.op
         for user in self.users:
-            if user.fn is ops.getfield and user.args[1] == number:
+            if ops.whole_of(user) is self.op and user.args[1] == number:
                 return user
         raise Unlowered("a result that nobody takes")
 

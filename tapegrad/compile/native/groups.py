@@ -80,8 +80,8 @@ def ungrouped(tape: Tape) -> Tape:
     walk = Walk(tape)
     inner: dict[Operation, list[Operation]] = {}
     for op in tape.ops:
-        if op.fn is ops.getfield and op.args[0] in inner:
-            walk.stand_in(op, inner[op.args[0]][op.args[1]])
+        if (batch := ops.whole_of(op)) in inner:
+            walk.stand_in(op, inner[batch][op.args[1]])
         elif isinstance(op.fn, Batch):
             at: dict[Operation, Any] = dict(zip(op.fn.inputs, walk.args(op)))
             for call in op.fn.calls:

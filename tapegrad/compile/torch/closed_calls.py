@@ -20,7 +20,7 @@ from tapegrad.errors import GuardError
 from tapegrad.numbers.equality import alike
 from tapegrad.numbers.formatting import PYTHON, is_python
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import getfield, pack
+from tapegrad.ops import pack, whole_of
 from tapegrad.replay.interpreter import Memory
 from tapegrad.replay.raising import spec_recorded
 from tapegrad.rules.facts import Rrule
@@ -112,7 +112,7 @@ def pairs_of(tape: Tape) -> dict[Any, Pair]:
     for op in tape.ops:
         if type(op) is not Call:
             continue
-        if op.fn is getfield and op.args[0] in found and op.args[0] is not found[op.args[0]].op:
+        if (whole := whole_of(op)) in found and whole is not found[whole].op:
             continue
         for used in operands(op):
             if used in found and used is not found[used].op:
@@ -124,10 +124,9 @@ def pairs_of(tape: Tape) -> dict[Any, Pair]:
                 pair.pullbacks.append(op)
                 found[op] = found[pair.op] = pair
     for op in tape.ops:
-        if op.fn is getfield and op.args[0] in found:
-            pair = found[op.args[0]]
-            if op.args[0] is not pair.op and pair.only is not None:
-                pair.only.add(op.args[1])
+        pair = found.get(whole_of(op))
+        if pair is not None and pair.op is not op.args[0] and pair.only is not None:
+            pair.only.add(op.args[1])
     return found
 
 

@@ -12,7 +12,7 @@ from tapegrad.compile.numpy.call_source import comment, loop_head
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.torch.kernel import arguments, nest, values_in
 from tapegrad.compile.torch.recorder import sliced
-from tapegrad.ops import getfield
+from tapegrad.ops import getfield, whole_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
@@ -189,4 +189,4 @@ def is_several(op: Operation) -> bool:
 
 def is_taken(op: Operation) -> bool:
     """True for what takes one of them."""
-    return op.fn is getfield and is_several(op.args[0])
+    return is_several(whole_of(op))

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from tapegrad.errors import Location
 from tapegrad.numbers.formatting import brief
-from tapegrad.ops import getfield
-from tapegrad.rules.user import rrule
+from tapegrad.ops import whole_of
+from tapegrad.rules.user import is_triple
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.fold import amount, flowing
 from tapegrad.show.graph.network import place_of
@@ -18,7 +18,6 @@ from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import derivative, value_text
 from tapegrad.show.line import heading, shorten, tidy
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.transforms.reverse import is_triple
 
 MOST = 300  # boxes; where there are more lines, those of one function share a box, then those of one file
 FEW = 12  # inputs that have a box each
@@ -160,7 +159,7 @@ def _root(label: str) -> str:
 def _name(op: Operation) -> str:
     if not isinstance(op, Call):
         return op.kind
-    if op.fn is rrule:
+    if is_triple(op):
         return brief(op.args[0])
     return "pullback" if isinstance(op.fn, Operation) else brief(op.fn)
 
@@ -169,8 +168,8 @@ def _later(used: Operation, op: Operation) -> bool:
     """True if an operation stands behind the one that uses it, within a line of the forward half: it
     comes from the loop's last turn.
     """
-    while used.fn is getfield and isinstance(used.args[0], Operation):
-        used = used.args[0]
+    while (whole := whole_of(used)) is not None:
+        used = whole
     if op.code is None or op.code is not used.code or used.lasti < op.lasti or isinstance(op, Guard):
         return False
     name = _name(op)

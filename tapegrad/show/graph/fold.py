@@ -8,8 +8,8 @@ from typing import Any
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import brief
-from tapegrad.ops import default_rng, draw, getfield, pack
-from tapegrad.rules.user import rrule
+from tapegrad.ops import default_rng, draw, pack, whole_of
+from tapegrad.rules.user import is_triple
 from tapegrad.show.body import body
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.network import place_of
@@ -18,7 +18,6 @@ from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import INFIX, constant, derivative, expression, number, value_text
 from tapegrad.show.line import heading, role_of, short, shorten, tidy
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value, operands
-from tapegrad.transforms.reverse import is_triple
 
 WIDEST = 32  # characters of a box
 
@@ -61,10 +60,9 @@ class Folding:
         if op not in self.varies and op.purpose != "seed" and not kept:
             return
         home = op
-        if op.fn is getfield and isinstance(op.args[0], Call):
-            of = self.home.get(op.args[0])
-            if of is not None and self.sides.reverse(of) == self.sides.reverse(op):
-                home = of
+        of = self.home.get(whole_of(op))
+        if of is not None and self.sides.reverse(of) == self.sides.reverse(op):
+            home = of
         if op.fn is conform and self._sums(op.args[0]):
             home = self.home[op.args[0]]
         if op.fn is pack:  # a tuple that is taken apart and packed again
@@ -102,8 +100,7 @@ class Folding:
 
     def value_of(self, home: Operation, group: list[Operation]) -> Operation:
         """Return the operation that holds a box's value: of a triple its first field."""
-        return next((op for op in group if is_triple(home) and op.fn is getfield and op.args[1] == 0),
-                    home)
+        return next((op for op in group if is_triple(whole_of(op)) and op.args[1] == 0), home)
 
     # -- what is written
 
@@ -158,7 +155,7 @@ class Folding:
     def _pulled(self, home: Operation) -> str:
         """Return the name of the function that a pullback belongs to."""
         triple = self.sides.partner(home)
-        return (tidy(getattr(triple.args[0], "__name__", "a call")) if isinstance(triple, Call) and is_triple(triple)
+        return (tidy(getattr(triple.args[0], "__name__", "a call")) if is_triple(triple)
                 else "a call")
 
     def parts(self, total: Operation) -> list[Operation]:
@@ -173,13 +170,13 @@ class Folding:
         """Write which call a contribution to a cotangent comes from, by its sign or its name."""
         home = self.home.get(part)
         triple = self.sides.partner(home) if home is not None else None
-        if not isinstance(triple, Call) or triple.fn is not rrule:
+        if not is_triple(triple):
             return "the seed"
         op = brief(triple.args[0])
         return {"divide": "÷", "multiply": "×"}.get(op) or INFIX.get(op, op)
 
     def _expression(self, op: Call) -> str:
-        fn, args = (op.args[0], op.args[1:]) if op.fn is rrule else (op.fn, op.args)
+        fn, args = (op.args[0], op.args[1:]) if is_triple(op) else (op.fn, op.args)
         return tidy(expression(fn, args, op.kwargs, self.name))
 
     def name(self, op: Operation) -> str:

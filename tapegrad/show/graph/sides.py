@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapegrad.ops import getfield, pack
+from tapegrad.ops import getfield, pack, whole_of
 from tapegrad.tape.origin import BESIDE, REVERSE
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.transforms.rewrite import placed
@@ -69,9 +69,8 @@ class Sides:
             return self.gradients[op][0]
         if op.purpose == "seed":
             return self.value
-        triple = op.fn.args[0] if isinstance(op.fn, Call) and op.fn.fn is getfield else None
-        if isinstance(triple, Operation):
-            return triple  # of a pullback's call
+        if (triple := whole_of(op.fn)) is not None:  # of a pullback's call
+            return triple  # type: ignore[no-any-return]
         number = op.origin.of if op.origin is not None and op.purpose in BESIDE else 0
         return self.tape[number] if 0 < number < self.begin else None
 
