@@ -20,7 +20,7 @@ from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack, whole_of
-from tapegrad.ops.loop import Loop
+from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
 from tapegrad.progress import Work
 from tapegrad.replay.interpreter import bind
@@ -176,7 +176,7 @@ def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
     for op in tape.ops:
         if type(op) in kinds and _is_forgotten(op.spec):
             drop(op)
-        if type(op.fn) is Loop:
+        if is_loop(op):
             body = copy_tape(op.fn.body)  # which the tape that was compiled may have too
             forget(body, (Call, Input))
             op.fn = op.fn.with_body(body)

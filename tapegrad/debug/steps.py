@@ -16,7 +16,7 @@ from tapegrad.show.graph.picture import MOST_BOXES, Picture
 from tapegrad.show.graph.play import to_page, to_slide
 from tapegrad.show.graph.words import derivative, number
 from tapegrad.show.line import heading, role_of, short, tidy
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, has_value, operands
+from tapegrad.tape.tape import Constant, Input, Operation, Tape, has_value, operands
 
 _ASCII = str.maketrans({"·": "*", "−": "-", "÷": "/", "×": "*", "²": "^2", "√": "sqrt", "…": "..."})
 
@@ -151,7 +151,6 @@ class _Player:
         return [self.folding.home[used].id for used in operands(op) if used in self.folding.home]
 
     def _triple(self, op: Operation) -> Step:
-        assert isinstance(op, Call)
         fn, args = op.args[0], op.args[1:]
         names = [self.name(arg) if isinstance(arg, Operation) else short(arg, 12) for arg in args]
         varies = [isinstance(arg, Operation) and arg in self.folding.varies for arg in args]
@@ -187,7 +186,6 @@ class _Player:
         yield from self._gradients()
 
     def _pulled(self, op: Operation, sums: list[Operation]) -> Step:
-        assert isinstance(op, Call)
         triple = self.sides.partner(op)
         of = self._text(triple) if triple is not None and triple in self.folding.groups else "a call"
         lines = [f"{self.name(arg)} = {_value(arg)} comes in" for arg in op.args if isinstance(arg, Operation)]

@@ -169,7 +169,7 @@ def _pieces(x: Any) -> list[tuple[Any, ...]]:
     """Return the pieces of a scatter at constant places, each with its index behind it; nothing of what is
     none, or of many pieces.
     """
-    if not (isinstance(x, Call) and is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
+    if not (is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
         return []
     found = [(piece, *index) for piece, index in pieced(x.args, x.kwargs["ranks"])]
     return found if all(_basic(index) for _, *index in found) else []

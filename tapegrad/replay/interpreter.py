@@ -33,7 +33,6 @@ from tapegrad.replay.facts import verify
 from tapegrad.replay.kinds import check_kinds, in_system
 from tapegrad.replay.raising import as_recorded, raising, spec_recorded
 from tapegrad.replay.random_state import hold, sources_of, values_of
-from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
@@ -346,8 +345,7 @@ class Memory:
             self.release(op, fn, x)
             return fn(*given, **op.kwargs)
         pythonic = type(op.val) is not np.ndarray and spec_recorded(op).is_pythonic
-        if (pythonic and core.scalar is not None and type(core.rule) is not Rrule
-                and not any(type(x) is np.ndarray and x.ndim for x in given)
+        if (pythonic and core.scalar is not None and not any(type(x) is np.ndarray and x.ndim for x in given)
                 and (self.device is None or not holds_tensor(given))):
             # math's function was recorded: its number widens no array of float32, and it raises where NumPy gives nan
             self.release(op, fn, x)

@@ -22,7 +22,7 @@ from tapegrad.ops import (
 from tapegrad.ops.loop import is_loop
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import OPS, Op
-from tapegrad.rules.user import is_triple
+from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import Spec
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
@@ -85,7 +85,7 @@ def _is_python(y: Spec) -> bool:
 def spec_recorded(op: Call) -> Spec:
     """Return the spec of what a call gave while recording, that of a triple without its pullback."""
     y = op.spec
-    return y.parts[0] if is_triple(op) and y.parts else y
+    return y.parts[0] if op.fn is rrule and y.parts else y
 
 
 def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:

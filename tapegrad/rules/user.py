@@ -86,7 +86,7 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
         op.rule = Rrule(followed(op, reading(rule, f"the rule of {op.__name__}")), here)
-        op.effects, op.loose = op.effects._replace(lends=True), False
+        op.effects, op.loose, op.scalar = op.effects._replace(lends=True), False, None  # the rule says what it is
         return rule
     return decorate
 

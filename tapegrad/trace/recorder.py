@@ -28,7 +28,7 @@ from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.systems import refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
-from tapegrad.ops.loop import Loop
+from tapegrad.ops.loop import is_loop
 from tapegrad.ops.random import draw
 from tapegrad.ops.structure import getfield, pack
 from tapegrad.rules.facts import Rrule
@@ -380,7 +380,7 @@ class Tracer:
         stack, seen = [op], {op}
         while stack:
             top = stack.pop()
-            if isinstance(top, Input) or top.fn is draw or type(top.fn) is Loop:
+            if isinstance(top, Input) or top.fn is draw or is_loop(top):
                 return False
             new = [used for used in operands(top) if used not in seen]
             seen.update(new)

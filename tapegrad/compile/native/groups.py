@@ -170,7 +170,6 @@ def _subtape(calls: list[Operation], given: list[Operation], results: list[Opera
     for arg in given:
         at[arg] = tape.push(Input(absent(arg.spec), f"x{len(at)}"))
     for op in calls:
-        assert isinstance(op, Call)
         args = tuple(at[arg] if isinstance(arg, Operation) else arg for arg in op.args)
         at[op] = tape.push(Call(op.fn, args, op.kwargs, absent(op.spec)).at(op))
     if len(results) == 1:

@@ -30,7 +30,6 @@ from tapegrad.errors import Location
 from tapegrad.optimise.result_memory import packs_of
 from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
-from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
 from tapegrad.rules.types.layout import copied
 from tapegrad.tape.liveness import last_uses
@@ -240,7 +239,7 @@ class Writer:
         if operator is not None:
             args = list(map(self.operand, op.args))
             self.inline(op, f"{args[0]} {operator} {args[1]}" if len(args) == 2 else f"{operator}{args[0]}")
-        elif op.fn.scalar is not None and type(op.fn.rule) is not Rrule and op.spec.is_pythonic:
+        elif op.fn.scalar is not None and op.spec.is_pythonic:
             name = self.names.bind(op.fn.scalar, f"math_{op.fn.scalar.__name__}")
             self.inline(op, f"{name}({', '.join(map(self.bare, op.args))})")
         else:

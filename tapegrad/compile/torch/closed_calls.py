@@ -23,7 +23,6 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack, whole_of
 from tapegrad.replay.interpreter import Memory
 from tapegrad.replay.raising import spec_recorded
-from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op
 from tapegrad.rules.types.family import is_by_value
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
@@ -203,7 +202,7 @@ def host_function(op: Call, fn: Callable[..., Any], given: list[Any]) -> Callabl
         return None
     if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
         return None
-    if spec_recorded(op).is_python and fn.scalar is not None and type(fn.rule) is not Rrule:
+    if spec_recorded(op).is_python and fn.scalar is not None:
         return fn.scalar
     return fn.impl if all(map(is_python, given)) and fn.pythonic else None
 
