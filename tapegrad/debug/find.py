@@ -18,7 +18,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack
 from tapegrad.progress import Work
 from tapegrad.rules.activity import has_gradient
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import memory_of
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Constant, Input, Operation, Tape, has_value, operands
 from tapegrad.trace.collector import collector
@@ -166,7 +166,7 @@ def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> boo
     """True for a constant, an array filled with one, and what was given one: what went wrong by
     itself has been found before.
     """
-    return (isinstance(visit.op, Constant) or (isinstance(visit.fn, Op) and visit.fn.memory.blank)
+    return (isinstance(visit.op, Constant) or memory_of(visit.fn).blank
             or (handed_on and any(map(bad, visit.given))))
 
 

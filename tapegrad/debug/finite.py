@@ -13,7 +13,7 @@ from tapegrad.debug.values import numbers
 from tapegrad.debug.walk import Visit, recorded, turn, visit
 from tapegrad.errors import NonFiniteError
 from tapegrad.ops import pack
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import memory_of
 from tapegrad.tape.tape import Call, Constant, Input, Tape, Variable, value_of
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
@@ -40,8 +40,7 @@ class Finite(Watch):
             for arg in call.args:
                 if isinstance(arg, Input) and kind_of(arg.val) is not None:
                     raise_for(Visit(arg, None, [], arg.val), str(kind_of(arg.val)), call)
-            blank = isinstance(seen.fn, Op) and seen.fn.memory.blank
-            if not blank and not any(kind_of(x) is not None for x in given):
+            if not memory_of(seen.fn).blank and not any(kind_of(x) is not None for x in given):
                 raise_for(seen, kind, call)
         return super().record(tape, call)
 

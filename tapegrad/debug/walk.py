@@ -9,7 +9,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.ops import setitem, whole_of
 from tapegrad.replay.interpreter import Run, bind
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import memory_of
 from tapegrad.rules.user import is_triple, rrule
 from tapegrad.show.line import role_of
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, append_copy, has_value, value_of
@@ -61,7 +61,7 @@ def recorded(tape: Tape, begin: int = 1) -> Iterator[Visit]:
         value = op.val
         if type(value) is Accumulator or not has_value(op):
             value = None
-        elif isinstance(fn, Op) and fn.memory.blank:
+        elif memory_of(fn).blank:
             value = fn.impl(*map(value_of, op.args), **op.kwargs)
         yield visit(op, fn, list(map(value_of, op.args)), value)
 

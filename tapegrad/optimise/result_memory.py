@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad.ops import copy, pack
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import memory_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk, own
 
@@ -111,7 +111,7 @@ def _lies(part: Any, tape: Tape) -> bool:
 def _root(op: Any) -> tuple[Any, bool]:
     """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
     locked = False
-    while isinstance(op, Call) and type(op.fn) is Op and op.fn.aliases == 0 and isinstance(op.args[0], Operation):
+    while isinstance(op, Call) and memory_of(op.fn).of == 0 and isinstance(op.args[0], Operation):
         locked |= op.fn.memory.readonly
         op = op.args[0]
     return op, locked

@@ -12,7 +12,7 @@ import numpy as np
 
 from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape, with_jacobian
 from tapegrad.replay.raising import may_stop
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import memory_of
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Tape
 
@@ -65,5 +65,5 @@ def _may_warn(op: Call) -> bool:
     """Return whether a call computes numbers with a point; one that moves them, or makes room
     for them, has nothing to warn of.
     """
-    moves = op.fn in _MOVES or (type(op.fn) is Op and (op.fn.aliases == 0 or op.fn.memory.blank))
+    moves = op.fn in _MOVES or memory_of(op.fn).of == 0 or memory_of(op.fn).blank
     return not moves and op.spec.kind in "fc"

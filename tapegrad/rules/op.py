@@ -292,6 +292,11 @@ def draws(fn: Any) -> bool:
     return type(effects) is Effects and effects.draws
 
 
+def memory_of(fn: Any) -> ResultMemory:
+    """Return in whose memory the results of an op lie; of another function nothing is known."""
+    return fn.memory if isinstance(fn, Op) else SHARED
+
+
 def as_rule(rule: Any) -> Rule | None:
     """Return a rule, which may be given as its partials alone."""
     return rule if rule is None or isinstance(rule, (Partials, Joint, Rrule, LocallyConstant)) else Partials(rule)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import pack
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import memory_of
 from tapegrad.tape.tape import Call, Operation, Tape, drop, operands
 from tapegrad.trace.value_retention import LARGE, Held
 
@@ -43,6 +43,6 @@ def _is_large(op: Operation, size: int) -> bool:
     if not (type(op.val) is np.ndarray and op.val.nbytes >= size and type(op) is Call) or op.val.dtype == object:
         return False
     root: Any = op
-    while type(root.fn) is Op and root.fn.aliases == 0 and isinstance(root.args[0], Operation):
+    while memory_of(root.fn).of == 0 and isinstance(root.args[0], Operation):
         root = root.args[0]
-    return not (type(root.fn) is Op and (root.fn.memory.blank or root.fn.memory.written))
+    return not (memory_of(root.fn).blank or memory_of(root.fn).written)

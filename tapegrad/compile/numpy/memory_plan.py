@@ -11,7 +11,7 @@ from tapegrad.ops import getitem, imag, scatter, setitem
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.result_memory import parts_of
 from tapegrad.rules.facts import ANY
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import Op, memory_of
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Operation, Tape, operands
 from tapegrad.transforms.walk import own
@@ -95,7 +95,7 @@ def is_varying(op: Call, found: set[Operation], known: bool) -> bool:
     """
     if _is_number(op.spec):
         return False
-    if type(op.fn) is Op and op.fn.memory.blank and not any(isinstance(arg, Operation) for arg in op.args):
+    if memory_of(op.fn).blank and not any(isinstance(arg, Operation) for arg in op.args):
         return False  # torch.zeros and its kin: their arguments say how large it is
     sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
     return (not known or getattr(op.fn, "dynamic", False)
@@ -143,7 +143,7 @@ def _aliased(op: Call, plan: Plan) -> list[Storage]:
                                                     for part in op.args[1:])):  # read by an array: a copy
         return []
     found = operands(op) if aliases == ANY else [x for x in op.args[aliases:aliases + 1] if isinstance(x, Operation)]
-    readonly = (type(op.fn) is Op and op.fn.memory.readonly) or (op.fn is imag and not spec_of(op.args[0]).is_complex)
+    readonly = memory_of(op.fn).readonly or (op.fn is imag and not spec_of(op.args[0]).is_complex)
     if readonly or (aliases != ANY and not plan.locked.isdisjoint(found)):
         plan.locked.add(op)
     return [storage for x in found for storage in _held(x, plan)]

@@ -49,7 +49,7 @@ from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
 from tapegrad.replay.raising import raising
 from tapegrad.rules.facts import ANY
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import Op, memory_of
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.origin import Origin
@@ -294,7 +294,7 @@ class Lowering:
         if (getattr(fn, "raw", False)
             and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs))):
             return False
-        if isinstance(fn, Op) and fn.memory.blank and not is_known(fn) and not holds_value(refs):
+        if memory_of(fn).blank and not is_known(fn) and not holds_value(refs):
             return False  # torch.zeros and its kin, as the program calls them
         if getattr(fn, "watched", False):
             if fn.effects.draws or runs_user_code(op):
