@@ -98,7 +98,7 @@ def planned(tape: Tape) -> int:
                 held[op] = op.spec.size * op.spec.dtype.itemsize
                 now += held[op]
             if is_loop(op):
-                peak = max(peak, now + planned(op.fn.body))  # type: ignore[attr-defined]
+                peak = max(peak, now + planned(op.fn.body))
             users.setdefault(owner, set()).add(op)
         peak = max(peak, now)
         for number in dead:
@@ -106,7 +106,7 @@ def planned(tape: Tape) -> int:
             owner = root(gone)
             if owner in users:
                 users[owner].discard(gone)
-                if not users[owner] and owner in held and owner not in map(root, operands(tape.result)):  # type: ignore[arg-type]
+                if not users[owner] and owner in held and owner not in map(root, operands(tape.result)):
                     now -= held.pop(owner)
     return peak
 

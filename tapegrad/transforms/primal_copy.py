@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import pack, whole_of
-from tapegrad.ops.loop import Loop, is_loop, taken
+from tapegrad.ops.loop import is_loop, taken
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.liveness import leading
@@ -79,11 +79,10 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
         ghost[op] = seen = copy_op(op, haunt)
         shadow.ops.append(seen)
         known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
-        if isinstance(op, Call) and ((isinstance(op.fn, Op) and type(op.fn.rule) is Rrule) or type(op.fn) is Loop
-                                     or not known):
+        if isinstance(op, Call) and ((isinstance(op.fn, Op) and type(op.fn.rule) is Rrule) or is_loop(op) or not known):
             mark = len(new.ops)
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
-            if type(op.fn) is Loop:
+            if is_loop(op):
                 seen.val, seen.pb = trace_loop(op, args, tracer, wanted[op])
             # a user's rule: its own calls are traced, and its pullback's
             elif op.pb is not None or type(op.fn.rule) is Rrule:

@@ -115,7 +115,7 @@ def test_networkx_says_what_an_operation_is() -> None:
                               "line": "programs.py:11", "source": "return a / (a + b*b)", "bytes": 8, "flops": 1}
     assert graph.edges[3, 4] == {"slots": "0,1"} and graph.edges[2, 6] == {"slots": "0"}
     pullback = next(op for op in TAPES["f"] if op.note == "pullback of %11")
-    assert TAPES["f"].to_networkx().edges[pullback.fn.id, pullback.id] == {"slots": "fn"}  # type: ignore[attr-defined]
+    assert TAPES["f"].to_networkx().edges[pullback.fn.id, pullback.id] == {"slots": "fn"}
 
 
 COSTS: list[tuple[Any, tuple[Any, ...], int | None, int | None]] = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import tapegrad as tg
-from tapegrad import Call, Constant, Input, MalformedTape, Tape, V, call
-from tapegrad.ops import add, exp, multiply, sin
+from tapegrad import Call, Constant, Guard, Input, MalformedTape, Tape, V, call
+from tapegrad.ops import add, exp, getfield, multiply, sin, whole_of
+from tapegrad.rules.user import is_triple
 
 
 def by_hand() -> Tape:
@@ -25,6 +26,23 @@ def test_numbering_starts_with_the_function() -> None:
     assert tape[1] is tape.inputs[0] and [x.label for x in tape.inputs[1:]] == ["a", "b"]
     assert tape[4].fn is multiply and tape[V(4)] is tape[4] and tape[-1] is tape.result
     assert repr(tape[4]) == "%4 = multiply(%2, %3)"
+
+
+def test_what_is_no_call_has_no_function() -> None:
+    x, constant = Input(2.0), Constant(1.0)
+    assert [(op.fn, op.kwargs) for op in (x, constant, Guard(x, "bool", True))] == [(None, {})] * 3
+    assert (made := call(round, x, ndigits=1)).fn is round and made.kwargs == {"ndigits": 1}
+
+
+def test_the_whole_and_the_triple() -> None:
+    """Each answers for anything that stands among an operation's arguments."""
+    tape = tg.rewrite(tg.trace(lambda x: sin(x) * 2.0, 1.5)[1])
+    triples = [op for op in tape if is_triple(op)]
+    parts = [op for op in tape if op.fn is getfield]
+    assert len(triples) == 2 and [whole_of(op) for op in parts] == [rr for rr in triples for _ in range(2)]
+    for other in (triples[0], tape[1], None, 1.5, call(getfield, (1.0, 2.0), 0), call(getfield)):
+        assert whole_of(other) is None
+    assert not any(map(is_triple, (*parts, None, 1.5)))
 
 
 def test_values_are_computed_when_known() -> None:

@@ -69,8 +69,9 @@ class Sides:
             return self.gradients[op][0]
         if op.purpose == "seed":
             return self.value
-        if (triple := whole_of(op.fn)) is not None:  # of a pullback's call
-            return triple  # type: ignore[no-any-return]
+        triple: Operation | None = whole_of(op.fn)
+        if triple is not None:
+            return triple  # of a pullback's call
         number = op.origin.of if op.origin is not None and op.purpose in BESIDE else 0
         return self.tape[number] if 0 < number < self.begin else None
 

@@ -63,7 +63,7 @@ def test_problems(name: str, mode: str) -> None:
         close(step(*problem.args, **problem.given), expected, 1e-9)
         close(step(*tensors(problem.args), **given), expected, 1e-9)
     assert step.stats.traces == 1
-    assert any(type(getattr(op, "fn", None)) is Loop for op in step.tapes[0])  # type: ignore[attr-defined]
+    assert any(type(op.fn) is Loop for op in step.tapes[0])
     assert bool(loops_of(step)) == (mode == "eager") and (" in zip(" in run_of(step).source) == (mode == "eager")
 
 
@@ -217,7 +217,7 @@ def test_inductor_and_fx_get_the_calls_of_all_runs() -> None:
     leaves = tensors((*problem.args, *problem.given.values()))
     close(tape.to_fx()(*leaves), expected, 1e-9)
     rolled = tg.roll(tg.trace(fill, draw(3))[1])
-    assert any(type(getattr(op, "fn", None)) is Loop for op in rolled)
+    assert any(type(op.fn) is Loop for op in rolled)
     module = rolled.to_fx()
     close(module(torch.tensor(draw(3))), fill(draw(3)))
 

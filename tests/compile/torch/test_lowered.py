@@ -104,7 +104,7 @@ def test_what_writes_stays_with_what_lies_there() -> None:
     assert [root(op.args[0]) for op in tape if is_called(op, "copy_")] == [op for op in tape if op in written(tape)]
     one: Any = next(op for op in tape if is_called(op, "mul"))
     assert root(one) is one
-    tape.result.args = (one,)  # type: ignore[union-attr]
+    tape.result.args = (one,)
     left = dce(tape)
     assert len([op for op in left if is_called(op, "copy_")]) == 1
     close(left.play(torch.ones(3, dtype=torch.float64)), np.array([0.0, 2.0, 2.0]))
