@@ -8,6 +8,7 @@ from tapegrad.ops.loop import Loop, steps_of
 from tapegrad.optimise.memory import root, writes, written
 from tapegrad.replay.raising import may_stop, varying_shapes
 from tapegrad.rules.op import draws
+from tapegrad.rules.user import is_triple
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
@@ -60,6 +61,6 @@ def _harmless(op: Call) -> bool:
         return all(_may_go(inner) for inner in fn.body.ops if type(inner) is not Input)
     if own(fn):
         return True
-    named = op.args[0] if op.args and getattr(fn, "__name__", "") == "rrule" else fn
+    named = op.args[0] if is_triple(op) else fn
     return own(named) or (named is fn and getattr(fn, "__module__", "").startswith("tapegrad.")
                           and not hasattr(fn, "__wrapped__"))

@@ -47,13 +47,9 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
     """
     if isinstance(op, Guard):
         return True
-    if type(op) is not Call:
-        return False
-    if is_loop(op):
-        steps = op.fn.parts()[0]
-        return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)
     if carries(op):
-        return any(map(may_stop, op.fn.body.ops))
+        steps = op.fn.parts()[0] if is_loop(op) else ()
+        return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)
     if type(op.fn) is not Op or op.purpose == "pullback":
         return False
     if op.fn.effects.raises or (varying is not None and varying[op.id]):

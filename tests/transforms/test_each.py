@@ -139,8 +139,7 @@ def test_nested_batches_are_one_loop(case: Any) -> None:
     f, x = case
     grid = np.stack([x, x * 0.5])
     tape = tg.batchtape(tg.vmap(f), grid)
-    assert sum(isinstance(op.fn, Each) for op in tape) == \
-        sum(isinstance(op.fn, Each) for op in tg.batchtape(f, x))
+    assert sum(isinstance(op.fn, Each) for op in tape) == sum(isinstance(op.fn, Each) for op in tg.batchtape(f, x))
     close(tape.play(grid), [each(f, one) for one in grid])
     per_example = tg.vmap(lambda x: tg.gradient(lambda x: tg.vmap(f)(x).sum(), x)[0])
     close(per_example(grid), [tg.gradient(lambda x: sum(f(row).sum() for row in x), one)[0] for one in grid])
