@@ -14,7 +14,7 @@ from tapegrad.errors import Location
 from tapegrad.numbers.systems import systems_of
 from tapegrad.ops import default_rng, draw
 from tapegrad.ops.checkpoint import is_checkpoint
-from tapegrad.ops.structure import pack
+from tapegrad.ops.structure import unpacked
 from tapegrad.replay.warning_errors import may_lose
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.random_state import Found, unrecorded
@@ -139,9 +139,7 @@ class Attempt:
         if len(fresh.places) > MANY and self._seconds_of(fresh) > self.path.last / 2:
             return (f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at "
                     "again as it takes to trace"), None
-        result: Any = tape.result
-        if not self.compiled.backend.returns([op.val for op in (result.args if result.fn is pack else (result,))
-                                              if type(op) is Call] if type(result) is Call else ()):
+        if not self.compiled.backend.returns([op.val for op in unpacked(tape.result)[0] if type(op) is Call]):
             return 'it returns a tensor, for which there is backend="torch"', None
         lacking = unrecorded(tape)
         return ("" if lacking is None else f"it {lacking.expected[0]}"), None

@@ -45,6 +45,11 @@ def whole_of(op: Any) -> Any:
     return op.args[0] if taken else None
 
 
+def unpacked(result: Operation) -> tuple[tuple[Any, ...], Any]:
+    """Return the parts of a result and what nests them; of one value that value, and None."""
+    return (result.args, result.kwargs["into"]) if result.fn is pack else ((result,), None)
+
+
 _RESULT = Origin("result")
 
 

@@ -15,7 +15,7 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
 from tapegrad.numbers.text import Text
-from tapegrad.ops.structure import nest_result, pack
+from tapegrad.ops.structure import nest_result, unpacked
 from tapegrad.progress import Work
 from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
@@ -66,11 +66,10 @@ def trace(f: Callable[..., R], /, *args: Any, ctx: Context | None = None, **kwar
 
 def returned(tape: Tape) -> Any:
     """Return what the function of a tape returned."""
-    result = tape.result
+    parts, into = unpacked(tape.result)
     constants = [op.val for op in tape if type(op) is Constant]
-    if result.fn is pack:
-        return result.kwargs["into"].build([apart(value_of(part), constants) for part in result.args])
-    return apart(result.val, constants)
+    values = [apart(value_of(part), constants) for part in parts]
+    return values[0] if into is None else into.build(values)
 
 
 def apart(value: Any, constants: list[Any]) -> Any:

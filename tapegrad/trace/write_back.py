@@ -21,7 +21,7 @@ from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, overlap
 from tapegrad.ops.elementwise import copy, stop_gradient
-from tapegrad.ops.structure import pack
+from tapegrad.ops.structure import unpacked
 from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
@@ -229,7 +229,7 @@ class _Written:
         self.copies, self.tape, self.tracer, self.given = copies, tape, tracer, given
         self.plain = PlainValues(tracer, tape, given, copies.originals)
         result = tape.result
-        self.result = {result, *(result.args if result.fn is pack else ())}
+        self.result = {result, *unpacked(result)[0]}
         self.reaches: set[Operation] = set(sources(result, _overwritten))
         self.wrt = wrt
         self.writes: list[tuple[Callable[[], Any], Place]] = []

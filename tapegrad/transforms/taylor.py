@@ -183,10 +183,9 @@ class Expansion:
         def found(y: Any) -> Any:
             part = flow.known.get(y.id) if isinstance(y, Operation) else None
             return _constant(value_of(y)) if part is None else part
-        result: Any = tape.result
-        if result.fn is not ops.pack:
-            return found(result), None
-        return list(map(found, result.args)), result.kwargs["into"]
+        parts, into = ops.unpacked(tape.result)
+        made = list(map(found, parts))
+        return made[0] if into is None else made, into
 
     def begin(self, op: Operation) -> None:
         """Count what is recorded for an operation of the program."""

@@ -65,15 +65,12 @@ class Entry:
         for number, x in enumerate(leaves):
             self.leaf(x, arguments.found[number], arguments)
         arguments.compare()
-        result = self.tape.result
-        packed = result.fn is ops.pack
+        parts, into = ops.unpacked(self.tape.result)
         for op in self.tape.ops:
-            if not (packed and op is result):
+            if op is not self.tape.result or into is None:
                 f.operation(op)
         if f.pending:  # guards, too, that nothing else asks for
             f.flush()
-        parts = list(result.args) if packed else [result]
-        into = result.kwargs["into"] if packed else None
         inputs = [None, *leaves] if isinstance(into, ValueAndGradients) else [None] * len(parts)
         made = [self.part(part, x) for part, x in zip(parts, inputs)]
         told = f.op("call i32 @tapegrad_flags()")
@@ -300,8 +297,7 @@ def compile_native(tape: Tape, fresh: Any) -> Compiled:
 
     Raises Unpaid for a tape of which hardly anything becomes machine code.
     """
-    result = tape.result
-    plan = Plan(result.args if result.fn is ops.pack else [result])
+    plan = Plan(ops.unpacked(tape.result)[0])
     guards = None if fresh is None else Guards(fresh)
     while True:
         plan.settled = True

@@ -21,10 +21,9 @@ class Batch:
     aliases = None
 
     def __init__(self, tape: Tape) -> None:
-        result = tape.result
         self.tape = tape
-        self.single = result.fn is not ops.pack
-        self.results: tuple[Operation, ...] = (result,) if self.single else result.args
+        self.results, into = ops.unpacked(tape.result)
+        self.single = into is None
         self.inputs = tape.inputs[1:]
         self.calls = [op for op in tape.ops if isinstance(op, Call) and op.fn is not ops.pack]
         names = [op.fn.__name__ for op in self.calls]
