@@ -152,7 +152,6 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     op: Any = tape.result
-    assert op is not None
     cot[op.id] = seed if active[op.id] else None
     kinds = {type(op.val) for op in tape.ops} - _PLAIN
     # the rules of tensors see them as arrays, and those of exact numbers no float among them: Op.cotangent

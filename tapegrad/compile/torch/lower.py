@@ -291,8 +291,7 @@ class Lowering:
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
         """Return whether a call is to stay one, before it is made."""
-        if (getattr(fn, "raw", False)
-            and all(is_tensor(value) or not holds_value(ref) for value, ref in zip(given, refs))):
+        if getattr(fn, "raw", False) and all(is_tensor(x) or not holds_value(ref) for x, ref in zip(given, refs)):
             return False
         if memory_of(fn).blank and not is_known(fn) and not holds_value(refs):
             return False  # torch.zeros and its kin, as the program calls them
@@ -444,7 +443,6 @@ class Lowering:
 
     def finished(self, value: Any, ref: Any) -> Any:
         """Append a part of the result: NumPy's arrays and numbers become tensors."""
-        assert self.tape.result is not None
         if isinstance(value, (np.ndarray, np.generic)):
             value, ref = self.on_device(self.tape.result, value, ref)
         self.parts.append(ref)
