@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tapegrad.compile.torch.function import function_of
-from tapegrad.compile.torch.kernel import arguments, holds_value, inside, is_kernel, nest, replaced, without
+from tapegrad.compile.torch.kernel import arguments, holds_value, inside, is_kernel, mapped, nest, replaced, without
 from tapegrad.compile.torch.loop_body import Body
 from tapegrad.compile.torch.loop_kernel import LoopKernel, loop_kernel
 from tapegrad.compile.torch.lower import SUBTAPES, Lowering
@@ -146,7 +146,10 @@ class _Call:
 
     def known(self, result: Sequence[Any], refs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Say what the tensors are that came out, and return what stands for them."""
-        self.outer.known.update((x, ref) for x, ref in zip(result, refs) if is_tensor(x))
+        def note(ref: Any, x: Any) -> None:
+            if is_tensor(x):
+                self.outer.known[x] = ref
+        mapped(refs, note, tuple(result))
         return refs
 
     # -- one kernel for all runs
@@ -156,12 +159,12 @@ class _Call:
         outer, carried, taken = self.outer, self.carried, kernel.text.taken
         result = kernel(*[torch.stack(tuple(self.values[i])) if i in self.lists else self.values[i] for i in taken])
         refs = [self.stacked(i) if i in self.lists else outer.operand(self.refs[i], self.op) for i in taken]
-        call = outer.step(self.op, kernel, *refs, val=None)
+        call = outer.step(self.op, kernel, *refs)
         call.fn.aliases = (None,) * len(result)
         made = outer.several(self.op, call, map(without, result))
         values = (*result[:carried], *[x.unbind() for x in result[carried:]])
         parts = (*made[:carried],
-                 *[outer.step(self.op, torch.unbind, x, aliases=ANY, val=None) for x in made[carried:]])
+                 *[outer.step(self.op, torch.unbind, x, aliases=ANY) for x in made[carried:]])
         return values, self.known(values, parts)
 
     def stacked(self, i: int) -> Any:

@@ -198,6 +198,19 @@ def test_several_results_of_a_call_are_handed_on(mode: str) -> None:
         close(fast(a * scale), f(a * scale))
 
 
+def test_what_is_collected_is_computed_in_each_call(mode: str) -> None:
+    def f(x: Any) -> Any:
+        y, seen = x, []
+        for _ in range(9):
+            y = np.sin(y) * x[0]
+            seen.append(y)
+        return np.sum(np.stack(seen) ** 2)
+    x, step, fast = np.abs(draw(4)) + 1, tg.value_and_grad(f, backend="torch", mode=mode), tg.compile(f, backend="torch", mode=mode)
+    for scale in (1.0, 0.9, 1.1):
+        close(step(x * scale), tg.grad(f, x * scale))
+        close(fast(x * scale), f(x * scale))
+
+
 def test_a_loop_and_its_memory_are_short() -> None:
     problem = PROBLEMS["lstm"].made(layers=2, characters=40, bits=3)
     step = tg.value_and_grad(problem.objective, argnums=None, backend="torch")
