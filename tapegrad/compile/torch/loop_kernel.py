@@ -10,12 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial, partialmethod
+from inspect import signature
 from typing import Any
 
 import torch
 
 from tapegrad.compile.torch.kernel import arguments, is_kernel
-from tapegrad.compile.torch.places import VIEWS, Ref, Unwritten, dense, expand, permute, slice_, stretched, t, unsqueeze
+from tapegrad.compile.torch.places import (
+    VIEWS,
+    Ref,
+    Unwritten,
+    axes_of,
+    clash,
+    dense,
+    expand,
+    index,
+    order,
+    permute,
+    slice_,
+    t,
+    unsqueeze,
+)
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop, range_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
@@ -50,7 +65,10 @@ POINTWISE: dict[str, str] = {
 """What an element is, by the name of the function: of the elements of its arguments, which are numbers of one type."""
 OURS = {"multiply": "mul", "add": "add", "subtract": "sub", "divide": "div", "power": "pow", "negative": "neg"}
 """Of tapegrad's own functions, which stand where a number differs from run to run, torch's name."""
+POWERS = {2: "square", 0.5: "sqrt", -0.5: "rsqrt"}
+"""Of powers of which torch computes another function, that function."""
 ON_BOOLS = {"logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not"}
+CONVERTED = {"copy", "fill", "masked_fill"}
 COMPARED = {"gt", "lt", "ge", "le", "eq", "ne", "isnan"}
 ON_INTEGERS = {"add", "sub", "rsub", "mul", "neg", "where", "clone", "copy", "_to_copy", *COMPARED}
 ADDED = {"addmm", "addmv"}
@@ -69,8 +87,8 @@ class Text:
         self.refs: dict[Any, Ref] = {}
         self.shared = 0  # bytes
         self.places: list[str] = []
-        self.fresh: dict[str, tuple[int, ...]] = {}  # memory that was written since the threads last met, and as what
-        self.read: set[str] = set()  # memory that was read since then by other threads than those of its elements
+        self.fresh: dict[str, int] = {}  # memory that was written since the threads last met, and in which order
+        self.read: dict[str, int] = {}  # memory that was read since then
         steps, given, listed, carried = loop.parts()
         self.width = width or self.threads()
         used = {x for op in loop.body.ops for x in operands(op)}
@@ -154,7 +172,7 @@ class Text:
         """Say what the numbers are that differ from run to run."""
         for x, values in zip(steps, self.loop.steps):
             if (found := range_of(values)) is not None:
-                self.refs[x] = Ref(f"({found.start} + {found.step} * k)", torch.int64, (), ())
+                self.refs[x] = Ref(f"({literal(found.start)} + {literal(found.step)} * k)", torch.int64, (), ())
             elif all(type(value) is type(values[0]) for value in values) and type(values[0]) in (int, float):
                 table = torch.tensor(values, dtype=torch.int64 if type(values[0]) is int else torch.float64)
                 self.refs[x] = Ref(f"{self.added(table)}[k]", table.dtype, (), ())
@@ -197,7 +215,8 @@ class Text:
         args = [self.ref(x) for x in given]
         options = {key: x for key, x in options.items() if x is not None}
         if name in VIEWS:
-            if options:
+            parts = [part for x in args[1:] for part in (x if type(x) is list else [x])]
+            if options or any(type(part) not in (int, type(None)) for part in parts[:1 if name == "select" else None]):
                 raise Unwritten(name)
             many = name in ("permute", "expand", "view", "reshape", "_unsafe_view") and type(args[1]) is int
             self.refs[op] = VIEWS[name](args[0], args[1:]) if many else VIEWS[name](*args)
@@ -214,10 +233,12 @@ class Text:
         if into is not None and name not in ADDED:
             raise Unwritten(name)
         writer = getattr(self, f"call_{name}", None)
-        if writer is None:
-            raise Unwritten(name)
+        try:
+            signature(writer).bind(into, *args, **options)  # type: ignore[arg-type]
+        except TypeError:  # there is none, or none with these options
+            raise Unwritten(name) from None
         self.refs[op] = out = into or self.memory(*self.spec(op))
-        writer(out, *args, **options)
+        writer(out, *args, **options)  # type: ignore[misc]
 
     def pointwise(self, op: Operation, name: str, args: list[Any], options: dict[str, Any], into: Ref | None) -> Ref:
         """Write a function of elements."""
@@ -227,13 +248,17 @@ class Text:
             raise Unwritten(name)
         if (name == "add" and len(args) > 2) or (name == "div" and not dtype.is_floating_point):
             raise Unwritten(name)
-        if name == "pow" and type(args[1]) in (int, float) and args[1] == 2:
-            name, args = "square", args[:1]
+        if name == "pow" and type(args[1]) in (int, float) and args[1] in POWERS:
+            name, args = POWERS[args[1]], args[:1]
         kind = torch.bool if name in ON_BOOLS else self.compared(args) if name in COMPARED else dtype
         if kind is torch.int64 and name not in ON_INTEGERS:
             raise Unwritten(name)
-        if name in ON_BOOLS and any(isinstance(x, Ref) and x.dtype is not torch.bool for x in args):
+        kinds = {x.dtype if isinstance(x, Ref) else type(x) for x in args}
+        if (name in ON_BOOLS and kinds - {torch.bool, bool}) or (kind is torch.bool and factors["alpha"]):
             raise Unwritten(name)
+        if into is not None and name not in (*COMPARED, *CONVERTED) and any(
+                self.compared([into, x]) is not into.dtype for x in args):
+            raise Unwritten(f"{name} in another type than what it writes to")
         condition = {"where": 0, "masked_fill": 1}.get(name)
         out = self.memory(shape, dtype) if into is None else into
         if out.shape != shape:
@@ -252,8 +277,10 @@ class Text:
             return into.shape, into.dtype
         if op.spec.type is torch.Tensor or len(args) != 2:
             return self.spec(op)
-        kind = self.compared(args)
-        return torch.broadcast_shapes(*[x.shape for x in args if isinstance(x, Ref)]), kind
+        refs, kind = [x for x in args if isinstance(x, Ref)], self.compared(args)
+        if {x.dtype for x in refs if not x.is_number} != {kind}:  # NumPy's dtype may be another than torch's
+            raise Unwritten("a tensor beside another type")
+        return torch.broadcast_shapes(*[x.shape for x in refs]), kind
 
     def compared(self, args: list[Any]) -> torch.dtype:
         """Return the type in which torch computes with two arguments."""
@@ -271,48 +298,31 @@ class Text:
         """Write an element of an argument that is broadcast to a shape, as a number of a type."""
         if not isinstance(x, Ref):
             return f"({TYPES[dtype]}){literal(x)}"
-        text = x.base if x.is_number else f"{x.base}[{self.index(x, shape, i)}]"
+        text = x.base if x.is_number else f"{x.base}[{index(x, shape, i)}]"
         return text if x.dtype is dtype else f"({TYPES[dtype]})({text})"
 
-    @staticmethod
-    def index(x: Ref, shape: tuple[int, ...], i: str) -> str:
-        """Write where an element lies, by its number in the shape that the tensor is broadcast to."""
-        strides = stretched(x, shape)
-        steps = [(n, step, later) for n, step, later in zip(shape, strides, dense(shape)) if step and n > 1]
-        if all(step == later for _, step, later in steps) and len(steps) == sum(n > 1 for n in shape):
-            at = [i] if steps else []
-        else:
-            whole = math.prod(shape)
-            at = [f"{i} / {later} % {n} * {step}" if later * n < whole else f"{i} / {later} * {step}"
-                  for n, step, later in steps]
-        return " + ".join([x.offset, *at] if x.offset != "0" else at) or "0"
-
     def each(self, out: Ref, given: Sequence[Ref], element: Callable[[str], str], loop: str = "",
-             total: bool = False, apart: bool = False) -> None:
-        """Write what each element of a tensor is; the threads meet first where one reads what others wrote.
+             far: Sequence[Ref] = (), apart: bool = False) -> None:
+        """Write what each element of a tensor is; the threads meet first where one reads or writes what another wrote,
+        or writes what another reads.
 
-        A thread computes the elements of its number in each tensor of as many elements: what it wrote there it may
-        read. With `total` the elements come of others than those of their number, by a `loop` that stands before. What
-        is written `apart` lies where nothing else was written since the threads met.
+        Each thread has the elements of its number in all tensors of as many elements. Of those in `far` the `loop` that
+        stands before an element reads any. What is written `apart` lies where nothing was written since they met.
         """
-        mine = (out.size,)
-        far = [x for x in given if x.place and (total or not self.is_same(x, out))]
-        if any(x.place in self.fresh and (x in far or self.fresh[x.place] != mine) for x in given) \
-                or out.place in self.read or (not apart and self.fresh.get(out.place, mine) != mine):
+        own = order(out, out)
+        reads = [(x.place, order(x, out)) for x in given if x.place] + [(x.place, 0) for x in far if x.place]
+        if any(clash(self.fresh, *x) for x in reads) or clash(self.read, out.place, own) \
+                or (not apart and clash(self.fresh, out.place, own)):
             self.meet()
-        line = f"{{ {loop}{out.base}[{self.index(out, out.shape, 'i')}] = {element('i')}; }}"
+        line = f"{{ {loop}{out.base}[{index(out, out.shape, 'i')}] = {element('i')}; }}"
         if out.size <= self.width:
             self.lines.append(f"  if (const int i = t; i < {out.size}) {line}")
         else:
             self.lines.append(f"  for (int i = t; i < {out.size}; i += {self.width}) {line}")
         if out.place:
-            self.fresh[out.place] = mine if self.is_same(out, out) and not apart else (-1,)
-        self.read.update([x.place for x in far])
-
-    @staticmethod
-    def is_same(x: Ref, out: Ref) -> bool:
-        """Whether a thread's elements of a tensor are the memory's of that number."""
-        return x.is_dense and x.size == out.size and x.offset == "0"
+            self.fresh[out.place] = 0 if apart else own
+        for place, way in reads:
+            self.read[place] = way if self.read.get(place, way) == way else 0
 
     def meet(self) -> None:
         """Let all threads wait for each other."""
@@ -347,19 +357,19 @@ class Text:
     # -- functions of more than one element
 
     def call_cat(self, out: Ref, parts: list[Ref], axis: int = 0) -> None:
-        axis %= len(out.shape)
         begin = 0
         for part in parts:  # each to a place of its own
-            piece = slice_(out, axis, begin, begin + part.shape[axis])
-            self.copies([(piece, part)], apart=True)
-            begin += part.shape[axis]
+            if part.size:  # one of shape (0,) goes with any
+                piece = slice_(out, axis, begin, begin + part.shape[axis])
+                self.copies([(piece, part)], apart=True)
+                begin += part.shape[axis]
 
     def call_stack(self, out: Ref, parts: list[Ref], axis: int = 0) -> None:
         self.call_cat(out, [unsqueeze(part, axis % len(out.shape)) for part in parts], axis)
 
     def call_flip(self, out: Ref, x: Ref, axes: Sequence[int]) -> None:
-        for axis in axes:
-            back = tuple([-step if i == axis % len(x.shape) else step for i, step in enumerate(x.strides)])
+        for axis in axes_of(x, axes):
+            back = tuple([-step if i == axis else step for i, step in enumerate(x.strides)])
             x = x._replace(strides=back, offset=f"{x.offset} + {(x.shape[axis] - 1) * x.strides[axis]}")
         self.copies([(out, x)])
 
@@ -367,8 +377,7 @@ class Text:
                  end: str = "s", more: str = "s += {0}") -> None:
         if not x.size:
             raise Unwritten("a sum of nothing")
-        axes = range(len(x.shape)) if axes is None or axes == [] else [axes] if type(axes) is int else axes
-        gone = sorted({axis % len(x.shape) for axis in axes})
+        gone = axes_of(x, None if axes == [] else axes)
         kept = permute(x, [i for i in range(len(x.shape)) if i not in gone] + gone)
         rows = kept.shape[:len(x.shape) - len(gone)]
         into = out._replace(shape=rows, strides=dense(rows))
@@ -416,18 +425,14 @@ class Text:
             def element(j: str) -> str:
                 return " * ".join([self.element(x, shape, j, out.dtype) for x in given])
             first = "0" if adds else element(f"({begin})")
-            self.each(into, given, lambda i: " + ".join([*[self.element(x, into.shape, i, x.dtype) for x in to], end]),
-                      total=True,
-                      loop=f"{kind} s = {first}; for (int j = {begin}; j < {last}; j += {step}) "
-                           f"{more.format(element('j'))}; ")
+            self.each(into, to, lambda i: " + ".join([*[self.element(x, into.shape, i, x.dtype) for x in to], end]),
+                      far=given, loop=f"{kind} s = {first}; for (int j = {begin}; j < {last}; j += {step}) "
+                                      f"{more.format(element('j'))}; ")
         if out.size == 1 and m > AT_ONCE:
             parts = self.memory((AT_ONCE,), out.dtype)
             to, then = (), to
             total(parts, "i", str(m), AT_ONCE, "s")
             given, shape, m, to = [parts], (AT_ONCE,), AT_ONCE, then
-        for x in to:  # which others may have written
-            if x.place in self.fresh and x.place != out.place:
-                self.meet()
         total(out, f"i * {m}", f"i * {m} + {m}", 1, end)
 
 
@@ -437,7 +442,7 @@ def literal(x: Any) -> str:
     >>> literal(2), literal(0.5), literal(float("inf")), literal(True)
     ('2', '0.5', '(1.0 / 0.0)', '1')
     """
-    if type(x) in (bool, int):
+    if type(x) in (bool, int) and abs(x) < 1 << 63:
         return str(int(x))
     if type(x) is not float:
         raise Unwritten("a number")

@@ -73,8 +73,6 @@ def select(x: Ref, axis: int, index: Any) -> Ref:
 @view
 def slice_(x: Ref, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1) -> Ref:
     axis %= len(x.shape)
-    if any(type(part) not in (int, type(None)) for part in (start, stop, step)):
-        raise Unwritten("a place that the device computes")
     places = range(x.shape[axis])[start:stop:step]
     at = f"{x.offset} + {places.start * x.strides[axis] if places else 0}"
     shape, strides = list(x.shape), list(x.strides)
@@ -90,8 +88,7 @@ def unsqueeze(x: Ref, axis: int) -> Ref:
 
 @view
 def squeeze(x: Ref, axes: Any = None) -> Ref:
-    axes = range(len(x.shape)) if axes is None else [axes] if type(axes) is int else axes
-    gone = {axis % len(x.shape) for axis in axes if x.shape[axis] == 1}
+    gone = [axis for axis in axes_of(x, axes) if x.shape[axis] == 1]
     kept = [i for i in range(len(x.shape)) if i not in gone]
     return x._replace(shape=tuple([x.shape[i] for i in kept]), strides=tuple([x.strides[i] for i in kept]))
 
@@ -104,7 +101,8 @@ def permute(x: Ref, axes: Sequence[int]) -> Ref:
 @view
 def transpose(x: Ref, a: int, b: int) -> Ref:
     axes = list(range(len(x.shape)))
-    axes[a], axes[b] = axes[b], axes[a]
+    if axes:  # torch takes the axis 0 of what has none
+        axes[a], axes[b] = axes[b], axes[a]
     return permute(x, axes)
 
 
@@ -137,6 +135,12 @@ def detach(x: Ref) -> Ref:
 VIEWS |= {"reshape": view_, "_unsafe_view": view_, "alias": detach}
 
 
+def axes_of(x: Ref, axes: Any) -> list[int]:
+    """Return axes, all where it is None, as numbers from 0 on; none for a tensor without, of which torch takes 0."""
+    axes = range(len(x.shape)) if axes is None else [axes] if type(axes) is int else axes
+    return sorted({axis % len(x.shape) for axis in axes}) if x.shape else []
+
+
 def without(x: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return x[:axis] + x[axis + 1:]
 
@@ -145,3 +149,28 @@ def stretched(x: Ref, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a tensor that is broadcast to a shape."""
     new = len(shape) - len(x.shape)
     return (*(0,) * new, *(0 if old == 1 != now else step for old, now, step in zip(x.shape, shape[new:], x.strides)))
+
+
+def index(x: Ref, shape: tuple[int, ...], i: str) -> str:
+    """Write where an element lies, by its number in the shape that the tensor is broadcast to."""
+    strides = stretched(x, shape)
+    steps = [(n, step, later) for n, step, later in zip(shape, strides, dense(shape)) if step and n > 1]
+    if all(step == later for _, step, later in steps) and len(steps) == sum(n > 1 for n in shape):
+        at = [i] if steps else []
+    else:
+        whole = math.prod(shape)
+        at = [f"{i} / {later} % {n} * {step}" if later * n < whole else f"{i} / {later} * {step}"
+              for n, step, later in steps]
+    return " + ".join([x.offset, *at] if x.offset != "0" else at) or "0"
+
+
+def order(x: Ref, out: Ref) -> int:
+    """Return how many threads have the memory's elements of their numbers where a result's are computed; 0 where
+    they have others.
+    """
+    return x.size if x.is_dense and x.size == out.size and x.offset == "0" else 0
+
+
+def clash(seen: dict[str, int], place: str, order: int) -> bool:
+    """Whether threads other than those that have been at a place come to it."""
+    return place in seen and (order == 0 or seen[place] != order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,16 @@ import tapegrad as tg
 from bench.on_gpu.loops import ARGS, PROGRAMS, RUNS, recurrence, tape_of
 from bench.on_gpu.stand_in import graphs
 from tapegrad.compile.torch import loop_program
+from tapegrad.compile.torch.kernel import call_of, mapped, without
 from tapegrad.compile.torch.loop_kernel import Text, Unwritten, loop_kernel
 from tapegrad.compile.torch.tape_function import lowered
+from tapegrad.ops import pack
 from tapegrad.ops.loop import Loop, is_loop
+from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tests.harness.cuda_threads import run
+
+aten = torch.ops.aten
+compiled = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 
 
 def loops_of(tape: tg.Tape) -> list[Any]:
@@ -35,7 +42,7 @@ def played(loop: Loop, args: list[Any]) -> list[torch.Tensor]:
     return [torch.stack(list(y)) if isinstance(y, tuple) else y for y in loop(*args)]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+@compiled
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_a_kernels_threads_compute_what_torch_does_and_do_not_race(f: Any, dtype: Any, tmp_path: Path) -> None:
@@ -50,6 +57,59 @@ def test_a_kernels_threads_compute_what_torch_does_and_do_not_race(f: Any, dtype
         tolerance = 1e-9 if dtype is np.float64 else 2e-3
         for found, expected in zip(run(Text(op.fn, 4), args, tmp_path), played(op.fn, args), strict=True):
             torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def loop_of(body: Callable[..., Any], *carried: torch.Tensor) -> Loop:
+    """Make a loop of which `body(call, *carried)` puts the calls on a tape, and returns what a run hands on and collects."""
+    tape, values = Tape(), dict[Any, Any]()
+
+    def put(op: Operation, value: Any) -> Operation:
+        values[tape.push(op)] = value
+        return op
+
+    def call(fn: Callable[..., Any], *args: Any, writes: Any = (), **options: Any) -> Operation:
+        y = fn(*mapped(args, lambda x: values[x] if isinstance(x, Operation) else x), **options)
+        return put(call_of(fn, args, options, writes=writes, val=without(y)), y)
+    parts = body(call, *[put(Input(without(x)), x.clone()) for x in carried])
+    tape.result = tape.push(Call(pack, parts, val=None))
+    return Loop(tape, 3, [], 0, 0, len(carried))
+
+
+def part_written(call: Any, x: Any) -> Any:
+    y = call(aten.mul.Tensor, x, 2.0)
+    part = call(aten.slice.Tensor, x, 0, 1, 40)
+    call(aten.mul_.Tensor, part, 0.5, writes=[part])
+    return x, y
+
+
+def bias_handed_on(call: Any, b: Any, x: Any) -> Any:
+    return call(aten.mul.Tensor, b, 0.5), call(aten.addmm.default, b, x, x)
+
+
+def roots(call: Any, x: Any) -> Any:
+    return x, call(aten.pow.Tensor_Scalar, x, 0.5), call(aten.pow.Tensor_Scalar, x, -0.5)
+
+
+def without_axes(call: Any, x: Any) -> Any:
+    y = call(aten.squeeze.dim, call(aten.flip.default, call(aten.transpose.int, x, 0, -1), [-1]), 0)
+    return call(aten.sum.dim_IntList, y, [0]), call(aten.amax.default, x, [-1], True)
+
+
+def joined_to_nothing(call: Any, x: Any) -> Any:
+    return x, call(aten.cat.default, [call(aten.new_zeros.default, x, [0]), x], 1)
+
+
+SQUARE = torch.linspace(-0.5, 0.5, 25, dtype=torch.float64).reshape(5, 5)
+BODIES = [(part_written, torch.linspace(1, 2, 40)), (bias_handed_on, SQUARE[0], SQUARE), (without_axes, SQUARE[1, 2]),
+          (roots, torch.tensor([2.0, -0.0, float("-inf"), float("nan")])), (joined_to_nothing, SQUARE)]
+
+
+@compiled
+@pytest.mark.parametrize("row", BODIES, ids=lambda row: row[0].__name__)
+def test_the_calls_of_a_body(row: Any, tmp_path: Path) -> None:
+    loop, args = loop_of(*row), list(row[1:])
+    for found, expected in zip(run(Text(loop, 4), args, tmp_path), played(loop, args), strict=True):
+        torch.testing.assert_close(found, expected, equal_nan=True)
 
 
 class OnHost:
@@ -68,8 +128,15 @@ class OnHost:
         return tuple(played(self.loop, list((every | dict(zip(self.text.taken, args))).values())))
 
 
+def linear(x: Any, w: Any) -> Any:
+    y = x
+    for i in range(RUNS):  # nothing that flows back depends on an argument
+        y = y / (i + 1) + x * i
+    return np.sum(y)
+
+
 @pytest.mark.parametrize("mode", ["eager", "graph"])
-@pytest.mark.parametrize("f", PROGRAMS)
+@pytest.mark.parametrize("f", [*PROGRAMS, linear])
 def test_a_gradient_calls_its_kernels(f: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_program, "loop_kernel", lambda loop, device: OnHost(loop))
     OnHost.launched = 0
@@ -98,11 +165,33 @@ def complex_numbers(x: Any, w: Any) -> Any:
     return np.sum(y.real)
 
 
-@pytest.mark.parametrize("f", [large, complex_numbers])
+def integers_and_fractions(x: Any, w: Any) -> Any:
+    n, y = (x * 9).astype(int), np.zeros(5)
+    for i in range(RUNS):  # the product is of float64 in NumPy, and of float32 in torch
+        y = np.sin(y + (n - i) * (i * 0.1))
+    return np.sum(y)
+
+
+@pytest.mark.parametrize("f", [large, complex_numbers, integers_and_fractions])
 def test_what_no_block_can_compute_or_should_is_left_to_torch(f: Any) -> None:
     for op in loops_of(tape_of(f)):
         with pytest.raises(Unwritten):
             Text(op.fn)
+
+
+REFUSED = [(aten.bitwise_or.Scalar, (SQUARE > 0, 2), {}), (aten.add.Tensor, (SQUARE > 0, SQUARE < 0), {"alpha": -1}),
+           (aten.view.dtype, (SQUARE, torch.int64), {}), (aten.addmm.default, (SQUARE, SQUARE, SQUARE), {"alpha": 2}),
+           (aten.mul.Tensor, (SQUARE, -1 << 63), {}), (aten.add_.Tensor, (SQUARE.float(), SQUARE), {})]
+
+
+@pytest.mark.parametrize(("fn", "args", "options"), REFUSED)
+def test_what_c_would_compute_otherwise_is_left_to_torch(fn: Any, args: Any, options: Any) -> None:
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+
+    def body(call: Any, *xs: Any) -> Any:
+        return *xs, call(fn, *xs, *args[len(xs):], writes=xs[:fn._schema.is_mutable], **options)
+    with pytest.raises(Unwritten):
+        Text(loop_of(body, *tensors))
 
 
 def test_there_is_no_kernel_without_a_gpu() -> None:
