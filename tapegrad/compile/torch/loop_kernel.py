@@ -227,6 +227,9 @@ class Text:
             elsewhere = [x for x in args[1:] if isinstance(x, Ref) and x.place == into.place]
             if op.fn.writes != (0,) or (elsewhere and (name in ADDED or any(x != into for x in elsewhere))):  # type: ignore[attr-defined]
                 raise Unwritten(f"{name}, which reads elsewhere what it writes to")
+        if name in OURS.values() and not any(isinstance(x, Ref) and not x.is_number for x in args) and not options:
+            self.refs[op] = self.number(name, args)
+            return
         if name in POINTWISE:
             self.refs[op] = self.pointwise(op, name, args, options, into)
             return
@@ -239,6 +242,15 @@ class Text:
             raise Unwritten(name) from None
         self.refs[op] = out = into or self.memory(*self.spec(op))
         writer(out, *args, **options)  # type: ignore[misc]
+
+    def number(self, name: str, args: Sequence[Any]) -> Ref:
+        """Write a function of Python's numbers."""
+        whole = name != "div" and all((x.dtype if isinstance(x, Ref) else type(x)) in (torch.int64, int) for x in args)
+        if whole and name not in ON_INTEGERS:
+            raise Unwritten(name)
+        kind = torch.int64 if whole else torch.float64
+        text = POINTWISE[name].format(*[self.element(x, (), "0", kind) for x in args], alpha="")
+        return Ref(f"({text})", kind, (), ())
 
     def pointwise(self, op: Operation, name: str, args: list[Any], options: dict[str, Any], into: Ref | None) -> Ref:
         """Write a function of elements."""
@@ -476,6 +488,8 @@ def loop_kernel(loop: Loop, device: torch.device) -> LoopKernel | None:
     """Return the kernel of a loop of torch's calls; None where there is none: torch's operators serve."""
     if device.type != "cuda" or not hasattr(torch.cuda, "_compile_kernel"):
         return None
+    if any(torch.device(x.spec.device).type != "cuda" for x in loop.body.inputs[1:] if x.spec.type is torch.Tensor):
+        return None  # a number on the host, as torch takes it
     try:
         return LoopKernel(loop, device)
     except Unwritten:

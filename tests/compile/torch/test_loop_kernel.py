@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tapegrad.compile.torch import loop_program
 from tapegrad.compile.torch.kernel import call_of, mapped, without
 from tapegrad.compile.torch.loop_kernel import Text, Unwritten, loop_kernel
 from tapegrad.compile.torch.tape_function import lowered
-from tapegrad.ops import pack
+from tapegrad.ops import add, multiply, pack
 from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tests.harness.cuda_threads import run
@@ -59,20 +60,23 @@ def test_a_kernels_threads_compute_what_torch_does_and_do_not_race(f: Any, dtype
             torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def loop_of(body: Callable[..., Any], *carried: torch.Tensor) -> Loop:
-    """Make a loop of which `body(call, *carried)` puts the calls on a tape, and returns what a run hands on and collects."""
+def loop_of(body: Callable[..., Any], *carried: torch.Tensor, steps: Any = ()) -> Loop:
+    """Make a loop of which `body(call, *steps, *carried)` puts the calls on a tape, and returns what a run hands on and
+    collects.
+    """
     tape, values = Tape(), dict[Any, Any]()
 
     def put(op: Operation, value: Any) -> Operation:
         values[tape.push(op)] = value
         return op
 
-    def call(fn: Callable[..., Any], *args: Any, writes: Any = (), **options: Any) -> Operation:
+    def call(fn: Callable[..., Any], *args: Any, writes: Any = (), inside: bool = False, **options: Any) -> Operation:
         y = fn(*mapped(args, lambda x: values[x] if isinstance(x, Operation) else x), **options)
-        return put(call_of(fn, args, options, writes=writes, val=without(y)), y)
-    parts = body(call, *[put(Input(without(x)), x.clone()) for x in carried])
+        return put(call_of(fn, args, options, inside=inside, writes=writes, val=without(y)), y)
+    parts = body(call, *[put(Input(without(x[0])), x[0]) for x in steps],
+                 *[put(Input(without(x)), x.clone()) for x in carried])
     tape.result = tape.push(Call(pack, parts, val=None))
-    return Loop(tape, 3, [], 0, 0, len(carried))
+    return Loop(tape, 3, steps, 0, 0, len(carried))
 
 
 def part_written(call: Any, x: Any) -> Any:
@@ -99,17 +103,24 @@ def joined_to_nothing(call: Any, x: Any) -> Any:
     return x, call(aten.cat.default, [call(aten.new_zeros.default, x, [0]), x], 1)
 
 
+def numbers(call: Any, k: Any, c: Any, x: Any) -> Any:
+    factor = call(multiply, call(add, k, 1, inside=True), c, inside=True)  # of float64, beside a tensor of another type
+    return call(aten.mul.Tensor, x, factor), call(aten.lt.Scalar, x, factor), call(aten.mul.Tensor, call(aten.cos.default, x), c)
+
+
 SQUARE = torch.linspace(-0.5, 0.5, 25, dtype=torch.float64).reshape(5, 5)
-BODIES = [(part_written, torch.linspace(1, 2, 40)), (bias_handed_on, SQUARE[0], SQUARE), (without_axes, SQUARE[1, 2]),
-          (roots, torch.tensor([2.0, -0.0, float("-inf"), float("nan")])), (joined_to_nothing, SQUARE)]
+STEPS = (0, 1, 2), (1 / 3, -0.7, 1e-9)
+BODIES = [(part_written, (), torch.linspace(1, 2, 40)), (bias_handed_on, (), SQUARE[0], SQUARE),
+          (without_axes, (), SQUARE[1, 2]), (roots, (), torch.tensor([2.0, -0.0, float("-inf"), float("nan")])),
+          (joined_to_nothing, (), SQUARE), (numbers, STEPS, SQUARE)]
 
 
 @compiled
-@pytest.mark.parametrize("row", BODIES, ids=lambda row: row[0].__name__)
-def test_the_calls_of_a_body(row: Any, tmp_path: Path) -> None:
-    loop, args = loop_of(*row), list(row[1:])
+@pytest.mark.parametrize(("body", "steps", "args"), [(body, steps, args) for body, steps, *args in BODIES])
+def test_the_calls_of_a_body(body: Any, steps: Any, args: Any, tmp_path: Path) -> None:
+    loop = loop_of(body, *args, steps=steps)
     for found, expected in zip(run(Text(loop, 4), args, tmp_path), played(loop, args), strict=True):
-        torch.testing.assert_close(found, expected, equal_nan=True)
+        torch.testing.assert_close(found, expected, rtol=1e-12 if found.dtype is torch.float64 else 1e-6, atol=0, equal_nan=True)
 
 
 class OnHost:
@@ -196,3 +207,10 @@ def test_what_c_would_compute_otherwise_is_left_to_torch(fn: Any, args: Any, opt
 
 def test_there_is_no_kernel_without_a_gpu() -> None:
     assert loop_kernel(loops_of(tape_of(recurrence))[0].fn, torch.device("cpu")) is None
+
+
+def test_a_kernel_takes_nothing_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = list[Any]()
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", lambda *args: compiled.append(args), raising=False)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    assert loop_kernel(loop_of(roots, SQUARE), torch.device("cuda")) is None and not compiled
