@@ -1,11 +1,20 @@
 """Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
 
+import gc
 import importlib
 from typing import TYPE_CHECKING
 
 import tapegrad.compile
 import tapegrad.optimise
-from tapegrad import api, frontends, numbers, ops, tree
+from tapegrad.trace.collector import collector
+
+with collector:  # which would look for garbage among what is defined, and find none
+    from tapegrad import api, frontends, numbers, ops, tree
+
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()  # all that there is counts as old
+
 from tapegrad.errors import (
     ArgumentError,
     CallError,

@@ -5,65 +5,58 @@ The public functions stand in `tapegrad`. What needs rich, networkx or torch is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import tapegrad.transforms.each
-import tapegrad.transforms.integral
-import tapegrad.transforms.ode
-import tapegrad.transforms.steps  # gives checkpoints and long loops their pullbacks
-import tapegrad.transforms.vectorize  # noqa: F401  (gives np.vectorize its)
-from tapegrad.numbers.lazy import needed
-from tapegrad.ops.solver import Solver
+from tapegrad.numbers.lazy import later, needed
+from tapegrad.ops.checkpoint import Checkpoint
+from tapegrad.ops.each import Derived
+from tapegrad.ops.solver import RULES, TANGENTS, Solver
 from tapegrad.ops.steps import Steps
 from tapegrad.replay import interpreter
+from tapegrad.rules.registry import register
 from tapegrad.tape.check import check
 from tapegrad.tape.facade import does
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.outside_arrays import WITNESSES
 
+# what stands above the ops and the tracer, and few programs need
+Derived.differ = staticmethod(later("tapegrad.transforms.each", "differed"))
+Derived.pusher = staticmethod(later("tapegrad.transforms.tangents", "tangent"))
+Checkpoint.puller = staticmethod(later("tapegrad.transforms.checkpoint", "pulled"))
+Steps.puller = staticmethod(later("tapegrad.transforms.steps", "steps_pulled"))
+Steps.sweeper = staticmethod(later("tapegrad.transforms.steps", "steps_swept"))
+Steps.differ = staticmethod(later("tapegrad.transforms.steps", "steps_differed"))
+Steps.faster = staticmethod(later("tapegrad.compile.steps", "fast"))
+Solver.compiled = staticmethod(later("tapegrad.compile.compiling", "compile"))
+Solver.jacobian = staticmethod(later("tapegrad.transforms.implicit", "jacobian"))
+RULES.update(
+    residual=later("tapegrad.transforms.implicit", "gradients"),
+    minimum=later("tapegrad.transforms.implicit", "gradients"),
+    composite=later("tapegrad.transforms.implicit", "composite_gradients"),
+    integral=later("tapegrad.transforms.integral", "gradients"),
+    ode=later("tapegrad.transforms.ode", "gradients"))
+TANGENTS.update(ode=later("tapegrad.transforms.ode", "tangent"))
+WITNESSES.append(later("tapegrad.compile.watch.observer", "Observer"))
+register("each number", later("tapegrad.transforms.vectorize", "of_each_number"))
+
 does("check")(check)
-
-
-def _faster(steps: Steps, values: Sequence[Any]) -> Any:
-    """Return the compiled functions of a long loop's step, None where it is interpreted."""
-    from tapegrad.compile.steps import fast
-    return fast(steps, values)
-
-
-Steps.faster = staticmethod(_faster)
-
-
-def _compiled(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that a solver calls many times, compiled."""
-    from tapegrad.compile.compiling import compile
-    return compile(f)
-
-
-Solver.compiled = staticmethod(_compiled)
-
-
-def _witness(samples: bool = False) -> Any:
-    """Return an observer of a run: who tells whether a program changes what it reads."""
-    from tapegrad.compile.watch.observer import Observer
-    return Observer(samples=samples)
-
-
-WITNESSES.append(_witness)
+does("to_python")(later("tapegrad.compile.numpy.export", "to_python"))
+does("find")(later("tapegrad.debug.find", "find"))
+does("profile")(later("tapegrad.debug.profile", "profile"))
+does("save")(later("tapegrad.store.write", "save"))
+does("reduced")(later("tapegrad.store.pickled", "reduced"))
+does("steps")(later("tapegrad.debug.steps", "Steps"))
+does("view")(later("tapegrad.show.view", "View"))
+does("diff")(later("tapegrad.show.diff", "Diff"))
+does("to_networkx")(later("tapegrad.show.graph.network", "to_networkx"))
+does("draw")(later("tapegrad.show.graph.draw", "draw"))
 
 
 @does("play")
 def _play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], debug: bool, redraw: bool) -> Any:
     with collector:
         return interpreter.play(tape, args, kwargs, debug=debug, redraw=redraw)
-
-
-@does("to_python")
-def _to_python(tape: Tape, name: str) -> str:
-    from tapegrad.compile.numpy.export import to_python
-    return to_python(tape, name)
 
 
 @does("to_fx")
@@ -80,35 +73,11 @@ def _lowered(tape: Tape, backend: str, device: Any) -> Tape:
     return choose(backend, device, "auto", DEFAULT).lowered(tape)
 
 
-@does("find")
-def _find(tape: Tape, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:
-    from tapegrad.debug.find import find
-    return find(tape, kind, args, kwargs, limit=limit)
-
-
 @does("step")
 def _step(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from tapegrad.debug.step import Stepper
     from tapegrad.debug.walk import leaves_of
     return Stepper(tape, leaves_of(tape, args, kwargs))
-
-
-@does("profile")
-def _profile(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], repeats: int) -> Any:
-    from tapegrad.debug.profile import profile
-    return profile(tape, args, kwargs, repeats)
-
-
-@does("save")
-def _save(tape: Tape, path: Any, values: bool) -> None:
-    from tapegrad.store.write import save
-    save(tape, path, values)
-
-
-@does("reduced")
-def _reduced(tape: Tape) -> Any:
-    from tapegrad.store.pickled import reduced
-    return reduced(tape)
 
 
 @does("copied")
@@ -125,7 +94,7 @@ def _format(tape: Tape, format: str, width: int | None, guards: bool) -> str:
         from tapegrad.show.plain import format_tape
         return format_tape(tape, format == "compact", width, guards=guards)
     if format == "steps":
-        return str(_steps(tape).format(width))
+        return str(tape.steps().format(width))
     needed("rich")
     from tapegrad.show.view import written
     return written(tape, format, width, guards)
@@ -142,36 +111,6 @@ def _show(tape: Tape, format: str, group: str | None, width: int | None, file: A
     needed("rich")
     from tapegrad.show.view import present, show
     if format == "steps":
-        present(_steps(tape), width, file, console)
+        present(tape.steps(), width, file, console)
     else:
         show(tape, format, group, width, file, console, guards)
-
-
-@does("steps")
-def _steps(tape: Tape) -> Any:
-    from tapegrad.debug.steps import Steps
-    return Steps(tape)
-
-
-@does("view")
-def _view(tape: Tape) -> Any:
-    from tapegrad.show.view import View
-    return View(tape)
-
-
-@does("diff")
-def _diff(tape: Tape, other: Tape) -> Any:
-    from tapegrad.show.diff import Diff
-    return Diff(tape, other)
-
-
-@does("to_networkx")
-def _to_networkx(tape: Tape) -> Any:
-    from tapegrad.show.graph.network import to_networkx
-    return to_networkx(tape)
-
-
-@does("draw")
-def _draw(tape: Tape, form: str, path: str | Path | None = None, group: str | None = None) -> str:
-    from tapegrad.show.graph.draw import draw
-    return draw(tape, form, path, group)

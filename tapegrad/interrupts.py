@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import sys
+import _signal  # type: ignore[import-not-found]
 import threading
 from _thread import get_ident, interrupt_main
 from collections.abc import Callable
@@ -53,6 +52,6 @@ def _handle(number: int, frame: FrameType | None) -> None:
     timer.start()
 
 
-_c = sys.modules["_signal"]  # signal's functions make enumerations of what they return, which takes longer
-_get, _set, _usual, _NUMBER, _main = (_c.getsignal, _c.signal, signal.default_int_handler, int(signal.SIGINT),
+# signal's own functions make enumerations of what they return, which takes longer
+_get, _set, _usual, _NUMBER, _main = (_signal.getsignal, _signal.signal, _signal.default_int_handler, _signal.SIGINT,
                                       threading.main_thread().ident)

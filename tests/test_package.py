@@ -44,7 +44,7 @@ def _imported(path: Path) -> Iterator[str]:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield inner if inner in FILES else node.module
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "import_module":
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "later"):
             yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant) and arg.value in FILES)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import builtins
 import math
-import pkgutil
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
-from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.lazy import later, torch
 from tapegrad.ops.batched_index import item_members
 from tapegrad.ops.elementwise import (
     conj,
@@ -189,7 +188,7 @@ item = define("item", lambda x, *index: np.asarray(x).item(*index),
 
 
 def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
-    found = pkgutil.resolve_name(function)(*args, **kwargs)
+    found = later("pkgutil", "resolve_name")(function)(*args, **kwargs)
     return found if part is None else found[part]
 
 

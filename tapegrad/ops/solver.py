@@ -24,7 +24,7 @@ from tapegrad.tree.flatten import Structure, changed, flatten, is_generator, lea
 from tapegrad.tree.nodes import Closure
 
 Jacobian = Callable[[Callable[[Any], Any], Any], Any]
-RULES: dict[str, Callable[..., list[Any]]] = {}
+RULES: dict[str, Callable[..., list[Any]]] = {"constant": lambda solver, y, dy, given, wrt: [ZERO] * len(wrt)}
 """By the kinds of solvers, `(solver, y, dy, given, wrt) -> gradients` by what was given in those places. They trace,
 and so stand above."""
 TANGENTS: dict[str, Callable[..., Any]] = {}

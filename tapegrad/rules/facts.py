@@ -8,7 +8,6 @@ the result is, `rules.batching` what a batch of calls is, and `Op.lower` what ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Location
@@ -56,8 +55,7 @@ class Joint(NamedTuple):
     make: Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class Rrule:
+class Rrule(NamedTuple):
     """A rule that returns the value and the pullback, as a user writes it; `where` it was registered."""
 
     apply: Callable[..., Any]
@@ -104,8 +102,7 @@ LINEAR = Linear()
 EACH = Linear(each=True)
 
 
-@dataclass(frozen=True)
-class Frule:
+class Frule(NamedTuple):
     """A user's rule: it returns the value, and a function from tangents to that of the value."""
 
     apply: Callable[..., Any]

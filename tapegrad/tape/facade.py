@@ -90,7 +90,7 @@ class Methods:
 
         With arguments the tape is replayed, without them the values on it are looked at.
         """
-        return _done_by["find"](self, kind, args, kwargs, limit)
+        return _done_by["find"](self, kind, args, kwargs, limit=limit)
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """Return a Stepper, which plays one operation at a time, forwards and back; without

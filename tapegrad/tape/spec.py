@@ -185,7 +185,7 @@ def parsed(text: str, length: int = 0) -> Spec:
     """
     if text in _NAMES:
         return Spec(_NAMES[text], parts=(NOTHING,) * length if text in ("tuple", "list") else ())
-    found = _ARRAY.match(text)
+    found = re.match(_ARRAY, text)
     try:
         if found is not None:
             return Spec(np.ndarray, np.dtype(found[1]), tuple(int(n) for n in found[2].split(",") if n))
@@ -195,7 +195,7 @@ def parsed(text: str, length: int = 0) -> Spec:
 
 
 _NAMES = {kind.__name__: kind for kind in (*PYTHON, tuple, list, dict, str, type(None))}
-_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]$")
+_ARRAY = r"(\w+)\[([\d,]*)\]$"
 
 
 # -- of a value

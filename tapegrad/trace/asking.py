@@ -307,7 +307,7 @@ def _resolve(node: ast.expr, frame: FrameType) -> Any:
 
 # -- errors of compiled code that was given a traced value
 
-_NAMES = re.compile(
+_NAMES = (
     r"(?:\b(?:type|from|not|got|component:|convert|input) '?|\b'|apply to a '|received a ')"
     r"(?:Proxy|Scalar|Items|Tracked)\b"
     r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
@@ -318,14 +318,14 @@ _NAMES = re.compile(
 Pythran's, and json, which knows these types.
 """
 
-_PROXIES = re.compile(r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b")
+_PROXIES = r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b"
 
 
 def in_our_words(err: Exception) -> ConcretizationError | None:
     """Return the refusal that an error of compiled code's is which was given a traced value: the program would not
     have got it untraced.
     """
-    if isinstance(err, TapeError) or not isinstance(err, (TypeError, ValueError)) or not _NAMES.search(str(err)):
+    if isinstance(err, TapeError) or not isinstance(err, (TypeError, ValueError)) or not re.search(_NAMES, str(err)):
         return None
     files = [(frame.f_code.co_filename, frame) for frame, _ in traceback.walk_tb(err.__traceback__)]
     frame = next(
@@ -338,7 +338,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
             "tg.value(x) of each traced number in it, which drops its gradient: text has none"
             if module.startswith("json.") else _cure(asker, frame))
     return ConcretizationError(
-        f"{asker.who}{_within(frame)} takes no traced value, and said: {_PROXIES.sub('a traced value', str(err))}",
+        f"{asker.who}{_within(frame)} takes no traced value, and said: {re.sub(_PROXIES, 'a traced value', str(err))}",
         where_raised(err),
         cure,
     )

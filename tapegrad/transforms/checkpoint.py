@@ -45,9 +45,6 @@ def of_kind(values: Sequence[Any], dxs: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(wrap(dxs) if tensors else dxs)
 
 
-Checkpoint.puller = staticmethod(pulled)
-
-
 def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
     """Return a copy of a checkpoint's body with the values that it has for some arguments, for which it
     returned `y`.

@@ -12,7 +12,6 @@ from tapegrad.ops.each import Derived
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.grad import gradients_of
-from tapegrad.transforms.tangents import tangent
 
 
 def differed(op: Derived, values: Sequence[Any], kwargs: dict[str, Any], dz: Any) -> tuple[Any, ...]:
@@ -21,9 +20,6 @@ def differed(op: Derived, values: Sequence[Any], kwargs: dict[str, Any], dz: Any
     dzs = [None if isinstance(dx, Absorbing) else dense(dx) for dx in (dz if isinstance(dz, tuple) else (dz,))]
     found = gradients_of(tape, tuple(dzs) if isinstance(dz, tuple) else dzs[0])[1:]
     return tuple(wrap(found)) if holds_tensor(values) else tuple(found)
-
-
-Derived.differ, Derived.pusher = staticmethod(differed), staticmethod(tangent)
 
 
 class _Computed:

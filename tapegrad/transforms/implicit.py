@@ -21,7 +21,7 @@ from tapegrad.numbers.formatting import name_of, plain
 from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.lazy import needed, torch
 from tapegrad.numbers.tensors import is_tensor, on_host
-from tapegrad.ops.solver import RULES, Solver
+from tapegrad.ops.solver import Solver
 from tapegrad.rules.activity import activity
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import refused
@@ -134,7 +134,7 @@ def flat(dxs: Sequence[Any]) -> Any:
     return ops.concat(*parts, axis=0) if len(parts) > 1 else parts[0]
 
 
-def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
+def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     if solver.adjoint is not None:
         tape = record(Residual(solver, y), (given,), {}, DEFAULT, grad=True, replays=False)
         return pulled(tape, -solver.adjoint(y, dy, *given), {i + 1 for i in wrt})
@@ -156,7 +156,7 @@ class Residual:
         return as_array(self.solver.residual(*self.x, *given))
 
 
-def _composite_gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
+def composite_gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     return pulled(record(Residual(solver), (given,), {}, DEFAULT, grad=True, replays=False), dy, {i + 1 for i in wrt})
 
 
@@ -305,8 +305,6 @@ def _inexact(x: Any) -> Any:
     return float(x) if isinstance(x, (int, np.integer)) else x
 
 
-Solver.jacobian = staticmethod(jacobian)
-RULES.update(residual=_gradients, minimum=_gradients, composite=_composite_gradients)
 _LINEAR = Solver("solve_linear", _find_linear, _linear_residual)
 _FOUND = Solver(
     "implicit", lambda residual, solution, params: _solution(solution(*params), residual, params), _residual

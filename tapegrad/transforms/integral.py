@@ -19,7 +19,7 @@ from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Cotangent
-from tapegrad.ops.solver import RULES, Limits, Solver
+from tapegrad.ops.solver import Limits, Solver
 from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Tape, value_of
@@ -34,7 +34,7 @@ ACCURACY = 1e-10  # of the integrals that are derivatives
 _TWO = "two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only"
 
 
-def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
+def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     leaves: list[Any] = []
     into = flatten(given, "", leaves, [], given=True)
     limits: Limits = solver.limits(*given)  # type: ignore[misc]
@@ -128,4 +128,3 @@ def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limit
 _PULLED = Solver(
     "integral_of_gradient", _find, _pulled, "integral", limits=lambda solver, dy, given, wrt, limits: limits
 )
-RULES.update(integral=_gradients)

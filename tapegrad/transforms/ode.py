@@ -19,10 +19,10 @@ from numpy.polynomial import Legendre
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
-from tapegrad.numbers.cotangents import ZERO, shape_of
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Cotangent
-from tapegrad.ops.solver import RULES, TANGENTS, Solution, Solver
+from tapegrad.ops.solver import Solution, Solver
 from tapegrad.rules.activity import activity
 from tapegrad.rules.batching import Members
 from tapegrad.tape.tape import Tape, value_of
@@ -142,7 +142,7 @@ def _at_times(solver: Solver, y: Any, given: Any) -> tuple[list[int], Any]:
     return at, [Slope(solver)(times[k], y[k], rest) for k in at]
 
 
-def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
+def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
     start, times, *rest = given
     columns = _columns(solver, given, wrt)
     found = columns.parts(wrt, _ADJOINT(dy, start, columns.first, times, solver, columns.places, tuple(rest)))
@@ -153,7 +153,7 @@ def _gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[
     return [found[i] for i in wrt]
 
 
-def _tangent(solver: Solver, y: Any, tangents: dict[int, Any], given: Any) -> Any:
+def tangent(solver: Solver, y: Any, tangents: dict[int, Any], given: Any) -> Any:
     start, times, *rest = given
     columns = _columns(solver, given, [*tangents])
     s = _sensitivities(start, columns.first, times, solver, columns.places, tuple(rest))
@@ -398,5 +398,3 @@ def _all_at_once(call: Members, dy: Any, *given: Any, **options: Any) -> Any:
 
 _SENSITIVITIES = Solver("sensitivities", _find, _slope, "ode", path=_path)
 _ADJOINT = Solver("adjoint", _find_adjoint, _contracted, "composite", batch=_all_at_once)
-RULES.update(ode=_gradients, constant=lambda solver, y, dy, given, wrt: [ZERO] * len(wrt))
-TANGENTS.update(ode=_tangent)

@@ -60,10 +60,6 @@ def steps_differed(steps: Steps, values: tuple[Any, ...], dz: Any) -> tuple[Any,
     return tuple(wrap(found)) if holds_tensor(values) else tuple(found)
 
 
-Steps.puller, Steps.sweeper = staticmethod(steps_pulled), staticmethod(steps_swept)
-Steps.differ = staticmethod(steps_differed)
-
-
 class _Plainly:
     """A sweep over a loop that keeps all states, as a function that is traced."""
 

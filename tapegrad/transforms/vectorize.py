@@ -13,7 +13,6 @@ import numpy as np
 
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import name_of, plain
-from tapegrad.rules.registry import means
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.checkpoint import Written, unfit
 from tapegrad.trace.context import DEFAULT
@@ -24,7 +23,6 @@ from tapegrad.transforms.vmap import Batched, Group
 PER_TRACE = 32  # calls, recorded one by one, take as long as a trace and a batch of its operations
 
 
-@means("each number")
 def of_each_number(call: Callable[..., Any], fixed: Sequence[Any], columns: Sequence[Any]) -> Any:
     """Return what `call(*fixed, *numbers)` returns for the numbers of each place, in arrays; None where calls might do
     more than compute, or return what is no number.
