@@ -19,6 +19,7 @@ from tapegrad.cli.failure import Disagreement, Failure
 from tapegrad.cli.look import print_stages, show_program
 from tapegrad.cli.output import print_tape, print_values
 from tapegrad.cli.program import Program
+from tapegrad.numbers.formatting import count_of
 from tapegrad.progress import Work
 from tapegrad.tape.tape import Tape
 from tapegrad.testing import check_grads
@@ -96,7 +97,7 @@ def run_check(options: argparse.Namespace) -> None:
     program = program_of(options)
     if program.tape is not None and not options.args:
         tape = primal_of(program).check()
-        print(f"{tape.name}: {len(tape)} operations, well-formed")
+        print(f"{tape.name}: {count_of(len(tape), 'operation')}, well-formed")
         return
     try:
         check_grads(program.fn, *program.args, order=options.order, **program.kwargs)

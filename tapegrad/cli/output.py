@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.show import WRITTEN
+from tapegrad.show.display import terminal_width
 from tapegrad.tape.tape import Tape
 
 
@@ -22,7 +22,7 @@ def print_tape(tape: Tape, options: argparse.Namespace) -> None:
     if group or format not in WRITTEN:
         tape.show(format, group, options.width, guards=options.guards)
     else:
-        print(tape.format(format, options.width or (shutil.get_terminal_size().columns if terminal else None),
+        print(tape.format(format, options.width or terminal_width(),
                           options.guards))
 
 
@@ -34,7 +34,7 @@ def print_shown(shown: Any, text: Callable[[int | None], str], format: str | Non
         from rich.console import Console
         Console(width=width).print(shown)
     else:
-        print(text(width or (shutil.get_terminal_size().columns if terminal else None)))
+        print(text(width or terminal_width()))
 
 
 def print_found(found: Any) -> None:

@@ -20,6 +20,7 @@ from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.probe import codes_of, probe
 from tapegrad.errors import fold
+from tapegrad.numbers.formatting import count_of
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.optimise.checked import CHECKED, check_call
 from tapegrad.replay.warning_errors import strict
@@ -165,7 +166,7 @@ class Compiled(ByName, Generic[P, R]):
         return sorted(entries, key=lambda entry: places.get(id(entry.first), FIRST))
 
     def __repr__(self) -> str:
-        return f"<compiled {self.__name__}: {len(self.tapes)} tapes, {self.stats!r}>"
+        return f"<compiled {self.__name__}: {count_of(len(self.tapes), 'tape')}, {self.stats!r}>"
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace a call that no tape fits, and return its result; the tape is kept, or compiled and run."""

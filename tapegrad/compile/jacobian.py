@@ -361,7 +361,7 @@ class Derivative(OfCompiled):
 
         def whole(*args: Any) -> Any:
             return Sweeps(f, args, {}, asked.among(len(args)), *how).ended(made)
-        whole.__name__ = self.__name__
+        whole.__name__, whole.__wrapped__ = self.__name__, f  # type: ignore[attr-defined]
         self._compiled: Any = compiled_for_numpy(whole, self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -388,7 +388,7 @@ class Derivative(OfCompiled):
                 if compiled.backend.met_tensor or not self._patience:
                     self._why = TENSORS if compiled.backend.met_tensor else f"{PATIENCE} calls in a row were traced"
                 return found
-            why = f"one of the first {self.often} calls with arguments of a kind, which are not compiled"
+            why = f"the first {self.often} calls with arguments of a kind are not compiled"
         compiled.directly(why)
         return self.trace_once(*args, **kwargs)
 

@@ -12,7 +12,7 @@ from tapegrad.compile.attempt import is_due, seconds_to_compile
 from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.errors import Location
-from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.formatting import brief, count_of
 from tapegrad.show.display import Told
 
 LAST = 32  # calls whose reasons are kept
@@ -50,7 +50,7 @@ class Reasons(Told):
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the text."""
-        yield f"{self.name}: {self.calls} calls, of which {self.hits} ran compiled and {self.traces} were traced"
+        yield f"{self.name}: {count_of(self.calls, 'call')}, {self.hits} compiled, {self.traces} traced"
         if self.counts:
             yield "why calls were traced"
             last = {(reason.kind, reason.what): reason for reason in self.last}

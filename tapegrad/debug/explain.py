@@ -4,6 +4,7 @@ first thing that looks wrong.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from tapegrad.debug.values import figure, is_zero, norm, numbers
 from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of, turn
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
-from tapegrad.numbers.formatting import type_name
+from tapegrad.numbers.formatting import count_of, type_name
 from tapegrad.progress import Work
 from tapegrad.show.line import short, tidy
 from tapegrad.tape.tape import Call, Input, Operation, Tape
@@ -82,13 +83,19 @@ class Explanation(Report):
         yield from self._contributions(names, width, ascii_only)
 
     def _contributions(self, names: dict[Input, str], width: int | None, ascii_only: bool) -> Iterator[Spans]:
-        room = ARGUMENTS if width is None else max((width - 34) // 9, 1)
-        shown = sorted(self.gradients, key=lambda x: -order(norm(self.gradients[x])))[:room]
+        kept = sorted(self.sources, key=lambda s: -order(max([s.flow, *map(norm, s.parts.values())])))[:LINES]
+        headings = {x: heading(names[x], dx) for x, dx in self.gradients.items()}
+        least = {x: max(min(len(head), 14), *[len(amount(part)) for part in
+                                              (self.gradients[x], *(s.parts[x] for s in kept if x in s.parts))])
+                 for x, head in headings.items()}
+        shown = sorted(headings, key=lambda x: -order(norm(self.gradients[x])))[:ARGUMENTS]
+        if width is not None:  # as many as there is room for beside a line of the program
+            room = width - 30 - max((len(s.where.short) for s in kept if s.where), default=0)
+            ends = itertools.accumulate(least[x] + 2 for x in shown)
+            shown = shown[:max(sum(end <= room for end in ends), 1)]
         shown = [x for x in self.gradients if x in shown]
         columns = [Column("line"), Column("ops", right=True), Column("flow", right=True),
-                   *(Column(heading(names[x], self.gradients[x]), right=True) for x in shown),
-                   Column("source", least=16)]
-        kept = sorted(self.sources, key=lambda s: -order(max([s.flow, *map(norm, s.parts.values())])))[:LINES]
+                   *(Column(headings[x], right=True, least=least[x]) for x in shown), Column("source", least=16)]
         rows = [("", (s.where.short if s.where else "", str(s.operations), figure(s.flow) if s.flow else "",
                       *(amount(s.parts[x]) if x in s.parts else "" for x in shown), s.where.source if s.where else ""))
                 for s in self.sources if s in kept]
@@ -99,7 +106,7 @@ class Explanation(Report):
         yield from more(len(self.gradients) - len(shown), "argument")
 
     def __repr__(self) -> str:
-        return f"<Explanation of {self.tape.name or 'f'}: {len(self.sources)} lines, {self.finding!r}>"
+        return f"<Explanation of {self.tape.name or 'f'}: {count_of(len(self.sources), 'line')}, {self.finding!r}>"
 
 
 def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> Explanation:
@@ -259,4 +266,4 @@ def order(x: float) -> float:
 
 def more(count: int, noun: str) -> list[Spans]:
     """Say how many are not shown."""
-    return paragraph(f"and {count} {noun}{'s' * (count > 1)} more", "note", None) if count > 0 else []
+    return paragraph(f"and {count_of(count, noun)} more", "note", None) if count > 0 else []

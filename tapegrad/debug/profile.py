@@ -15,6 +15,7 @@ from tapegrad.debug.speedscope import speedscope
 from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import Accumulator
+from tapegrad.numbers.formatting import count_of
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.progress import Work
 from tapegrad.replay.interpreter import Run
@@ -128,15 +129,16 @@ class Profile(Report):
         sums = [sum(part) for part in zip(*((c.forward.time, c.backward.time) for c in self.operations))] or [0, 0]
         full, light = BARS[ascii_only]
         shares = [(f"forward {full}", sums[0]), (f"backward {light}", sums[1]), ("setup", self.setup)]
-        yield [(f"{self.tape.name or 'tape'}: {len(self.tape)} operations, {_amount(self.total, scale)} {unit}",
-                "title")]
+        size = count_of(len(self.tape), "operation")
+        yield [(f"{self.tape.name or 'tape'}: {size}, {_amount(self.total, scale)} {unit}", "title")]
         yield [("  " + ", ".join(f"{name} {_amount(time, scale)}" for name, time in shares if time), "")]
         for name, costs in (("line", self.lines_of_source), ("operation", self.operations)):
             yield []
             yield from _table(name, costs, (unit, scale), width, ascii_only)
 
     def __repr__(self) -> str:
-        return f"<Profile of {self.tape.name or 'a tape'}: {len(self.tape)} operations, {self.total / 1e6:.3f} ms>"
+        size = count_of(len(self.tape), "operation")
+        return f"<Profile of {self.tape.name or 'a tape'}: {size}, {self.total / 1e6:.3f} ms>"
 
 
 def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, repeats: int = 5) -> Profile:

@@ -34,9 +34,6 @@ class Report(Displayed):
         escaped = (text.encode("ascii", "backslashreplace").decode() for text in texts)
         return "\n".join(text if width is None else cut(text, width, True) for text in escaped)
 
-    def __str__(self) -> str:
-        return self.format()
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         from rich.text import Text
         ascii_only = options.ascii_only
@@ -75,7 +72,7 @@ def table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], 
     for style, cells in [("header", [column.name for column in columns]), *rows]:
         line: Spans = []
         for i, size in sizes.items():
-            cell = cut(cells[i], size, ascii_only)
+            cell = cut(cells[i], size, ascii_only, ending=columns[i].right)
             dim = "source" if columns[i].name == "source" and style not in ("header", "title") else style
             line += [(cell.rjust(size) if columns[i].right else cell.ljust(size), dim), ("  ", "")]
         lines.append(line[:-1])
@@ -98,10 +95,11 @@ def _fit(sizes: dict[int, int], least: Sequence[int | None], width: int) -> dict
         del kept[spare[-1]]
 
 
-def cut(text: str, width: int, ascii_only: bool) -> str:
-    """Cut text to a width, with dots where something is missing."""
-    dots = "..." if ascii_only else "…"
-    return text if len(text) <= width else text[:max(width - len(dots), 0)] + dots[:max(width, 0)]
+def cut(text: str, width: int, ascii_only: bool, ending: bool = False) -> str:
+    """Cut text to a width, with dots where something is missing: at the end, or before the `ending`."""
+    dots = ("..." if ascii_only else "…")[:max(width, 0)]
+    kept = max(width - len(dots), 0)
+    return text if len(text) <= width else dots + text[len(text) - kept:] if ending else text[:kept] + dots
 
 
 def paragraph(text: str, style: str, width: int | None, indent: str = "  ") -> list[Spans]:

@@ -48,6 +48,15 @@ def type_text(kind: type, dtype: Any = None, shape: Any = (), device: Any = "cpu
 _name = functools.lru_cache(maxsize=256)(str)  # of a dtype: NumPy makes it anew each time, in Python
 
 
+def count_of(n: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> count_of(1, "input"), count_of(2, "input")
+    ('1 input', '2 inputs')
+    """
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def brief(value: Any, limit: int = 48) -> str:
     """Write an argument or a constant in a few characters."""
     value = plain(value)

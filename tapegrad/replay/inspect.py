@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapegrad.errors import ArgumentError
+from tapegrad.numbers.formatting import count_of
 from tapegrad.ops import draw, getfield, pack
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.loop import Loop, Runs
@@ -58,8 +59,8 @@ class Interpreter:
         if tape.result is None:
             tape.check()
         if len(values) != len(tape.inputs) - 1:
-            raise ArgumentError(f"{tape.name or 'the tape'} has {len(tape.inputs) - 1} inputs, and there are "
-                                f"{len(values)} values")
+            raise ArgumentError(f"{tape.name or 'the tape'} has {count_of(len(tape.inputs) - 1, 'input')}, and "
+                                f"{count_of(len(values), 'value')} came")
         run = _Interpreted(tape, values, self)
         deque(run, 0)
         return run.values[tape.result.id]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tapegrad.numbers.formatting import brief
-from tapegrad.show.line import Fields, Line, count_of, fields_of, lines, listed
+from tapegrad.numbers.formatting import brief, count_of
+from tapegrad.show.line import Fields, Line, fields_of, lines, listed
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Operation
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.errors import ArgumentError
-from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.formatting import brief, count_of
 from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.show.display import Displayed
-from tapegrad.show.line import Line, count_of, lines, shorten
+from tapegrad.show.line import Line, lines, shorten
 from tapegrad.show.match import Matching
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Call, Operation, Tape

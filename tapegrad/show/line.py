@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Activation, Listing, Location, locate
-from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.formatting import brief, count_of
 from tapegrad.numbers.systems import system
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.structure import whole_of
@@ -49,9 +49,11 @@ COLUMNS = (
     Column("variable", 0, 32), Column("operation", 0, 36), Column("type", 72, 24),
     Column("value", 130, 24), Column("note", 0, 40), Column("line", 100, 32), Column("source", 120, 80),
 )
+TORCH = "torch."
+SHAPE = 12  # or as wide as tensors' types without that
 # Where the room is short, columns shrink to these widths, step by step.
 SHRINKS = (("value", 24), ("source", 40), ("operation", 40), ("source", 20), ("line", 16), ("operation", 30),
-           ("type", 12), ("note", 24),
+           ("type", SHAPE), ("note", 24),
            ("operation", 22), ("note", 16), ("operation", 16), ("type", 8), ("note", 8), ("variable", 8))
 
 
@@ -64,15 +66,6 @@ def heading(tape: Tape, guards: bool = True) -> str:
     left = 0 if guards else sum(type(op) is Guard for op in tape.ops)
     return (f"{tape.name or 'tape'}: {count_of(len(tape.inputs) - 1, 'input')}, {count_of(len(tape), 'operation')}"
             + (f", {count_of(left, 'guard')} not shown" if left else ""))
-
-
-def count_of(n: int, noun: str) -> str:
-    """Write a number of things.
-
-    >>> count_of(1, "input"), count_of(2, "input")
-    ('1 input', '2 inputs')
-    """
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def role_of(op: Operation) -> str:
@@ -296,12 +289,20 @@ def shorten(text: str, width: int, dots: str = "...") -> str:
     return text if len(text) <= width else text[: max(width - len(dots), 0)] + dots[:max(width, 0)]
 
 
+def bare(groups: Sequence[list[Line]], size: Mapping[str, int]) -> Sequence[list[Line]]:
+    """Return groups of rows for these columns: all types without `torch.`, where one has no room for it."""
+    if all(len(row.type) <= size.get("type", len(row.type)) for rows in groups for row in rows):
+        return groups
+    return [[row._replace(type=row.type.removeprefix(TORCH)) for row in rows] for rows in groups]
+
+
 def widths(rows: Sequence[Line], total: int | None, gap: Callable[[int], int]) -> dict[str, int]:
     """Return the columns that fit into `total` characters, and the width of each.
 
     Empty columns are left out. `gap(n)` is what n columns need besides their text. Unlimited, a column is as wide as
     its widest entry of a usual length.
     """
+    tensors = [len(row.type) - len(TORCH) for row in rows if row.type.startswith(TORCH)]
     found = {}
     for number, column in enumerate(COLUMNS, 1):
         sizes = [len(row[number]) for row in rows]
@@ -311,5 +312,5 @@ def widths(rows: Sequence[Line], total: int | None, gap: Callable[[int], int]) -
     for name, least in SHRINKS:
         excess = 0 if total is None else sum(found.values()) + gap(len(found)) - total
         if excess > 0 and name in found:
-            found[name] -= min(excess, max(found[name] - least, 0))
+            found[name] -= min(excess, max(found[name] - (max([least, *tensors]) if least == SHAPE else least), 0))
     return found

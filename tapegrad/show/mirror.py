@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from tapegrad.numbers.formatting import count_of
 from tapegrad.show import summary
 from tapegrad.show.align import align
 from tapegrad.show.assigned import assigned
 from tapegrad.show.group import sections
-from tapegrad.show.line import Fields, Line, count_of, fields_of, heading, lines
+from tapegrad.show.line import Fields, Line, fields_of, heading, lines
 from tapegrad.show.row import brief_row, fit, legend, text
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.show.table import title

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tapegrad.show.body import body
-from tapegrad.show.line import Line, fields_of, heading, lines, listed, shorten, widths
+from tapegrad.show.line import Line, bare, fields_of, heading, lines, listed, shorten, widths
 from tapegrad.tape.tape import Tape
 
 _BETWEEN = "  "
@@ -27,7 +27,8 @@ def format_tape(tape: Tape, compact: bool = False, width: int | None = None, who
               for op, line in zip(shown, lines(tape, shown, fields))]
     groups = [[row._replace(note=f"# {row.note}" if row.note else "", source="") for row in group] for group in groups]
     size = widths([row for group in groups for row in group], width, lambda n: len(" = ") + len(_BETWEEN) * (n - 2))
-    texts = [[_write(row, size, width is not None) for row in group] for group in groups]
+    texts = [[_write(row, size, width is not None) for row in group]
+             for group in (groups if width is None else bare(groups, size))]
     if elided:
         texts.insert(HEAD, [f"... {elided:,} of {len(tape):,} operations left out, see tape.format()"])
     written = [_escape(heading(tape, guards)), *(text for group in texts for text in group)]

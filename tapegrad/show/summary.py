@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tapegrad.errors import Location
+from tapegrad.numbers.formatting import count_of
 from tapegrad.ops import getfield, getitem, stack
 from tapegrad.ops.each import Each
-from tapegrad.show.line import Places, count_of, reverse_start, shorten
+from tapegrad.show.line import Places, reverse_start, shorten
 from tapegrad.show.sheet import Sheet
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.transforms.batch import LOOPED, SINGLY
@@ -59,7 +60,7 @@ def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
     rows = [(*_numbers(count, len(tape)), *_texts(count.where)) for count in kept]
     if left:
         others = Count(None, sum(count.forward for count in left), sum(count.reverse for count in left))
-        rows.append((*_numbers(others, len(tape)), "", f"{len(left):,} more lines"))
+        rows.append((*_numbers(others, len(tape)), "", count_of(len(left), "more line")))
     header = ("operations", "forward", "reverse", "share", "line", "source")
     apart = width >= APART and any(count.reverse for count in found)
     table = [tuple(cell for name, cell in zip(header, row) if apart or name not in ("forward", "reverse"))

@@ -12,7 +12,7 @@ from tapegrad.show import summary
 from tapegrad.show.assigned import assigned
 from tapegrad.show.body import body
 from tapegrad.show.group import Group, called, sections
-from tapegrad.show.line import Line, fields_of, heading, lines, listed
+from tapegrad.show.line import Line, bare, fields_of, heading, lines, listed
 from tapegrad.show.row import BETWEEN, cell, fit, legend, mark, nowhere, place, style
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape
@@ -36,6 +36,7 @@ def render(tape: Tape, group: str | None, console: Console, options: ConsoleOpti
             for ops in (head, tail) for op, row in zip(ops, lines(tape, ops, fields, True, names))}
     every = [row for group in rows.values() for row in group]
     size = fit(every, options.max_width, ("line", "source") if group == "line" else (), mark_gaps=4)
+    rows = dict(zip(rows, bare([*rows.values()], size)))
     yield Text(heading(tape, guards), STYLES["title"])
     yield from _part(head, rows, size, group, options)
     if left_out:

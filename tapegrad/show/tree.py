@@ -11,11 +11,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tapegrad.errors import Activation
+from tapegrad.numbers.formatting import count_of
 from tapegrad.show import summary
 from tapegrad.show.assigned import assigned
 from tapegrad.show.body import BAR, Inner, body
 from tapegrad.show.group import Group, called, tree
-from tapegrad.show.line import Line, count_of, fields_of, heading, lines, listed, reverse_start, shorten
+from tapegrad.show.line import Line, fields_of, heading, lines, listed, reverse_start, shorten
 from tapegrad.show.row import brief_row, fit, legend, mark, place, text
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any
 
 from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
-from tapegrad.numbers.formatting import brief, plain, type_name
+from tapegrad.numbers.formatting import brief, count_of, plain, type_name
 from tapegrad.tape.facade import Methods
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import OPERATIONS, UNKNOWN, Absent, Spec, absent, spec_of
@@ -260,7 +260,7 @@ class Tape(Methods):
             return ref
         number = ref.id if isinstance(ref, Variable) else ref
         if not 1 <= abs(number) <= len(self.ops):
-            raise IndexError(f"%{number} is not on this tape of {len(self.ops)} operations")
+            raise IndexError(f"%{number} is not on this tape of {count_of(len(self.ops), 'operation')}")
         return self.ops[number - 1 if number > 0 else number]
 
     def __iter__(self) -> Iterator[Operation]:
@@ -364,7 +364,7 @@ class Tape(Methods):
         return bound
 
     def __repr__(self) -> str:
-        return f"<Tape of {self.name or 'nothing'}: {len(self.ops)} operations>"
+        return f"<Tape of {self.name or 'nothing'}: {count_of(len(self.ops), 'operation')}>"
 
 
 def operands(op: Operation) -> list[Operation]:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
+from tapegrad.numbers.formatting import count_of
 from tapegrad.rules.activity import differentiated, give_up, is_inert, sources
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN
@@ -80,7 +81,8 @@ def rounded_to(x: Any, ndigits: Any) -> int:
         where = user_location()
         if where is not None:
             warnings.warn_explicit(
-                f"the derivative of what is rounded to {digits} digits is 0, and no gradient flows through it\n"
+                f"the derivative of what is rounded to {count_of(digits, 'digit')} is 0, and no gradient flows through "
+                "it\n"
                 "  try: the number itself where a gradient is wanted, and round() of the results; "
                 "round(tg.value(x), n), if none is",
                 UserWarning, where.file, where.line, *registry_of(where.file))

@@ -56,6 +56,8 @@ def argument_names(f: Any, count: int) -> list[str]:
     if code is None and not isinstance(fn, (type, Op)):
         code, skip = getattr(call_method(fn), "__code__", None), 1
     names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
+    if len(names) < count and (wrapped := getattr(fn, "__wrapped__", None)) is not None:
+        return argument_names(wrapped, count)  # a wrapper that takes what there is
     return list(names) if len(names) == count else [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
 
 

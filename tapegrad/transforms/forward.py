@@ -10,7 +10,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, conform, dtype_of, project, shape_of
-from tapegrad.numbers.formatting import brief, plain, type_name
+from tapegrad.numbers.formatting import brief, count_of, plain, type_name
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import astype, is_complex, pack
@@ -149,7 +149,7 @@ def given(tape: Tape, tangents: Sequence[Any]) -> dict[int, Any]:
     known: dict[int, Any] = {}
     parts = tape.structure.args
     if len(tangents) != len(parts):
-        raise ArgumentError(f"there are {len(tangents)} tangents for {len(parts)} arguments", None,
+        raise ArgumentError(f"{count_of(len(tangents), 'tangent')} for {count_of(len(parts), 'argument')}", None,
                             "one for each, None for one that is constant")
     inputs, given_up = tape.inputs, _given_up(tape)
     for number, (structure, value) in enumerate(zip(parts, tangents), 1):

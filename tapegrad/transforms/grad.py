@@ -136,7 +136,7 @@ def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> 
         found = gradients_of(tape, (1, None) if has_aux else 1)
         settle(tape)  # after the sweep, which reads what the arrays held
         return (found, aux) if has_aux else found
-    gradient.__name__ = name_of(f)
+    gradient.__name__, gradient.__wrapped__ = name_of(f), f  # type: ignore[attr-defined]
     return gradient
 
 

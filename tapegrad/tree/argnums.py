@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any
 
 from tapegrad.errors import ArgumentError
 
 Argnums = int | Sequence[int] | None
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True)  # a tuple that a traced function captures would be taken apart
+class Wanted:
     """The positional arguments to differentiate by: one, several, or (None) all; then, if `captured`, by what
     the function captured too.
 

@@ -94,7 +94,7 @@ class Signature:
     @property
     def asked(self) -> tuple[Structure | None, ...]:
         """What a gradient has a place for, in its order: None for the function's, where that is not wanted."""
-        argnums, captured = self.wanted
+        argnums, captured = self.wanted.argnums, self.wanted.captured
         if argnums is None:
             return (self.function if captured else None, *self.args)
         return tuple([self.args[i] for i in argnums]) if type(argnums) is tuple else (self.args[argnums],)  # type: ignore[index]

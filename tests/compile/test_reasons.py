@@ -82,7 +82,7 @@ def test_a_branch_names_its_line_and_a_path_says_how_far_it_is() -> None:
     step(1.0)
     assert "(x: float) runs compiled" in step.explain().paths
     text = str(step.explain())
-    assert text.startswith("branched: 5 calls, of which 1 ran compiled and 4 were traced") and f"2  {SECOND}" in text
+    assert text.startswith("branched: 5 calls, 1 compiled, 4 traced") and f"2  {SECOND}" in text
     late = tg.compile(branched, warmup=3)
     late(1.0)
     assert late.explain().paths == ["(x: float) is traced until 3 of its calls were traced (1 so far)"]  # type: ignore[attr-defined]
