@@ -385,7 +385,7 @@ def fold(err: BaseException) -> None:
             last = last.tb_next
         for each in reversed(kept):
             shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
-        part.__traceback__ = shown or (None if isinstance(part, KeyboardInterrupt) else part.__traceback__)
+        part.__traceback__ = shown or (None if isinstance(part, (KeyboardInterrupt, TapeError)) else part.__traceback__)
         part = part.__cause__ or part.__context__
 
 

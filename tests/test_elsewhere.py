@@ -28,6 +28,12 @@ def test_slips() -> None:
         tg.zzz  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["back", "flatgrad", "optimise", "primitivize", "rewrite", "roll", "transpose", "unroll"])
+def test_a_function_is_no_tape(name: str) -> None:
+    with pytest.raises(tg.ArgumentError, match=rf"<lambda> is no tape(.|\n)*tg\.{name}\(tg\.trace"):
+        getattr(tg, name)(lambda x: x)
+
+
 def test_names_as_jax_has_them() -> None:
     a = np.array([1.0, 2.0])
     value, back = tg.vjp(lambda x, s=1.0: {"y": x * x * s}, a, s=3.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 import re
@@ -199,6 +200,13 @@ def test_a_traceback_shows_the_programs_frames(call: Any, monkeypatch: pytest.Mo
     assert sum(file in errors.INTERNAL for file in found) <= 2  # what was called
     monkeypatch.setattr(errors, "FULL_TRACEBACKS", True)
     assert shown()[-1] in errors.INTERNAL
+
+
+def test_a_refusal_of_what_c_code_asks_shows_no_frame_of_the_trace() -> None:
+    with pytest.raises(tg.ConcretizationError) as caught:
+        tg.gradient(functools.lru_cache(lambda x: x * 2), 2.0)
+    found = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert sum(file in errors.INTERNAL for file in found) <= 3
 
 
 def test_a_line_of_a_notebook_is_named_by_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:

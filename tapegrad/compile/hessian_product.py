@@ -35,12 +35,12 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     asked = asked_for(argnums, "hvp")
 
     def product(*args: Any, **kwargs: Any) -> Any:
-        places: Any = asked.among(max(len(args) - 1, 0)).argnums
-        several, one = ((places,), True) if isinstance(places, int) else (places, False)
-        at = max(several, default=-1) + 1
-        if not args:
+        if len(args) < 2:
             raise ArgumentError("there is no vector", None,
                                 "tg.hvp(f)(x, v): it stands behind the argument that it belongs to")
+        places: Any = asked.among(len(args) - 1).argnums
+        several, one = ((places,), True) if isinstance(places, int) else (places, False)
+        at = max(several, default=-1) + 1
         given, vector = (*args[:at], *args[at + 1:]), args[at]
         if not one and not (isinstance(vector, (tuple, list)) and len(vector) == len(several)):
             raise ArgumentError(f"the vectors are {brief(vector)}", None,

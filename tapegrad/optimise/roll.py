@@ -11,6 +11,7 @@ from tapegrad.optimise.loop_links import linked
 from tapegrad.optimise.repeat_detection import Segment, segments
 from tapegrad.optimise.segment_loop import SegmentLoop, Unlike
 from tapegrad.rules.facts import Rrule
+from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.tape import Call, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
@@ -40,6 +41,7 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     >>> len(tape), len(rolled), rolled.play(2e-9) == tape.play(2e-9)
     (202, 4, True)
     """
+    check_is_tape(tape, "roll")
     if len(tape) < saved:
         return tape
     found = [segment for segment in segments(tape, least, saved) if _may_loop(tape, segment)]

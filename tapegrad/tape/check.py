@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from tapegrad.errors import MalformedTape, TapeError
+from typing import Any
+
+from tapegrad.errors import ArgumentError, MalformedTape, TapeError
+from tapegrad.numbers.formatting import brief
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Operation, Tape, Variable
 
 NEIGHBOURS = 2  # operations shown on each side of a fault
+
+
+def check_is_tape(x: Any, transform: str) -> None:
+    """Raise ArgumentError for what is no tape, a function mostly, that a transform of tapes was given."""
+    if not isinstance(x, Tape):
+        raise ArgumentError(f"{brief(x)} is no tape", None, f"tg.{transform}(tg.trace(f, x)[1])")
 
 
 def check(tape: Tape) -> Tape:

@@ -10,6 +10,7 @@ from tapegrad.ops.loop import is_loop
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.rules.op import Traced
+from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
@@ -51,6 +52,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
     >>> flatgrad(tape).play(4.0, 5.0)
     (20.0, (None, 5.0, 4.0))
     """
+    check_is_tape(tape, "flatgrad")
     tape = primitivize(tape) if not is_flat(tape) else tape if release else fill(tape)
     tape = tape if slots is None else keeping(tape, slots)
     try:

@@ -12,6 +12,7 @@ from tapegrad.ops.each import Each
 from tapegrad.replay.interpreter import Interpretation, fill
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import is_triple
+from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.origin import set_origin
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
@@ -32,6 +33,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     Lines and origins of the operations pass to what they dissolve into. The result is specialised to the shapes that
     the rules read, and guards them. Loops dissolve as well.
     """
+    check_is_tape(tape, "primitivize")
     tape = unroll(tape)
     new = tape.blank()
     tracer = Tracer(new, ctx or DEFAULT, proxy.make)

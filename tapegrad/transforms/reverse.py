@@ -30,6 +30,7 @@ from tapegrad.ops import add, getfield, nest_result, whole_of
 from tapegrad.rules.activity import activity, differentiated, has_gradient, nothing_flows
 from tapegrad.rules.op import Op, as_numpy
 from tapegrad.rules.user import is_triple
+from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.origin import Origin, set_origin
@@ -53,6 +54,7 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     Each appended operation's origin says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises
     ArgumentError for a tape on which a call that the gradient must pass is no triple.
     """
+    check_is_tape(tape, "back")
     _check_triples(tape)
     new = tape.blank()
     at: dict[Operation, Operation] = {}

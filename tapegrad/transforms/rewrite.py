@@ -9,6 +9,7 @@ from tapegrad.ops.structure import getfield, whole_of
 from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity
 from tapegrad.rules.user import is_triple, op_of, rrule
+from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape, append_copy, value_of
 from tapegrad.transforms.unroll import unroll
@@ -23,6 +24,7 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     call without a rule. The function is not run again: its value, and a pullback kept while recording, are taken from
     the tape. Values that it was saved without are computed first, and loops unrolled.
     """
+    check_is_tape(tape, "rewrite")
     tape = unroll(fill(tape))
     active, needed = activity(tape, wrt), leading(tape.ops, [tape.result])
     new = tape.blank()

@@ -21,6 +21,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.elementwise import conj, is_complex, multiply, real
 from tapegrad.ops.reduce import sum
 from tapegrad.rules.activity import has_gradient
+from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Guard, Tape, operands
 from tapegrad.trace.context import DEFAULT
@@ -45,6 +46,7 @@ def transpose(tape: Tape) -> Tape:
     >>> transpose(along).play(np.array([1.0, 10.0]))
     (array([-1., -8., 20.]), np.float64(0.0))
     """
+    check_is_tape(tape, "transpose")
     adjoint = _Adjoint(flattened(tape))
     _check_linear(adjoint)
     return record(adjoint, (adjoint.seed(),), {}, DEFAULT)

@@ -13,6 +13,7 @@ from tapegrad.ops import pack, whole_of, with_jacobian
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import Loop, Runs, is_loop
 from tapegrad.replay.interpreter import Run, lacks
+from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, append_copy, drop
 from tapegrad.transforms.walk import Walk
@@ -30,6 +31,7 @@ def unroll(tape: Tape) -> Tape:
     >>> len(tape), len(rolled), len(unroll(rolled)), unroll(rolled).play(2.0)
     (42, 6, 42, 1048575.0)
     """
+    check_is_tape(tape, "unroll")
     if not any(map(is_loop, tape.ops)):
         return tape
     while any(map(is_loop, tape.ops)):

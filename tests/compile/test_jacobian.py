@@ -148,6 +148,9 @@ def test_hessian() -> None:
 def test_hvp() -> None:
     v = np.array([1.0, -2.0, 0.5])
     along = tg.hvp(rosenbrock)
+    for args in ((), (X,)):
+        with pytest.raises(tg.ArgumentError, match="there is no vector"):
+            along(*args)
     for k in range(30):
         x = X + k / 10
         np.testing.assert_allclose(along(x, v), tg.hessian(rosenbrock)(x) @ v, 1e-10)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -177,6 +179,22 @@ def test_many_arguments_and_many_lines_stay_on_one_screen() -> None:
         assert len(lines) < 40 and all(len(line) <= width for line in lines) and "and 28 lines more" in found.format(width)
     assert "and 34 arguments more" in str(found) and "da39" in found.format(80)  # the largest of them is shown
     assert repr(found).startswith("<Explanation of wide: 40 lines")
+
+
+def test_long_names_leave_room_for_the_source() -> None:
+    def f(params: Any, observations: Any) -> Any:
+        return np.sum(((observations - params["mean"]) / params["standard_deviation_of_all"]) ** 2)
+    found = tg.explain(f, {"mean": np.ones(2), "standard_deviation_of_all": np.ones(2)}, np.zeros(2))
+    head, row = found.format(80).partition("comes from\n")[2].splitlines()[:2]
+    assert re.search(r"\.\.\.\w+'\]\|  source$", head) and "  return " in row
+
+
+def test_it_has_the_terminals_width_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tg.explain(lambda x: np.sum(np.exp(x) * np.sin(x) * np.cos(x) * np.tanh(x) + np.sqrt(x) + np.log(x)), np.ones(2))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, str(found).splitlines())) > 60
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    assert str(found) == found.format(60)
 
 
 @pytest.mark.parametrize("f, args, kwargs", PROGRAMS)

@@ -191,6 +191,16 @@ def test_columns_shrink_to_what_they_hold() -> None:
     assert fields_of(tape) == {} and [line.role for line in lines(tape, tape)] == ["input"] * 3 + ["primal"] * 3
 
 
+def test_shapes_of_tensors_come_before_notes() -> None:
+    torch = pytest.importorskip("torch")
+    def training_loss(images: Any, labels_of_the_images: Any) -> Any:
+        return torch.nn.functional.cross_entropy(images.flatten(1), labels_of_the_images)
+    tape = tg.gradtape(training_loss, torch.ones(8, 3, 30, 30, dtype=torch.float64), torch.arange(8))
+    text = on_console(tape, 80)
+    assert "float64[8,3,30,30]" in text and "float64[8,2700]" in text and "torch.float64" not in text.partition("%10")[0]
+    assert "torch.float64[8,3,30,30]" in on_console(tape, 200) and "float64[8,3,30,30]" in tape.format(width=80)
+
+
 def test_rich_takes_the_consoles_width(gradient: tg.Tape, capsys: pytest.CaptureFixture[str]) -> None:
     Console(width=60).print(gradient)
     assert all(len(line) <= 60 for line in capsys.readouterr().out.splitlines())

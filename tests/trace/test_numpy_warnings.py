@@ -146,6 +146,7 @@ def test_a_gradient_that_stops_at_digits_is_told_of_once_at_the_line(fn: Callabl
     found = said(lambda: tg.value_and_grad(fn)(2.0), "default", times=3)
     assert [where for _, *where in found] == [[__file__, fn.__code__.co_firstlineno + 1]]
     assert "rounded to 3 digits is 0" in found[0][0]
+    assert "rounded to 1 digit is 0" in said(lambda: tg.grad(lambda x: round(x, 1) * x, 2.0), "default", times=1)[0][0]
     for run in (lambda: tg.trace(fn, 2.0), lambda: tg.grad(lambda x: fn(tg.value(x)) * x, 2.0),
                 lambda: tg.grad(lambda x: np.round(x) * x + round(x) + int(x), 2.0)):
         assert said(run) == []
