@@ -185,7 +185,7 @@ def test_long_names_leave_room_for_the_source() -> None:
     def f(params: Any, observations: Any) -> Any:
         return np.sum(((observations - params["mean"]) / params["standard_deviation_of_all"]) ** 2)
     found = tg.explain(f, {"mean": np.ones(2), "standard_deviation_of_all": np.ones(2)}, np.zeros(2))
-    head, row = found.format(80).partition("comes from\n")[2].splitlines()[:2]
+    head, row = found.format(90).partition("comes from\n")[2].splitlines()[:2]
     assert re.search(r"\.\.\.\w+'\]\|  source$", head) and "  return " in row
 
 
