@@ -202,6 +202,11 @@ def test_a_traceback_shows_the_programs_frames(call: Any, monkeypatch: pytest.Mo
     assert shown()[-1] in errors.INTERNAL
 
 
+def test_a_complex_number_is_told_what_to_do() -> None:
+    with pytest.raises(tg.ArgumentError, match=r"returns complex(.|\n)*seed= a number; (.|\n)*holomorphic_derivative"):
+        tg.gradient(lambda z: z**2, 1 + 2j)
+
+
 def test_a_refusal_of_what_c_code_asks_shows_no_frame_of_the_trace() -> None:
     with pytest.raises(tg.ConcretizationError) as caught:
         tg.gradient(functools.lru_cache(lambda x: x * 2), 2.0)

@@ -31,7 +31,7 @@ class CallProfile(Told):
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the text."""
-        size = f" of {count_of(self.operations, 'operation')}" if self.operations else ""
+        size = f", {count_of(self.operations, 'operation')}" if self.operations else ""
         yield f"{self.name}: {_time(self.call)} a call, by {self.how}{size}"
         for what, time in (("the program itself", self.program), ("a traced call", self.traced)):
             yield f"  {what:<18}  {_time(time):>8}, {time / self.call:.3g} times as long"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from tapegrad.compile.attempt import is_due, seconds_to_compile
@@ -16,6 +17,7 @@ from tapegrad.numbers.formatting import brief, count_of
 from tapegrad.show.display import Told
 
 LAST = 32  # calls whose reasons are kept
+SHOWN = 12  # reasons, and kinds of paths, that the text has
 IDLE = {"read": 10, "branch": 30, "arguments": 30}
 """How many calls of a function that never ran compiled have a reason of a kind, before a warning says so."""
 
@@ -54,11 +56,17 @@ class Reasons(Told):
         if self.counts:
             yield "why calls were traced"
             last = {(reason.kind, reason.what): reason for reason in self.last}
-            for key, count in self.counts.most_common():
-                yield f"  {count:>4}  {last.get(key, key[1])}"
+            yield from _counted({last.get(key, key[1]): count for key, count in self.counts.most_common()}, "reason")
         if self.paths:
             yield "its paths, by their arguments"
-            yield from (f"  {count:>4}  {text}" for text, count in Counter(self.paths).items())
+            yield from _counted(Counter(self.paths), "kind")
+
+
+def _counted(counts: Mapping[Any, int], noun: str) -> Iterator[str]:
+    """Yield the first lines of what is counted, and how many more there are."""
+    yield from (f"  {count:>4}  {what}" for what, count in islice(counts.items(), SHOWN))
+    if len(counts) > SHOWN:
+        yield f"  and {count_of(len(counts) - SHOWN, f'more {noun}')}"
 
 
 class Log:
@@ -150,8 +158,9 @@ def _progress(compiled: Any, path: Path, paths: list[Path]) -> str:
 
 def state_of(compiled: Any, path: Path, paths: list[Path]) -> str:
     """Say in one line how the calls of a path are answered."""
-    kinds = ", ".join(f"{label}: {kind_text(kind)}" for label, kind in zip(path.skeleton.labels, path.skeleton.leaves))
-    head = f"({kinds if len(kinds) < 80 else kinds[:77] + '...'})"
+    kinds = [f"{label}: {kind_text(kind)}" for label, kind in zip(path.skeleton.labels, path.skeleton.leaves)]
+    fitting = max(sum(end < 80 for end in accumulate(len(kind) + 2 for kind in kinds)), 1)
+    head = f"({', '.join(kinds if fitting >= len(kinds) else [*kinds[:fitting], '...'])})"
     state = path.state
     if state == "refused":
         return f"{head} is traced for good: {path.reason}"

@@ -50,8 +50,10 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
     if type(seed) is int and seed == 1 and shape and set(shape) == {1} and not is_complex:
         seed = np.ones(shape)  # of one number
     if type(seed) is int and seed == 1 and (shape != () or is_complex):
+        cure = cure or ("seed= a number; abs(y)**2 or another real number; tg.holomorphic_derivative(f)(z)"
+                        if shape == () else "seed= an array of that shape, or sum the output")
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
-                            try_=cure or "seed= an array of that shape, or sum the output")
+                            try_=cure)
     if isinstance(seed, (list, tuple)):
         seed = _array(seed, y)
     if type(seed) is np.ndarray:

@@ -170,6 +170,17 @@ def test_derivatives_say_it_too(name: str) -> None:
     assert "".join(told.format(60).split()) == "".join(str(told).split())
 
 
+def test_many_kinds_of_arguments_stay_on_one_screen() -> None:
+    step = tg.value_and_grad(lambda x, **more: (x * x).sum() + sum(more.values()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in range(1, 60):
+            step(np.ones(n), **{f"number_{k}": 1.0 for k in range(9)})
+    told = step.explain()
+    assert len(told.paths) == 59 and len(list(told.lines())) < 30 and "and 47 more kinds" in str(told)
+    assert "(x: float64[59], number_0: float, number_1: float, number_2: float, ...) is" in str(told)
+
+
 def test_derivatives_say_why_they_are_never_compiled() -> None:
     noisy = tg.jacobian(lambda x: x * np.random.default_rng().normal(size=3))
     for _ in range(5):
