@@ -34,6 +34,22 @@ def test_a_function_is_no_tape(name: str) -> None:
         getattr(tg, name)(lambda x: x)
 
 
+MADE = ["compile", "hessian", "hvp", "jacobian", "sparse_jacobian", "value_and_grad"]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_value_is_no_function(name: str) -> None:
+    with pytest.raises(tg.CallError, match=r"9\.0 is no function(.|\n)*returned, tg\.value_and_grad\(f\)\(x\)"):
+        getattr(tg, name)(9.0)
+
+
+@pytest.mark.parametrize("name", MADE[1:])
+def test_arguments_go_to_what_is_returned(name: str) -> None:
+    with pytest.raises(tg.ArgumentError, match=rf"argnums is array(.|\n)*tg\.{name}\(f\)\(x\)") as caught:
+        getattr(tg, name)(np.sum, np.ones(2))
+    assert caught.value.__context__ is None  # no error of tapegrad's own beside it
+
+
 def test_names_as_jax_has_them() -> None:
     a = np.array([1.0, 2.0])
     value, back = tg.vjp(lambda x, s=1.0: {"y": x * x * s}, a, s=3.0)

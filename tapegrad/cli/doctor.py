@@ -6,13 +6,16 @@ import argparse
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 import tapegrad
 from tapegrad.cli.command import Command
-from tapegrad.compile.native.machine import machine
 from tapegrad.errors import TapeError
+from tapegrad.numbers.lazy import Lazy, later
+
+# what no other command needs
+_metadata = Lazy("importlib.metadata")
+_machine = later("tapegrad.compile.native.machine", "machine")
 
 
 class Part(NamedTuple):
@@ -62,7 +65,7 @@ def backends() -> list[tuple[str, str]]:
 def _native() -> str:
     """Return whether compiled functions become machine code here, and why not."""
     try:
-        machine()
+        _machine()
     except TapeError as err:
         return f"no: {err.what}" + (f": {err.try_}" if err.try_ else "")
     return "yes: compiled functions become machine code"
@@ -71,8 +74,8 @@ def _native() -> str:
 def _version(name: str) -> str:
     """Return the version of an installed package, "" where it is missing."""
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return str(_metadata.version(name))
+    except _metadata.PackageNotFoundError:
         return ""
 
 

@@ -10,7 +10,9 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from tapegrad.numbers.formatting import name_of
+from tapegrad.errors import CallError, user_location
+from tapegrad.numbers.formatting import brief, name_of
+from tapegrad.tape.tape import Tape
 
 Remade = str | tuple[Callable[..., Any], tuple[()]]
 
@@ -19,7 +21,11 @@ class ByName:
     """A function made of another, with its name: where that was decorated, the module has this one in its place."""
 
     def named(self, f: Any, again: Callable[..., Any]) -> None:
-        """Take the name of `f`; `again` makes this function of it."""
+        """Take the name of `f`; `again` makes this function of it. Raise CallError for what is no function."""
+        if not callable(f) and not isinstance(f, Tape):
+            raise CallError(f"{brief(f)} is no function", user_location(),
+                            "the function alone: its arguments go to the function that is returned, "
+                            "tg.value_and_grad(f)(x)")
         self.__name__ = name_of(f)
         self.__module__ = getattr(f, "__module__", None) or type(f).__module__
         self.__qualname__ = getattr(f, "__qualname__", self.__name__)

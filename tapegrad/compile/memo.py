@@ -34,6 +34,14 @@ other things.
 """
 
 
+def _has_hash(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
+
+
 def memoised(transform: F) -> F:
     """Have a function of a function and options return what it returned before for the same ones.
 
@@ -45,14 +53,11 @@ def memoised(transform: F) -> F:
     def made(*args: Any, **kwargs: Any) -> Any:
         f: Any = args[0] if args else None
         parts = parts_of(f)
-        if parts is None:
-            return transform(*args, **kwargs)
         options = _typed((*args[1:], *kwargs.items())) if kwargs or len(args) > 1 else ()
         key = transform, parts, options
-        try:
-            found = kept.get(key)
-        except TypeError:  # an option that cannot be hashed
+        if parts is None or not _has_hash(key):
             return transform(*args, **kwargs)
+        found = kept.get(key)
         # what it has kept alive has the identities of the key, unless its defaults were replaced
         if found is not None and (found.f is f or parts_of(found.f) == parts):
             found.used = True

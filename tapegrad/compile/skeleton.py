@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.errors import Location, locate
-from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.formatting import brief, count_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.ops.steps import Steps
@@ -116,7 +116,7 @@ class Skeleton:
             if one[:3] == two[:3] or _of_shape(one) or _of_shape(two) or self.raises(at) or other.raises(at):
                 return True
             return Difference(_place(other.where[b]), _text(one), _text(two))
-        return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
+        return Difference(None, count_of(len(self.steps), "operation"), count_of(len(other.steps), "operation"))
 
     def first_difference(self, other: Skeleton) -> Difference:
         """Return the first operation that differs, a guard or another."""
@@ -125,7 +125,7 @@ class Skeleton:
             if known[a] != found[b]:
                 return Difference(_place(other.where[b]), _text(known[a]), _text(found[b]),
                                   self.is_guard(at) and other.is_guard(at))
-        return Difference(None, f"{len(self.steps)} operations", f"{len(other.steps)} operations")
+        return Difference(None, count_of(len(self.steps), "operation"), count_of(len(other.steps), "operation"))
 
     def _stored_apart(self, other: Skeleton) -> Difference:
         """Return how what is stored differs, of two traces that compute the same."""

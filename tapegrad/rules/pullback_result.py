@@ -7,7 +7,7 @@ from typing import Any
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import SPECIAL, shape_of
-from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.formatting import brief, count_of
 from tapegrad.rules.facts import Rrule, where_of
 from tapegrad.tree.flatten import is_leaf
 
@@ -17,8 +17,8 @@ def check_returned(op: Any, dxs: Any, args: Sequence[Any]) -> None:
     numbers, or of another shape.
     """
     if not isinstance(dxs, (tuple, list)) or len(dxs) != len(args):
-        got = f"{len(dxs)} cotangents" if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
-        raise ArgumentError(f"the pullback of {op.__name__} returned {got} for {len(args)} argument(s)",
+        got = count_of(len(dxs), "cotangent") if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
+        raise ArgumentError(f"the pullback of {op.__name__} returned {got} for {count_of(len(args), 'argument')}",
                             where_of(op.rule),
                             "return a tuple with one cotangent per positional argument, ZeroTangent() where nothing "
                             "flows")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.formatting import brief, plain
+from tapegrad.numbers.formatting import brief, count_of, plain
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import Loop, is_loop
 from tapegrad.rules.op import Op
@@ -154,7 +154,7 @@ class Matching:
         if isinstance(old, Guard) and isinstance(new, Guard) and static(old.expected) != static(new.expected):
             found.append(f"was {brief(old.expected)}")
         if len(old.args) != len(new.args):
-            found.append(f"had {len(old.args)} arguments")
+            found.append(f"had {count_of(len(old.args), 'argument')}")
         for was, now in zip(old.args, new.args):
             if self.argument(was) != self.argument(now):
                 gone = isinstance(was, Operation) and was not in self.taken

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, ParamSpec
 import numpy as np
 
 from tapegrad.errors import ArgumentError, MutationError, TapeError, user_location
-from tapegrad.numbers.formatting import brief, name_of, plain
+from tapegrad.numbers.formatting import brief, count_of, name_of, plain
 from tapegrad.numbers.lazy import optree, torch
 from tapegrad.numbers.tensors import is_tensor, overlap
 from tapegrad.ops import array, concat, draw, expand_dims, permute_dims, take
@@ -233,7 +233,7 @@ class Batched:
         given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(args)
         if len(given) != len(args):
             raise self.fail(
-                f"in_axes={self.in_axes!r} has {len(given)} axes for {len(args)} positional arguments",
+                f"in_axes={self.in_axes!r} is for {count_of(len(given), 'argument')}, and there are {len(args)}",
                 "one axis or None for each argument",
             )
         parts = [*zip(signature.args, args, given), *[(signature.kwargs[key], arg, 0) for key, arg in kwargs.items()]]

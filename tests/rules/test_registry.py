@@ -116,7 +116,7 @@ def test_a_wrong_count_of_cotangents() -> None:
     @tg.rrule(wrong)
     def _(a: Any, b: Any) -> Any:
         return a * b, lambda dy: (dy,)
-    with pytest.raises(tg.ArgumentError, match=r"pullback of wrong returned 1 cotangents for 2"):
+    with pytest.raises(tg.ArgumentError, match=r"pullback of wrong returned 1 cotangent for 2"):
         tg.grad(lambda x: wrong(x, 2.0), 1.0)
 
 

@@ -348,7 +348,7 @@ def test_a_function_without_a_rule_is_refused() -> None:
 WRONG: list[tuple[Any, Any, str]] = [
     ((X,), (V[:2],), r"the tangent of x has shape \(2,\), and x \(4,\)"), ((X,), (1.0,), r"has shape \(\), and x \(4,\)"),
     ((X,), (V * 1j,), "the tangent of x is complex, and x is real"), ((X,), ("up",), "the tangent of x is 'up'"),
-    ((X,), (V, V), "2 tangents for 1 arguments"), ((X,), V, "the tangents are"), (X, (V,), "the arguments are"),
+    ((X,), (V, V), "2 tangents for 1 argument\n"), ((X,), V, "the tangents are"), (X, (V,), "the arguments are"),
     ((True,), (1.0,), "argument 1 is a bool, which has no tangent"), (([X],), ([V, V],), "argument 1 is nested otherwise"),
 ]
 

@@ -361,7 +361,7 @@ def test_gradients_per_example_of_a_network(reduction: str) -> None:
         (lambda: tg.vmap(np.multiply)(X, 2.0), "x2 is a number, and has no axis 0"),
         (lambda: tg.vmap(loss)(W, X), "not equally many members: 3 of w along axis 0, 4 of x along axis 0"),
         (lambda: tg.vmap(loss, in_axes=(None, 2))(W, X), r"x has shape \(4, 3\), and no axis 2"),
-        (lambda: tg.vmap(loss, in_axes=(0,))(W, X), "has 1 axes for 2 positional arguments"),
+        (lambda: tg.vmap(loss, in_axes=(0,))(W, X), "is for 1 argument, and there are 2"),
         (lambda: tg.vmap(loss, in_axes=None)(W, X), "no argument is batched"),
         (lambda: tg.vmap(loss, in_axes="a"), "which is no axis"),
         (lambda: tg.vmap(3), "3 is no function"),
