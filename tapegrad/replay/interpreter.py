@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import Accumulator, conform, copied
-from tapegrad.numbers.formatting import brief, is_python, type_name
+from tapegrad.numbers.formatting import brief, count_of, is_python, type_name
 from tapegrad.numbers.tensor_array import wrap
 from tapegrad.numbers.tensors import (
     detached,
@@ -411,7 +411,8 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: boo
     if tape.structure is None:
         wanted = len(tape.inputs) - 1
         if len(args) != wanted or kwargs:
-            raise ArgumentError(f"this tape takes {wanted} positional argument(s), and got {len(args) + len(kwargs)}")
+            raise ArgumentError(f"this tape takes {count_of(wanted, 'positional argument')}, "
+                                f"and got {len(args) + len(kwargs)}")
         return [fn, *args]
     names = tape.structure.kwargs
     if names.keys() == kwargs.keys():

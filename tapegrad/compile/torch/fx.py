@@ -14,6 +14,7 @@ from tapegrad.compile.torch.kernel import arguments, name_of, nest, replaced
 from tapegrad.compile.torch.results import result_of
 from tapegrad.compile.torch.tape_function import lowered
 from tapegrad.errors import ArgumentError
+from tapegrad.numbers.formatting import count_of
 from tapegrad.ops import getfield, pack
 from tapegrad.replay.facts import verify
 from tapegrad.tape.origin import Origin
@@ -141,7 +142,7 @@ class _Reader(Interpreter):  # type: ignore[misc]
     def tape_of(self, args: tuple[Any, ...]) -> Tape:
         names = [node.target for node in self.graph.nodes if node.op == "placeholder"]
         if len(names) != len(args):
-            raise ArgumentError(f"the module takes {len(names)} argument(s), and got {len(args)}")
+            raise ArgumentError(f"the module takes {count_of(len(names), 'argument')}, and got {len(args)}")
         self.tape = Tape(label=type(self.module).__name__)
         given = [self.tape.push(Input(x, name)) for name, x in zip(names, args)]
         # nested as the module returns it
