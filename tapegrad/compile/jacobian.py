@@ -28,6 +28,7 @@ from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.inputs import named_as
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.batch import Nest, Pass, spread
@@ -361,8 +362,7 @@ class Derivative(OfCompiled):
 
         def whole(*args: Any) -> Any:
             return Sweeps(f, args, {}, asked.among(len(args)), *how).ended(made)
-        whole.__name__, whole.__wrapped__ = self.__name__, f  # type: ignore[attr-defined]
-        self._compiled: Any = compiled_for_numpy(whole, self.warmup)
+        self._compiled: Any = compiled_for_numpy(named_as(whole, f), self.warmup)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         compiled, why = self._compiled, "keyword arguments" if kwargs else self._why

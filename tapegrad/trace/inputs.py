@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CellType, FunctionType, MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tapegrad.errors import Location, MutationError
+from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import Op
 from tapegrad.trace.outside_arrays import code_of_program
@@ -49,16 +51,29 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
     return Signature(f, function, positional, keyword), leaves, labels
 
 
+_NAMED: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def named_as(made: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of any arguments that was made of `f`, with the names that it and its arguments have."""
+    made.__name__, _NAMED[made] = name_of(f), tuple(_own_names(f))
+    return made
+
+
 def argument_names(f: Any, count: int) -> list[str]:
-    """Name positional arguments as the function does, without the cost of inspect.signature."""
+    """Name positional arguments as the function does, or one that it was made of."""
+    names = _own_names(f)[:count]
+    return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
+
+
+def _own_names(f: Any) -> Sequence[str]:
+    """Return the names of the positional arguments, without the cost of inspect.signature."""
     fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
     code = getattr(fn, "__code__", None)
     if code is None and not isinstance(fn, (type, Op)):
         code, skip = getattr(call_method(fn), "__code__", None), 1
-    names = code.co_varnames[skip: code.co_argcount][:count] if code is not None else ()
-    if len(names) < count and (wrapped := getattr(fn, "__wrapped__", None)) is not None:
-        return argument_names(wrapped, count)  # a wrapper that takes what there is
-    return list(names) if len(names) == count else [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
+    names: Sequence[str] = code.co_varnames[skip: code.co_argcount] if code is not None else ()
+    return names or (_NAMED.get(fn, ()) if type(fn) is FunctionType else ())
 
 
 def call_method(fn: Callable[..., Any]) -> Any:

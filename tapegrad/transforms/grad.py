@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tapegrad.errors import ArgumentError
-from tapegrad.numbers.formatting import name_of
 from tapegrad.progress import Work
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
+from tapegrad.trace.inputs import named_as
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.tracer import record
 from tapegrad.trace.value_retention import Economy
@@ -136,8 +136,7 @@ def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> 
         found = gradients_of(tape, (1, None) if has_aux else 1)
         settle(tape)  # after the sweep, which reads what the arrays held
         return (found, aux) if has_aux else found
-    gradient.__name__, gradient.__wrapped__ = name_of(f), f  # type: ignore[attr-defined]
-    return gradient
+    return named_as(gradient, f)
 
 
 def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
