@@ -54,6 +54,7 @@ class Interposition:
         # by a tracer's level: what finds the holders of its program, and those where something is replaced
         self.holding: dict[int, tuple[Callable[[], Iterable[Any]], list[Any]]] = {}
         self.importing: Any = None  # what `import` calls elsewhere
+        self.aside = False  # a module is being imported, and finds what stands there without traces
 
     @whole
     def enter(self, tracer: Any, find: Callable[[], Iterable[Any]],
@@ -134,11 +135,11 @@ class Interposition:
 
     def imported(self, real: Callable[..., Any], /, name: str, *args: Any, **kwargs: Any) -> Any:
         """Import a module; while a trace runs, its functions are known to it at once."""
-        if not running.tracers:
+        if self.aside:
             return real(name, *args, **kwargs)
         if is_loaded(name, *args, **kwargs) if real is self.importing else is_loaded(name):
             found = real(name, *args, **kwargs)
-            return numpy_module() if found is np and keeps(sys._getframe(1)) else found
+            return numpy_module() if found is np and running.tracers and keeps(sys._getframe(1)) else found
         with self.set_aside(f"a module that is imported, {name},"):
             found = real(name, *args, **kwargs)
             register_imported()
@@ -153,12 +154,14 @@ class Interposition:
         if alone:  # else another thread traces, which needs what is replaced
             with _lock:
                 self.restore_all()
+                self.aside = True
         try:
             with apart(whose):
                 yield
         finally:
             with _lock:
                 if alone:
+                    self.aside = False
                     self.replace_all()
                 for tracer in running.tracers if loaded() > modules else ():
                     find, held = self.holding[tracer.level]

@@ -258,6 +258,13 @@ def test_scipy_is_imported_by_the_user_alone() -> None:
     assert run.stdout == "(1.1283791670955126,)\n(0.25,)\n"
 
 
+def test_a_module_that_a_known_function_imports_finds_numpy_as_it_is() -> None:
+    code = ("import numpy as np, tapegrad as tg, scipy.linalg as sl; f = sl.fractional_matrix_power; "  # imports compiled code
+            "print(np.round(tg.grad(lambda x: np.sum(f(x, 0.5)), 4 * np.eye(2))[1][1], 9).tolist())")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[[0.25, 0.25], [0.25, 0.25]]\n"
+
+
 def test_a_version_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imported, "_WAITING", {"scipy.special": ("frontends.scipy.none",)})
     with pytest.warns(UserWarning, match="this version of scipy.special"):
