@@ -13,7 +13,7 @@ import numpy as np
 from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
-from tapegrad.numbers.lazy import later, torch
+from tapegrad.numbers.lazy import torch
 from tapegrad.ops.batched_index import item_members
 from tapegrad.ops.elementwise import (
     conj,
@@ -188,7 +188,8 @@ item = define("item", lambda x, *index: np.asarray(x).item(*index),
 
 
 def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
-    found = later("pkgutil", "resolve_name")(function)(*args, **kwargs)
+    from pkgutil import resolve_name  # few programs need it, and the source of tapes has this text
+    found = resolve_name(function)(*args, **kwargs)
     return found if part is None else found[part]
 
 

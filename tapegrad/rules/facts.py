@@ -8,6 +8,7 @@ the result is, `rules.batching` what a batch of calls is, and `Op.lower` what ru
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Location
@@ -55,7 +56,8 @@ class Joint(NamedTuple):
     make: Callable[..., Any]
 
 
-class Rrule(NamedTuple):
+@dataclass(frozen=True)  # what looks for the lists that a rule reads by name follows no tuple of tapegrad's
+class Rrule:
     """A rule that returns the value and the pullback, as a user writes it; `where` it was registered."""
 
     apply: Callable[..., Any]
@@ -102,7 +104,8 @@ LINEAR = Linear()
 EACH = Linear(each=True)
 
 
-class Frule(NamedTuple):
+@dataclass(frozen=True)
+class Frule:
     """A user's rule: it returns the value, and a function from tangents to that of the value."""
 
     apply: Callable[..., Any]
