@@ -414,12 +414,9 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: boo
             raise ArgumentError(f"this tape takes {count_of(wanted, 'positional argument')}, "
                                 f"and got {len(args) + len(kwargs)}")
         return [fn, *args]
-    names, wanted = tape.structure.kwargs, len(tape.structure.args)
-    if len(args) != wanted or names.keys() != kwargs.keys():
-        raise ArgumentError(f"the tape of {tape.name} takes {_counted(wanted, names)}, and got "
-                            f"{_counted(len(args), kwargs)}", None,
-                            "give it those, or trace the function again with these")
-    kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
+    names = tape.structure.kwargs
+    if names.keys() == kwargs.keys():
+        kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
     signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
@@ -428,8 +425,3 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: boo
     if checked:
         check_kinds(tape, leaves)
     return [fn, *leaves]
-
-
-def _counted(positional: int, names: Iterable[str]) -> str:
-    """Write how many arguments there are by position, and which by name."""
-    return " and ".join([count_of(positional, "positional argument"), *(f"{name}=" for name in names)])
