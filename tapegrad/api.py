@@ -5,9 +5,10 @@ The public functions stand in `tapegrad`. What needs rich, networkx or torch is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tapegrad.numbers.lazy import later, needed
+from tapegrad.numbers.lazy import Lazy, needed
 from tapegrad.ops.checkpoint import Checkpoint
 from tapegrad.ops.each import Derived
 from tapegrad.ops.solver import RULES, TANGENTS, Solver
@@ -19,6 +20,17 @@ from tapegrad.tape.facade import does
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.outside_arrays import WITNESSES
+
+
+def later(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that imports the one that it stands for when it is called.
+
+    >>> later("math", "sqrt")(4.0)
+    2.0
+    """
+    home = Lazy(module)
+    return lambda *args, **kwargs: getattr(home, name)(*args, **kwargs)
+
 
 # what stands above the ops and the tracer, and few programs need
 Derived.differ = staticmethod(later("tapegrad.transforms.each", "differed"))

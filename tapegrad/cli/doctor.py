@@ -9,9 +9,10 @@ import sys
 from typing import NamedTuple
 
 import tapegrad
+from tapegrad.api import later
 from tapegrad.cli.command import Command
 from tapegrad.errors import TapeError
-from tapegrad.numbers.lazy import Lazy, later
+from tapegrad.numbers.lazy import Lazy
 
 # what no other command needs
 _metadata = Lazy("importlib.metadata")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -45,16 +44,6 @@ class Lazy:
         found = getattr(needed(self.__dict__["__lazy__"]), name)
         self.__dict__[name] = found  # the next look-up costs no more than one in a module
         return found
-
-
-def later(module: str, name: str) -> Callable[..., Any]:
-    """Return a function that imports the one that it stands for when it is called.
-
-    >>> later("math", "sqrt")(4.0)
-    2.0
-    """
-    home = Lazy(module)
-    return lambda *args, **kwargs: getattr(home, name)(*args, **kwargs)
 
 
 torch: Any = Lazy("torch")

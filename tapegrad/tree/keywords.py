@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tapegrad.errors import ArgumentError
-from tapegrad.numbers.lazy import later
 
 
 def check_keywords(transform: str, f: Callable[..., Any], keywords: Iterable[str], options: tuple[str, ...]) -> None:
@@ -25,7 +24,8 @@ def check_keywords(transform: str, f: Callable[..., Any], keywords: Iterable[str
 
 @functools.lru_cache(maxsize=256)
 def _close(name: str, options: tuple[str, ...]) -> str | None:
-    found = later("difflib", "get_close_matches")(name, options, n=1, cutoff=0.75)
+    from difflib import get_close_matches
+    found = get_close_matches(name, options, n=1, cutoff=0.75)
     return found[0] if found else None
 
 
