@@ -66,13 +66,6 @@ class _Watch:
             self.is_terminal = False
         self.file = file
 
-    def columns(self) -> int:
-        """Return the width of the terminal. `shutil` has such a function, and takes long to import."""
-        try:
-            return os.get_terminal_size(self.file.fileno()).columns or 80  # type: ignore[union-attr]
-        except (OSError, ValueError):
-            return 80
-
     def begin(self, work: Work) -> None:
         work.since = monotonic()
         self.works.append(weakref.ref(work))
@@ -101,7 +94,8 @@ class _Watch:
             works, line = [work for ref in self.works if (work := ref()) is not None], ""
             if works and (seconds := monotonic() - works[0].since) >= PATIENCE:
                 inner = f", {works[-1]}" if works[-1] is not works[0] else ""
-                line = f"tapegrad: {works[0]}{inner}, {seconds:.0f} s"[:self.columns() - 1]
+                from shutil import get_terminal_size  # takes long to import
+                line = f"tapegrad: {works[0]}{inner}, {seconds:.0f} s"[:get_terminal_size().columns - 1]
             if (line or self.is_shown) and self.file is not None:
                 self.file.write(f"\r{line}\x1b[K")
                 self.file.flush()

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 import tapegrad as tg
 from bench.on_gpu.loops import ARGS, PROGRAMS, tape_of
+from tapegrad.compile.torch.cuda_graph import waiting_raises
 from tapegrad.errors import ArgumentError
 from tapegrad.tree.flatten import leaves_of
 
@@ -273,13 +274,9 @@ def nothing_waits_in_a_steady_replay(device: str, mode: str) -> None:
     for _ in range(3):
         run(*given)
     if torch.device(device).type == "cuda":
-        before = torch.cuda.get_sync_debug_mode()
         torch.cuda.synchronize()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with waiting_raises():
             run(*given)
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
     close(run(*given), tg.grad(loss, X))
 
 

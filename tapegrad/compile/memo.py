@@ -34,14 +34,6 @@ other things.
 """
 
 
-def _has_hash(key: Any) -> bool:
-    try:
-        hash(key)
-    except TypeError:
-        return False
-    return True
-
-
 def memoised(transform: F) -> F:
     """Have a function of a function and options return what it returned before for the same ones.
 
@@ -55,9 +47,12 @@ def memoised(transform: F) -> F:
         parts = parts_of(f)
         options = _typed((*args[1:], *kwargs.items())) if kwargs or len(args) > 1 else ()
         key = transform, parts, options
-        if parts is None or not _has_hash(key):
+        try:
+            found = kept.get(key)
+        except TypeError:  # an option that cannot be hashed
+            parts = found = None
+        if parts is None:  # an error of the transform's is none beside that one
             return transform(*args, **kwargs)
-        found = kept.get(key)
         # what it has kept alive has the identities of the key, unless its defaults were replaced
         if found is not None and (found.f is f or parts_of(found.f) == parts):
             found.used = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,12 @@ from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.lazy import torch
 
 
+@dataclass(frozen=True)
 class TensorDtype:
-    """A dtype that torch has and NumPy has not; it answers what rules ask of one. There is one object for each."""
+    """A dtype that torch has and NumPy has not; it answers what rules ask of one."""
 
-    __slots__ = ("kind", "name")
-
-    def __init__(self, name: str, kind: str) -> None:
-        self.name, self.kind = name, kind
+    name: str
+    kind: str
 
     def __str__(self) -> str:
         return self.name

@@ -135,7 +135,7 @@ class Interposition:
 
     def imported(self, real: Callable[..., Any], /, name: str, *args: Any, **kwargs: Any) -> Any:
         """Import a module; while a trace runs, its functions are known to it at once."""
-        if self.aside:
+        if self.aside or not running.open:
             return real(name, *args, **kwargs)
         if is_loaded(name, *args, **kwargs) if real is self.importing else is_loaded(name):
             found = real(name, *args, **kwargs)

@@ -153,8 +153,8 @@ def constant_kind(x: Any) -> str | None:
     return None if kind in ("i", "j") and abs(int(x)) > 1 << 53 else kind
 
 
-def dense(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return the strides of an array that lies row by row."""
+def dense(shape: tuple[int, ...], itemsize: int = 1) -> tuple[int, ...]:
+    """Return the strides of an array that lies row by row, in elements unless their size is given."""
     return tuple([itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape))])
 
 

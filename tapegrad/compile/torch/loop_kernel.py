@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from tapegrad.compile.native.values import dense
 from tapegrad.compile.torch.kernel import arguments, is_kernel
 from tapegrad.compile.torch.places import (
     VIEWS,
@@ -22,7 +23,6 @@ from tapegrad.compile.torch.places import (
     Unwritten,
     axes_of,
     clash,
-    dense,
     expand,
     index,
     order,
@@ -185,8 +185,8 @@ class Text:
 
     def constant(self, op: Constant) -> None:
         if is_tensor(op.val):
-            shape, dtype = self.spec(op)
-            self.refs[op] = Ref(self.added(op.val), dtype, shape, dense(shape))
+            (shape, dtype), name = self.spec(op), self.added(op.val)
+            self.refs[op] = Ref(name, dtype, shape, dense(shape), place=name)
 
     # -- calls
 

@@ -157,8 +157,10 @@ class _Call:
     def launched(self, kernel: LoopKernel) -> tuple[Any, Any]:
         """Put the call of a kernel on the new tape, and what takes apart the tensors in which it collects."""
         outer, carried, taken = self.outer, self.carried, kernel.text.taken
-        result = kernel(*[torch.stack(tuple(self.values[i])) if i in self.lists else self.values[i] for i in taken])
-        refs = [self.stacked(i) if i in self.lists else outer.operand(self.refs[i], self.op) for i in taken]
+        given = [torch.stack(tuple(self.values[i])) if i in self.lists else self.values[i] for i in taken]
+        refs = [self.stacked(i, x) if i in self.lists else outer.operand(self.refs[i], self.op)
+                for i, x in zip(taken, given)]
+        result = kernel(*given)
         call = outer.step(self.op, kernel, *refs)
         call.fn.aliases = (None,) * len(result)
         made = outer.several(self.op, call, map(without, result))
@@ -167,12 +169,13 @@ class _Call:
                  *[outer.step(self.op, torch.unbind, x, aliases=ANY) for x in made[carried:]])
         return values, self.known(values, parts)
 
-    def stacked(self, i: int) -> Any:
-        """Return what stands for a sequence as one tensor: the one that another kernel collected it in, if there is."""
+    def stacked(self, i: int, x: Any) -> Any:
+        """Return what stands for a sequence as one tensor `x`: the one that another kernel collected it in, if it was.
+        """
         ref = self.refs[i]
         if is_kernel(ref, torch.unbind):
             return ref.args[0]
-        return self.outer.step(self.op, torch.stack, ref, val=without(torch.stack(tuple(self.values[i]))))
+        return self.outer.step(self.op, torch.stack, ref, val=without(x))
 
     # -- the calls of all runs
 

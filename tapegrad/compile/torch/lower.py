@@ -74,9 +74,7 @@ def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
     loop's runs are there one by one; with `kernels` it is one, on a device that can have such. Raises GuardError where
     the tape is not for these arguments, and what a replay raises.
     """
-    lowering = Lowering(places_of_masks(tape), leaves, device, numbers, loops)
-    lowering.kernels = kernels
-    return lowering.run()
+    return Lowering(places_of_masks(tape), leaves, device, numbers, loops, kernels).run()
 
 
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
@@ -103,11 +101,12 @@ class Lowering:
     The calls on that have the values that were found where these follow from constants alone, and all have types.
     """
 
-    kernels = False  # whether a loop may be a kernel
     backward = False  # of the body of a pullback's loop, which gets nan or inf as pullbacks do
 
-    def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool) -> None:
+    def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool,
+                 kernels: bool = False) -> None:
         self.tape, self.leaves, self.numbers, self.device, self.loops = tape, leaves, numbers, device, loops
+        self.kernels = kernels
         self.memory = Memory(tape, device, strict=False)
         self.varies: set[Operation] = set()  # whose shape numbers decide, as far as the tape has run
         self.pairs, self.calls = pairs_of(tape) if numbers else {}, Calls()

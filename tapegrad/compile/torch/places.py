@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
+
+from tapegrad.compile.native.values import dense
 
 
 class Unwritten(Exception):
@@ -23,7 +23,7 @@ class Ref(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: str = "0"
-    place: str = ""  # the memory that it is a part of
+    place: str = ""  # the memory that it is a part of, where the kernel reads it
 
     @property
     def size(self) -> int:
@@ -35,17 +35,8 @@ class Ref(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """Whether C computes it, and no memory of the kernel's holds it."""
-        return self.base[0] == "(" or self.base[-1] == "]"
-
-
-def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor that lies row by row, in elements.
-
-    >>> dense((2, 3, 4))
-    (12, 4, 1)
-    """
-    return tuple(list(accumulate([1, *reversed(shape)], operator.mul))[:-1][::-1])
+        """Whether C computes it, and no memory holds it."""
+        return not self.place
 
 
 VIEWS: dict[str, Callable[..., Ref]] = {}

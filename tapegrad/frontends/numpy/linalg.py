@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import string
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Axis
-from tapegrad.ops.batched_product import LETTERS
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
 from tapegrad.trace import views
@@ -179,7 +179,8 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
         return operands[0].replace(" ", ""), operands[1:]
 
     def letters(axes: Any) -> str:
-        return "".join("..." if i is Ellipsis else LETTERS[i] for i in axes)
+        # sorted as the numbers are: A-Z stand before a-z
+        return "".join("..." if i is Ellipsis else (string.ascii_uppercase + string.ascii_lowercase)[i] for i in axes)
     pairs = len(operands) // 2
     inputs = ",".join(letters(operands[2 * k + 1]) for k in range(pairs))
     return inputs + (f"->{letters(operands[-1])}" if len(operands) % 2 else ""), operands[: 2 * pairs: 2]

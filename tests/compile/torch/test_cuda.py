@@ -15,6 +15,7 @@ import tapegrad as tg
 from bench.on_gpu import checks
 from bench.on_gpu.peers import PEERS, gradient_tape, replayed
 from bench.on_gpu.sizes import SIZES, made
+from tapegrad.compile.torch.cuda_graph import waiting_raises
 from tests.cases import DISTINCT
 from tests.cases.case import Case
 from tests.cases.over import over
@@ -44,11 +45,8 @@ def test_a_steady_replay_waits_for_nothing(name: str, mode: str) -> None:
     for _ in range(3):
         run(*args, **given)
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waiting_raises():
         run(*args, **given)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
@@ -15,7 +17,7 @@ import torch
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, GuardError
-from tapegrad.numbers.tensor_dtypes import torch_dtype
+from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
 from tapegrad.rules.op import OPS
 from tests.cases import CASES
 from tests.cases.case import Case, draw
@@ -367,3 +369,8 @@ def test_tapegrad_without_a_tensor_imports_no_torch() -> None:
     code = ("import sys, numpy as np, tapegrad as tg; tg.grad(lambda x: np.linalg.det(x), np.eye(2)); "
             "tg.gradtape(lambda x: (x[1:] ** 2).sum(), np.ones(3)).play(np.ones(3)); print('torch' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_dtype_of_torchs_alone_that_was_copied_is_the_same() -> None:
+    dtype = numpy_dtype(torch.bfloat16)
+    assert pickle.loads(pickle.dumps(dtype)) == dtype == copy.deepcopy(dtype)
