@@ -116,7 +116,7 @@ TABLE = {
     "x.as_integer_ratio(): an attribute that nobody registered": (lambda: tg.grad(lambda x: x.as_integer_ratio(), *ONE), "as_integer_ratio"),
     "np.add.at(whole, 0, x): a float added to ints": (lambda: tg.grad(_adds_to_ints, np.arange(2), 0.5), "add.at of float64 into int64"),
     "x * o, an array and an object of the user's that NumPy goes through": (lambda: tg.grad(lambda x: (x * Pair()).sum(), *TWO), "multiply of an array and a Pair"),
-    "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2), "modulus"),
+    "pow(x, 2, 3)": (lambda: tg.grad(lambda x: pow(x, 2, 3), 2.0), "modulus"),
     "np.gcd(x, 2) of a Fraction: no exact meaning": (lambda: tg.grad(lambda x: np.gcd(x, 2), Fraction(4)), "gcd has no exact meaning"),
     "x * n, a number of a kind that nobody has registered": (lambda: tg.grad(lambda x: x * Odd(), *ONE), "register"),
     "Decimals at another precision than at the beginning of the trace": (lambda: tg.grad(_precisely, Decimal(2)), "precision"),

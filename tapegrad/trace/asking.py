@@ -7,13 +7,14 @@ import builtins
 import dis
 import inspect
 import itertools
+import keyword
 import linecache
 import operator
 import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -29,16 +30,16 @@ import numpy as np
 
 from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
 from tapegrad.numbers.formatting import count_of
-from tapegrad.rules.activity import differentiated, give_up, is_inert, sources
+from tapegrad.rules.activity import sources
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN
-from tapegrad.tape.tape import Input, Operation, Tape
+from tapegrad.tape.tape import Input
 from tapegrad.trace.constructor_calls import callee, spelled
 from tapegrad.trace.conversions import is_installed
+from tapegrad.trace.handing import loses, taken
 from tapegrad.trace.numpy_warnings import registry_of
 from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.trace.views import peek
-from tapegrad.tree.argnums import ALL
 
 _OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]
 _CALLS = ("CALL", "PRECALL")  # Python 3.11 calls a builtin at the second, once it has seen which
@@ -62,18 +63,6 @@ def program_frame() -> FrameType:
     return frame
 
 
-def loses(x: Any) -> bool:
-    """True if a gradient that is wanted, of this trace or of one around it, flows through a traced value: by a plain
-    one it would be lost.
-    """
-    return any(not is_inert(op, differentiated(tape) if partly else None) for tape, op, partly in _levels(x))
-
-
-def gives_up(x: Any) -> bool:
-    """True if no gradient is lost by a plain value of a traced one but those that can be given up, which then are."""
-    return give_up(_levels(x))
-
-
 def rounded_to(x: Any, ndigits: Any) -> int:
     """Return to how many digits a value is rounded; say once at the line that a wanted gradient stops there."""
     digits: int = operator.index(ndigits)
@@ -87,18 +76,6 @@ def rounded_to(x: Any, ndigits: Any) -> int:
                 "round(tg.value(x), n), if none is",
                 UserWarning, where.file, where.line, *registry_of(where.file))
     return digits
-
-
-def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
-    """Yield the tape of each trace that a traced value is of, the operation on it, and whether not all of its inputs
-    may be wanted.
-    """
-    while isinstance(x, Traced):
-        tracer, signature = x._tracer, x._tracer.tape.structure
-        partly = tracer.grad and signature is not None and (signature.wanted != ALL or bool(signature.kwargs)
-                                                            or bool(signature.given_up))
-        yield tracer.tape, peek(x), partly
-        x = x._val
 
 
 def reads_part(code: CodeType, at: int) -> bool:
@@ -161,6 +138,14 @@ def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
                               try_ + _or_left_out(proxy))
     proxy._tracer.refuse(err)
     return err
+
+
+def pickled(x: Any, protocol: Any) -> Any:
+    """Return how a traced value is pickled: as the plain number, if no gradient is lost by that."""
+    number = taken(x)
+    if number is x:
+        raise lost(x, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
+    return number.__reduce_ex__(protocol)
 
 
 def _cure(asker: Asker, frame: FrameType) -> str:
@@ -320,6 +305,9 @@ _NAMES = (
 Pythran's, and json, which knows these types.
 """
 
+_WHOLE = r"integer is required$|must be an? integer|^Could not convert object to NumPy "
+"""What else is said where a whole number is asked for, in a line that names a traced one."""
+
 _PROXIES = r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b"
 
 
@@ -327,20 +315,37 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
     """Return the refusal that an error of compiled code's is which was given a traced value: the program would not
     have got it untraced.
     """
-    if isinstance(err, TapeError) or not isinstance(err, (TypeError, ValueError)) or not re.search(_NAMES, str(err)):
+    if isinstance(err, TapeError) or not isinstance(err, (TypeError, ValueError)) or not re.search(
+            f"{_NAMES}|{_WHOLE}", str(err)):
         return None
     files = [(frame.f_code.co_filename, frame) for frame, _ in traceback.walk_tb(err.__traceback__)]
     frame = next(
         (frame for file, frame in reversed(files) if file not in INTERNAL and file.endswith(".py")), files[-1][1]
     )  # Cython's have others
+    whole = _whole_in(where_raised(err), frame)
+    if not whole and not re.search(_NAMES, str(err)):
+        return None
     asker, module = _asker(frame), str(frame.f_globals.get("__name__"))
     if asker.fn is None and not is_users(frame):
         asker = _users_call(err) or asker
     cure = ("np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if module == "numpy.ma.core" else
             "tg.value(x) of each traced number in it, which drops its gradient: text has none"
-            if module.startswith("json.") else _cure(asker, frame))
+            if module.startswith("json.") else f"int({whole}) in its place, which a tape guards" if whole else
+            _cure(asker, frame))
     return ConcretizationError(
         f"{asker.who}{_within(frame)} takes no traced value, and said: {re.sub(_PROXIES, 'a traced value', str(err))}",
         where_raised(err),
         cure,
     )
+
+
+def _whole_in(where: Any, frame: FrameType) -> str:
+    """Return the name of a traced whole number in the line of a frame that an error is of, "" if there is none."""
+    line = linecache.getline(where.file, where.line) if where is not None else ""
+    for name in re.findall(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", line):
+        if keyword.iskeyword(name):
+            continue
+        x = _resolve(ast.parse(name, mode="eval").body, frame)
+        if isinstance(x, Traced) and isinstance(x._val, (int, np.integer)):
+            return name
+    return ""

@@ -21,8 +21,9 @@ from tapegrad.numbers.tensors import duplicate, is_writable
 from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, asking_class, gives_up, loses, reads_part
+from tapegrad.trace.asking import asked, asking_class, reads_part
 from tapegrad.trace.guards import NUMERIC
+from tapegrad.trace.handing import gives_up, loses
 from tapegrad.tree.flatten import flatten, is_leaf
 
 

@@ -19,7 +19,7 @@ import re
 import sys
 import typing
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,6 +35,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.bytecode import Placed, placed
 from tapegrad.trace.guards import KINDS
+from tapegrad.trace.handing import TAKING
 from tapegrad.trace.identity import compared
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
@@ -280,6 +281,9 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
         name for name in meant.keys() & set(names) if not (
             (name == "super" and "__new__" not in names)
             or (name == "isinstance" and meant is _NAMES and not _names_protocols(code, scope)))]
+    taking = _taking(code, scope)
+    own, meant = meant, {**meant, **taking}
+    asked += taking
     steps = placed(code) if asked else []
     for name in asked:
         uses = [at for at, step in enumerate(steps) if step.name == name]
@@ -291,8 +295,8 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
                 flagged = step.opname == "LOAD_GLOBAL" or sys.version_info >= (3, 12)  # beside the name's number
                 changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1 if flagged else len(names)
             names = (*names, meant[name]) if called else names
-    parts = tuple(_renamed(part, scope, meant) if type(part) is CodeType else part for part in code.co_consts)
-    places = (list(_calls_of_variables(code)) if _VARIABLE is not None and meant is _NAMES and len(parts) < 256
+    parts = tuple(_renamed(part, scope, own) if type(part) is CodeType else part for part in code.co_consts)
+    places = (list(_calls_of_variables(code)) if _VARIABLE is not None and own is _NAMES and len(parts) < 256
               and _VARIABLE.search(code.co_code) else [])
     if names == code.co_names and not places and all(a is b for a, b in zip(parts, code.co_consts)):
         made = compared(code)
@@ -308,6 +312,29 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
                                  co_code=bytes(changed)))
     ORIGINAL[made] = code
     return made
+
+
+def _taking(code: CodeType, scope: dict[str, Any]) -> dict[str, str]:
+    """Return what stands for the names in code that lead to what takes plain numbers alone; where a name leads to two
+    of those, to one.
+    """
+    if not hasattr(code, "co_positions"):
+        return {}
+    found = dict[str, str]()
+    for name in code.co_names:
+        value = scope.get(name, vars(builtins).get(name))
+        of_module = issubclass(type(value), ModuleType)  # those of its attributes that code names too
+        space = vars(value) if of_module else vars(builtins)
+        for other, fn in [(part, space.get(part)) for part in code.co_names] if of_module else [(name, value)]:
+            if _key(fn) in TAKING:
+                found[other] = f"_{fn.__module__}.{fn.__name__}, handed plain numbers"
+                space[found[other]] = TAKING[fn]  # found by such code alone, it stays
+    return found
+
+
+def _key(x: Any) -> Any:
+    """Return what can be looked up as it is: a class, a function; None for all else."""
+    return x if type(x) in (type, FunctionType, BuiltinFunctionType) else None
 
 
 def _names_protocols(code: CodeType, scope: dict[str, Any]) -> bool:
@@ -339,7 +366,7 @@ def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
         start = step
     else:
         start, owned = _of_numpy(steps, at, scope)
-    if owned is None or owned is not _MEANT.get(step.name):
+    if owned is None or (owned is not _MEANT.get(step.name) and _key(owned) not in TAKING):
         return False
     first = steps.index(start)
     before = steps[first - 1] if first else step
@@ -357,8 +384,9 @@ def _of_numpy(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any,
     owner = scope.get(steps[first].name) if steps[first].opname == "LOAD_GLOBAL" and first < at else None
     for step in steps[first + 1:at]:
         owner = vars(owner).get(step.name) if owner is np else None
-    found = vars(owner).get(steps[at].name) if owner is np or owner is np.random else None
-    return steps[first], found
+    found = vars(owner).get(steps[at].name) if issubclass(type(owner), ModuleType) else None
+    known = owner is np or owner is np.random or _key(found) in TAKING
+    return steps[first], found if known else None
 
 
 def _first_around(steps: list[Placed], start: Any, step: Any) -> Placed | None:

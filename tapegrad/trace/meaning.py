@@ -11,9 +11,9 @@ from tapegrad.errors import UnknownFunction, unknown, user_location
 from tapegrad.numbers.formatting import spelled
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal
-from tapegrad.trace.asking import loses
 from tapegrad.trace.call_arguments import call_plainly, takes
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.handing import loses
 from tapegrad.trace.methods import into_out
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of

@@ -25,8 +25,9 @@ from tapegrad.rules.op import Op, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
-from tapegrad.trace.asking import loses, lost
+from tapegrad.trace.asking import lost
 from tapegrad.trace.guards import NUMERIC
+from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import compute, plain
 from tapegrad.trace.proxy import (
     CLASSES,
@@ -191,7 +192,7 @@ def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, othe
         y = fn(*[plain_value(x) if part is x else part for part in (a, b)])
     except TypeError:
         return NotImplemented
-    if loses(x):
+    if loses(x) and not gives_up(x):
         raise lost(x, f"{op.__name__} of a {type(other).__name__} takes a plain number",
                    f"numbers in place of the {type(other).__name__}; tg.value(x) drops the gradient on purpose")
     float(x)  # guarded

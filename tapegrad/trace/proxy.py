@@ -24,9 +24,10 @@ from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_o
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, gives_up, looks_up, loses, lost, rounded_to, torch_asks
+from tapegrad.trace.asking import asked, looks_up, lost, pickled, rounded_to, torch_asks
 from tapegrad.trace.call_arguments import content
 from tapegrad.trace.guards import KINDS
+from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
 from tapegrad.trace.methods import Method, shown
 from tapegrad.trace.observers import written
@@ -306,7 +307,7 @@ class Proxy(Slotted):
         return read(self._val) if self._tracer.independent(views.peek(self)) else self._steer(fact, read)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise lost(self, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
+        return pickled(self, protocol)
 
     def __getstate__(self) -> Any:
         return self.__reduce_ex__(2)

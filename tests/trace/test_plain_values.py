@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import cmath
+import collections
+import ctypes
 import dataclasses
+import datetime
+import decimal
 import enum
 import functools
+import json
 import math
 import operator
+import pickle
 import sys
 import types
 import warnings
 from collections import namedtuple
 from collections.abc import Callable
+from datetime import timedelta as Days
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -300,6 +308,39 @@ def test_a_loaded_tape_knows_what_was_given_up(tmp_path):
     tape = tg.gradtape(tg.load(tmp_path / "tape.json"))
     _, (dfn, dx) = tape.play(X)
     assert dfn["p"] is None and np.allclose(dx, tg.gradient(holder.loss, X)[0])
+
+
+TAKES_PLAIN: dict[str, Callable[[Any, Any], Any]] = {
+    "Decimal": lambda x, n: x * float(Decimal(n)), "Decimal of digits": lambda x, n: x * float(Decimal((0, (1, n), -1))),
+    "by its module": lambda x, n: x * float(decimal.Decimal(2 * n)), "by another name": lambda x, n: x * Days(n).days,
+    "timedelta": lambda x, n: x * datetime.timedelta(days=n, hours=1).total_seconds(),
+    "times a timedelta": lambda x, n: x * (datetime.timedelta(days=30) / n).days * (n * datetime.timedelta(1)).days,
+    "NumPy's timedelta": lambda x, n: x * int(np.timedelta64(n, "D") / np.timedelta64(1, "h")),
+    "json": lambda x, n: x * len(json.dumps({"n": n, "l": [n, (10 * n, "a")]})), "modulus": lambda x, n: x * pow(n, 2, 5) * pow(2, n, 7),
+    "maxlen": lambda x, n: sum(collections.deque([x, 2 * x, 4 * x, 8 * x, 16 * x, 32 * x, 64 * x, 128 * x], maxlen=n)),
+    "maxlen by place": lambda x, n: sum(collections.deque([x, 2 * x, 4 * x, 8 * x, 16 * x, 32 * x], n)),
+    "pickle": lambda x, n: x * pickle.loads(pickle.dumps({"n": n}))["n"], "ctypes": lambda x, n: x * len((ctypes.c_int * n)()),
+    "whole by computation": lambda x, n: x * Days(days=round(2.4 * x) + n).days, "draw": lambda x, n: x * np.random.default_rng(0).binomial(n, 0.5),
+}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before, calls are not seen")
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")  # of pickle
+@pytest.mark.parametrize("row", TAKES_PLAIN)
+def test_what_takes_only_plain_numbers_is_given_those_that_have_no_gradient(row: str) -> None:
+    f = TAKES_PLAIN[row]
+    step = tg.compile(tg.value_and_grad(f, argnums=0), warmup=1)
+    for n in (5, 5, 7, 5, 3):
+        slope = (f(2.0 + 1e-7, n) - f(2.0 - 1e-7, n)) / 2e-7
+        captured = functools.partial(f, n=n)
+        for found in (step(2.0, n), tg.grad(captured, 2.0), tg.jvp(captured, (2.0,), (1.0,)), tg.grad(f, 2.0, n, argnums=0)):
+            value, dx = found if not isinstance(found[1], tuple) else (found[0], found[1][1])
+            assert (value, dx) == (f(2.0, n), pytest.approx(slope, rel=1e-6))
+    assert tg.grad(f, 2.0, 5)[1][2] is None
+    with pytest.raises(tg.TapeError, match=r"(?s)test_plain_values.py.*try: |replay"):
+        tg.trace(f, 2.0, 5)[1].play(2.0, 7)
+    with pytest.raises((tg.TapeError, TypeError, ValueError)):
+        tg.grad(lambda x: f(x, x), 2.0)
 
 
 @dataclasses.dataclass

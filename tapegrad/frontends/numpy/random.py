@@ -20,7 +20,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, constructs, means
 from tapegrad.tape.tape import Call
-from tapegrad.trace.asking import loses
+from tapegrad.trace.handing import loses, taken
 from tapegrad.trace.interposition import guard_state
 from tapegrad.tree.flatten import leaves_of
 
@@ -58,6 +58,8 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
                       "standard_exponential"):
             fixed = {key: static(value) for key, value in kwargs.items()}
             return tracer.record(ops.draw, (source, *map(static, args)), {"method": method, **fixed})
+        args = tuple(taken(x) if loses(x) else x for x in args)  # a count, `binomial(n, p)`, has no gradient
+        kwargs = {name: taken(x) if loses(x) else x for name, x in kwargs.items()}
         if any(map(loses, leaves_of((args, kwargs)))):
             raise _unknown(method)
         return tracer.record(ops.draw, (source, *args), {"method": method, **kwargs})

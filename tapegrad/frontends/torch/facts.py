@@ -20,7 +20,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.text import text_of
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.asking import loses
+from tapegrad.trace.handing import loses
 from tapegrad.trace.observers import written
 
 

@@ -23,7 +23,7 @@ from tapegrad.numbers.tensors import check_dense, detached
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace import views
-from tapegrad.trace.asking import loses
+from tapegrad.trace.handing import loses
 from tapegrad.trace.meaning import apply, by_ufunc
 from tapegrad.trace.operators import UFUNCS, before_tensor
 from tapegrad.trace.proxy import TENSORS
