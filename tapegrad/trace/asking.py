@@ -342,7 +342,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
 def _whole_in(where: Any, frame: FrameType) -> str:
     """Return the name of a traced whole number in the line of a frame that an error is of, "" if there is none."""
     line = linecache.getline(where.file, where.line) if where is not None else ""
-    for name in re.findall(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", line):
+    for name in map(str, re.findall(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", line)):
         if keyword.iskeyword(name):
             continue
         x = _resolve(ast.parse(name, mode="eval").body, frame)

@@ -326,7 +326,7 @@ def _taking(code: CodeType, scope: dict[str, Any]) -> dict[str, str]:
         of_module = issubclass(type(value), ModuleType)  # those of its attributes that code names too
         space = vars(value) if of_module else vars(builtins)
         for other, fn in [(part, space.get(part)) for part in code.co_names] if of_module else [(name, value)]:
-            if _key(fn) in TAKING:
+            if fn is not None and _key(fn) in TAKING:
                 found[other] = f"_{fn.__module__}.{fn.__name__}, handed plain numbers"
                 space[found[other]] = TAKING[fn]  # found by such code alone, it stays
     return found

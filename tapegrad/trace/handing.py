@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.rules.activity import differentiated, give_up, is_inert
 from tapegrad.rules.op import Traced
@@ -58,10 +57,10 @@ def taken(x: Any) -> Any:
         return kind(map(taken, x))
     if kind is dict:
         return {taken(key): taken(part) for key, part in x.items()}
-    if not isinstance(x, Traced) or shape_of(x) or type(plain(x)) not in PYTHON:
-        return x
     number = type(plain(x))
-    read = operator.index if issubclass(number, int) else number
+    if not isinstance(x, Traced) or number not in PYTHON:
+        return x
+    read: Any = operator.index if issubclass(number, int) else number
     return read(x) if not loses(x) or gives_up(x) else x
 
 
