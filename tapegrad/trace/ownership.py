@@ -203,8 +203,8 @@ def check(tracer: Any, op: Any = None) -> None:
     """Refuse an array that a user's function returned and the program has written to since, past the tape; and a list
     that the function which is called now reads by name.
     """
-    if op is not None and tracer.rerouting is not None:
-        tracer.rerouting.check_outside(op)
+    if tracer.rerouting is not None:
+        tracer.rerouting.check_outside(tracer.tape, op)
     for kept in tracer.lasting:
         if not _unchanged(kept):
             raise MutationError(f"an array that {kept.name} returned was written to, by another name than that of the "

@@ -19,6 +19,7 @@ from typing import Any
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.interrupts import whole
+from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace import redirection
 from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
@@ -120,8 +121,10 @@ class Rerouting:
                              tables if type(tables) is str else "")
         if tracer.blind is not None:
             tracer.blind.routes = self.routes
-        if self.routes.search() or double:
+        leads = self.routes.search() or double
+        if leads or len(running.tracers) > 1:
             self.began = [(new, content(new), x) for new, x in self.pairs if type(new) is list or type(new) is dict]
+        if leads:
             self.tables = [copies[key] for key in self.routes.arrays]
             self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
             self._lead(self.routes, tracer)
@@ -214,16 +217,30 @@ class Rerouting:
                 known.pop(id(root), None)
         return Reached(known, walks) if known else None
 
-    def check_outside(self, op: Any) -> None:
-        """Refuse a call that runs outside of the trace, of what reads by name a list or a dict that the program has
-        written to.
+    def check_outside(self, tape: Tape, op: Any = None) -> None:
+        """Refuse calls that run outside of the trace, of ops that read by name a list or a dict that the program has
+        written to: of `op` now, or of those on the tape, of which a rule may read it later.
         """
-        for new, then, x in self.began:
-            if not holds(new, then) and self.routes is not None and self.routes.leads(op, x):
-                raise MutationError(f"{op.__name__}, which is one operation, reads by name a {type(x).__name__} that "
-                                    "the program was passed and has "
-                                    "written to: it would see the original", user_location(),
-                                    "pass it to the function as an argument")
+        written = [(new, x) for new, then, x in self.began if not holds(new, then)]
+        for part, _ in written:  # and what leads to one that was written to
+            written += [(new, x) for new, then, x in self.began
+                        if not any(new is other for other, _ in written) and any(
+                            inner is part for inner in (then.values() if isinstance(then, dict) else then))]
+        found = [x for _, x in written]
+        if not found:
+            return
+        ops = {id(op): (op, None)} if op is not None else {
+            id(call.fn): (call.fn, call.where) for call in reversed(tape.ops) if type(call) is Call}
+        for rerouting in [tracer.rerouting for tracer in reversed(running.tracers) if tracer.rerouting is not None]:
+            if rerouting is not self:  # in a trace around this one they are copies themselves
+                found = [x for new, x in rerouting.pairs if any(new is other for other in found)]
+            for x in found if rerouting.routes is not None else ():
+                reading = next((ops[key] for key in rerouting.routes.above(x) if key in ops), None)
+                if reading is not None:
+                    raise MutationError(f"{reading[0].__name__}, which is one operation, reads by name a "
+                                        f"{type(x).__name__} that the program was passed and has written to: it would "
+                                        "see the original", reading[1] or user_location(),
+                                        "pass it to the function as an argument")
 
     def check(self) -> None:
         """Refuse a change of an argument, or of an array, by a name that was not found."""

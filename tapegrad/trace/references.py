@@ -26,6 +26,7 @@ from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary, WeakSet
 import numpy as np
 
 from tapegrad.numbers.tensors import is_memory, is_tensor
+from tapegrad.rules.registry import FOREIGN, REGISTERED
 from tapegrad.trace.closed_world import ClosedWorld, closed_world
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
@@ -197,15 +198,17 @@ class Routes:
 
     def leads(self, fn: Callable[..., Any], original: Any) -> bool:
         """Return whether a function leads to an original."""
+        return fn is not original and id(fn) in self.above(original)
+
+    def above(self, original: Any) -> set[int]:
+        """Return the ids of what leads to an original."""
         todo, seen = [original], {id(original)}
         for node in todo:
             for parent, _ in self.parents_of(id(node)):
-                if parent is fn:
-                    return True
                 if id(parent) not in seen:
                     seen.add(id(parent))
                     todo.append(parent)
-        return False
+        return seen
 
     def is_users(self, x: Any) -> bool:
         """True for an object of a user's class."""
@@ -265,8 +268,9 @@ class Routes:
             found = iter([(part, "") for part in parts if id(part) in known])
         elif self.is_users(node) or type(node).__module__ in _OPENED:
             found = _of_object(node)
-        else:
-            found = self.of_foreign(list((own_dict(node) or {}).values()))
+        else:  # a fact of an op is a named tuple: its rule by partials
+            found = self.of_foreign(tuple.__iter__(node) if is_a(node, tuple) else
+                                    list((own_dict(node) or {}).values()))
         for child, how in found:
             if self.stand_for is not None and is_table(child):
                 yield child, how
@@ -292,11 +296,13 @@ class Routes:
 
     def of_foreign(self, parts: Iterable[Any]) -> Iterator[tuple[Any, str]]:
         """Yield what a library's object or function holds and may call: a function that was
-        compiled, or is vectorised.
+        compiled, or is vectorised; the rules of an op.
         """
-        return ((part, "") for part in parts if id(part) in self.known or callable(part))
+        return ((part, "") for part in parts if id(part) in self.known or callable(part) or is_a(part, tuple))
 
     def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:
+        if fn in REGISTERED:  # it has a rule of the program's
+            yield FOREIGN.get(fn), ""
         code, namespace = code_of(fn), fn.__globals__
         names, attributes, modules, _ = mentioned(code)
         for name in names:
