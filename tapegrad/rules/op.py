@@ -22,6 +22,7 @@ from tapegrad.rules.facts import (
     PURE,
     SHARED,
     Effects,
+    Frule,
     Joint,
     LocallyConstant,
     Partial,
@@ -290,6 +291,19 @@ def draws(fn: Any) -> bool:
     """True for what draws random numbers, or makes what does: an op, or what a backend has in its place."""
     effects = getattr(fn, "effects", None)
     return type(effects) is Effects and effects.draws
+
+
+def functions_of(op: Op) -> list[Any]:
+    """Return the functions that an op computes with: its own, and those of its rule and its tangent."""
+    found = [op.run]
+    for fact in (op.rule, op.tangent):
+        if type(fact) is Partials:
+            found += fact.each if type(fact.each) is tuple else [fact.each]
+        elif type(fact) is Joint:
+            found.append(fact.make)
+        else:
+            found.append(fact.apply if type(fact) in (Rrule, Frule) else fact)
+    return found
 
 
 def memory_of(fn: Any) -> ResultMemory:

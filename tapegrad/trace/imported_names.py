@@ -28,7 +28,8 @@ from types import (
 from typing import Any
 
 from tapegrad.numbers.tensors import ORDINARY
-from tapegrad.rules.op import PROXIES, Traced
+from tapegrad.rules.facts import Frule, Rrule
+from tapegrad.rules.op import PROXIES, Op, Traced
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
@@ -115,7 +116,8 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
     """Return functions and classes to begin with: those that are called, captured or among the arguments; add
     holders among these to `near`.
     """
-    stack, seen, roots = [fn, *args], set(), []
+    # what computes with an op calls the rules of that
+    stack, seen, roots = [fn, getattr(fn, "op", None), *args], set(), []
     while stack:
         x = original(stack.pop())
         kind = type(x)
@@ -140,6 +142,9 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
             continue
         elif kind in _WITHIN:
             stack += _WITHIN[kind](x)
+            continue
+        elif kind is Op:
+            roots.append(x)
             continue
         elif kind not in _HOLDING and not issubclass(kind, (dict, list, tuple, deque)):
             if issubclass(kind, ModuleType):
@@ -249,6 +254,10 @@ def _reached(root: Any) -> Iterator[Any]:
             stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if _is_small(x) else ()
         elif kind in _WITHIN:
             stack += _WITHIN[kind](x)
+        elif kind is Op:
+            stack += [x.rule, x.tangent, x.run]
+        elif kind in (Rrule, Frule):
+            stack.append(x.apply)
         elif kind.__flags__ & HEAP and not _is_closed(kind.__module__):
             stack.append(kind)
             stack.append(attributes(x))  # networkx keeps functions in objects, and in graphs

@@ -293,7 +293,16 @@ class Expanded:
             return term
 
         made += [Series([leaf], rule(n)) for n, leaf in enumerate(leaves)]
-        return made[0] if self.nest.is_leaf else self.nest.mirror(made)
+        if self.nest.is_leaf:
+            return made[0]
+        found = self.nest.mirror(made)
+        # the pullback of a rule that cannot be traced is no number, and depends on what the value does
+        return found if type(self.y) is not tuple else tuple([
+            Series([y], self._opaque) if callable(y) else part for y, part in zip(self.y, found)])
+
+    def _opaque(self, k: int) -> Any:
+        raise MissingRule(f"the pullback of {self.fn.__name__} cannot be traced: series end at its first order",
+                          self.op.where, "write it in NumPy, and what it calls in C as a primitive with a rule")
 
     def _rates(self, made: list[Series]) -> list[Any]:
         """Record the tangent at the first terms; return for each part of the value the series of its derivative."""
@@ -312,7 +321,7 @@ class _Program:
     """An op in simpler ones, as a function of the arguments that are no constants."""
 
     def __init__(self, call: Expanded, active: list[int]) -> None:
-        self.call, self.active = call, active
+        self.call, self.active, self.op = call, active, call.fn
 
     def __call__(self, *xs: Any) -> Any:
         call, args = self.call, list(self.call.args)
@@ -327,7 +336,7 @@ class _Tangent:
     """
 
     def __init__(self, call: Expanded, active: list[int]) -> None:
-        self.call, self.active = call, active
+        self.call, self.active, self.op = call, active, call.fn
 
     def __call__(self, *values: Any) -> Any:
         call, n = self.call, len(self.active)

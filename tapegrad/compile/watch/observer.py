@@ -11,7 +11,7 @@ import math
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from inspect import unwrap
 from types import (
@@ -25,6 +25,7 @@ from types import (
 )
 from typing import Any
 
+from tapegrad.compile.watch.code_names import global_names
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.known_calls import is_setting, unknown
@@ -35,11 +36,11 @@ from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
 from tapegrad.rules.facts import Rrule
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import Op, functions_of
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.conversions import ORIGINAL, to_isinstance
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import running
+from tapegrad.tree.copies import code_of, is_empty, running
 from tapegrad.tree.signature import Signature
 
 
@@ -196,8 +197,17 @@ class Observer:
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")
             elif isinstance(fn, FunctionType):
                 self.reads.run_unheard(fn)
-        for rule in {op.fn.rule.apply for op in calls if op.fn is not hook}:
-            self.reads.run_unheard(unwrap(rule))
+        ops = {op.fn for op in tape.ops if type(op.fn) is Op and op.fn is not hook}
+        rules = [fn for op in ops for fn in map(unwrap, functions_of(op))
+                 if type(fn) is FunctionType and not str(fn.__module__).startswith("tapegrad.")]
+        for rule in rules:
+            self.reads.run_unheard(rule)
+        # outside of the trace, what is an argument too is the original, and no input
+        inputs, self.reads.inputs = self.reads.inputs, set()
+        for name, x in named_by(rules):
+            if id(x) in inputs:
+                self.reads.watch(x, f"{name} of a rule")
+        self.reads.inputs = inputs
 
     def result(self) -> tuple[Freshness, str, Location | None]:
         """Return what tells whether what was read is the same, and why that is not enough, if it is not, and where."""
@@ -210,6 +220,20 @@ class Observer:
             label, was, now = changed
             self.reason = f"it changes {label}, which it reads" + (f": from {was} to {now}" if was != now else "")
         return fresh, self.reason, self.where
+
+
+def named_by(functions: list[FunctionType]) -> Iterator[tuple[str, Any]]:
+    """Yield what functions read by name, and what those read that they name."""
+    seen = {id(fn) for fn in functions}
+    stack = [*functions]
+    for fn in stack:
+        code = code_of(fn)
+        found = [(name, fn.__globals__.get(name)) for name in global_names(code)]
+        found += [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, fn.__closure__ or ())
+                  if not is_empty(cell)]
+        yield from found
+        stack += [x for _, x in found if type(x) is FunctionType and not is_foreign(x.__module__) and id(x) not in seen]
+        seen.update(id(x) for _, x in found)
 
 
 def _profile(observer: Observer) -> Callable[[], None]:
