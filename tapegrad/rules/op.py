@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import Location
-from tapegrad.numbers.cotangents import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project
+from tapegrad.numbers.cotangents import SPECIAL, ZERO, Accumulator, Scatter, ZeroTangent, dense, project, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.parallel import LONG, in_parts
@@ -322,12 +322,18 @@ def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwa
     inf, and a RuntimeWarning.
 
     The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err`
-    where there is no Python float.
+    where there is no number.
     """
     given = [dy, y, *args]
-    if system_of(type(plain(y))) is not None or not any(type(plain(x)) in _PYTHONS for x in given):
+    if system_of(type(plain(y))) is not None or not any(type(plain(x)) in (*_PYTHONS, np.float64) for x in given):
         raise err
-    return partial(*[OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given], **kwargs)
+    numbers = [OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given]
+    try:
+        return partial(*numbers, **kwargs)
+    except ZeroDivisionError:  # of what math's functions made of NumPy's numbers in between: arrays of one have none
+        if any(map(shape_of, numbers)):
+            raise
+        return partial(*[OPS["reshape"](x, (1,)) for x in numbers], **kwargs)[0]
 
 
 class Pullback:

@@ -59,6 +59,16 @@ def test_a_pole_that_is_asked_stays_infinite() -> None:
         assert tg.gradient(lambda x: np.log(x).sum(), X)[0][0] == np.inf
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+@pytest.mark.parametrize("fn", [np.arccos, np.arcsin, np.arccosh, np.arctanh, np.sqrt, np.log, np.cbrt])
+def test_every_kind_of_number_has_the_same_infinite_slope(fn: Callable[[Any], Any]) -> None:
+    at = 1.0 if fn.__name__.startswith("a") else 0.0
+    with np.errstate(all="ignore"):
+        expected = tg.gradient(lambda x: fn(x).sum(), np.array([at]))[0][0]
+        for kind in (float, np.float64, np.array):
+            assert np.isinf(expected) and tg.gradient(fn, kind(at))[0] == expected == tg.jvp(fn, (kind(at),), (kind(1.0),))[1]
+
+
 def test_derivatives_of_higher_order_are_those_of_the_product() -> None:
     def f(x: Any) -> Any:
         return ((np.sqrt(x) - 1.0) ** 2).sum()  # whose cotangent is 0 at 1, where the slope is finite

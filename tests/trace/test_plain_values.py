@@ -10,6 +10,7 @@ import datetime
 import decimal
 import enum
 import functools
+import gc
 import json
 import math
 import operator
@@ -366,6 +367,21 @@ def test_texts_are_those_of_the_plain_program(row: int, x: Any) -> None:
             assert np.array_equal(found, f(x))
         y = x * 100 + 23
         assert np.array_equal(step(y), f(y))
+
+
+FOUR = (4.0, 4.0)
+ASKS_THE_PROXY: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "id": (lambda x, n: id(n) == id(1), (1,)), "a list of nan": (lambda x, v: [v] == [np.nan], (np.nan,)), "a tuple": (lambda x, t: t is FOUR, (FOUR,)),
+    "type in a text": (lambda x: eval("type(x) is float"), ()), "is in a text": (lambda x, n: eval("n is TWO"), (2,)),
+    "size": (lambda x, n: sys.getsizeof(n) == sys.getsizeof(1), (1,)), "collector": (lambda x: gc.isenabled(), ()),
+}
+
+
+@pytest.mark.parametrize("row", ASKS_THE_PROXY)
+def test_what_a_program_can_be_told_otherwise_is_what_docs_limits_lists(row: str) -> None:
+    asks, args = ASKS_THE_PROXY[row]
+    assert asks(2.0, *args)
+    assert tg.grad(lambda x, *args: x if asks(x, *args) else 3 * x, 2.0, *args, argnums=0)[0] == 6.0  # where this is 2.0, its line in the docs goes
 
 
 @pytest.mark.parametrize("holds", [lambda v: v in [1.0, np.nan], lambda v: np.nan in (v,), lambda v: [v, 1.0].index(np.nan) == 0], ids=["in", "of", "index"])
