@@ -295,8 +295,9 @@ def draws(fn: Any) -> bool:
 
 def functions_of(op: Op) -> list[Any]:
     """Return the functions that an op computes with: its own, and those of its rule and its tangent."""
-    found = [op.run]
-    for fact in (op.rule, op.tangent):
+    found: list[Any] = [op.run]
+    facts: tuple[Any, ...] = (op.rule, op.tangent)
+    for fact in facts:
         if type(fact) is Partials:
             found += fact.each if type(fact.each) is tuple else [fact.each]
         elif type(fact) is Joint:
