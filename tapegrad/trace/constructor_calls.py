@@ -141,6 +141,7 @@ def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
     return getattr(kind, "__call__", None) is shim  # noqa: B004
 
 
+_CALLS = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])  # that with keywords from Python 3.13 on
 # Instructions that go through an iterator: `a, b = map(np.array, rows)`
 _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "SET_UPDATE", "CONTAINS_OP"])
 
@@ -163,7 +164,7 @@ def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
     parts = [instruction for instruction in instructions[:at] if (there := instruction.positions)  # type: ignore[attr-defined]
              and (there.lineno, there.col_offset) == (place.lineno, place.col_offset)
              and (there.end_lineno, there.end_col_offset) != (place.end_lineno, place.end_col_offset)]
-    names = [part.argval if _loads_name(part) else "()" for part in parts if _loads_name(part) or part.opname == "CALL"]
+    names = [part.argval if _loads_name(part) else "()" for part in parts if _loads_name(part) or part.opname in _CALLS]
     return tuple(names) or ("?",)
 
 
