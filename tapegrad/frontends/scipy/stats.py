@@ -203,7 +203,7 @@ def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
         return None
     if math.prod(shape) == 1:
         return f(*xs)
-    first, *known = [ops.reshape(ops.broadcast_to(as_array(x), shape=shape), (-1,)) for x in (chosen, *xs)]
+    first, *known = [ops.reshape(ops.broadcast_to(as_array(x), shape), (-1,)) for x in (chosen, *xs)]
     place = ops.argmax(first)
     return f(*[choose(chosen, x, ops.stop_gradient(flat[place])) for x, flat in zip(xs, known)])
 

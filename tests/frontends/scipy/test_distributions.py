@@ -128,7 +128,7 @@ def test_the_branch_that_is_not_taken_has_no_value(method: str) -> None:
 
 @pytest.mark.parametrize("f", [
     lambda x, c: ss.genextreme.logpdf(x, c).sum(), lambda x, c: ss.genpareto.logpdf(x, c).sum(),
-    lambda x, c: ss.tukeylambda.pdf(x, c).sum(), lambda x, c: c * ss.linregress(x, x**2).rvalue], ids=range(4))
+    lambda x, c: ss.tukeylambda.pdf(x, c).sum()], ids=range(3))
 def test_a_choice_between_formulas_is_compiled(f: Any) -> None:
     step = tg.value_and_grad(f, argnums=(0, 1), warmup=1)
     for k in range(4):
