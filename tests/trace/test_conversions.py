@@ -518,6 +518,7 @@ class Doubled(np.ndarray):
         return super().__new__(cls, (2, len(x)), float, np.concatenate([x, x]))
 
 
+@NEEDED
 def test_arrays_of_a_class_that_are_made_of_memory() -> None:
     def f(x: Any) -> Any:
         q = Quaternion(x, "H")

@@ -85,7 +85,7 @@ def unknown(fn: Callable[..., Any], caller: str) -> str:
         # a static method of a class in C says nothing of it: it is taken to be of the package that calls it
         module = str(getattr(fn, "__module__", None) or getattr(owner, "__name__", "") or caller)
         return "" if _is_pure(module, name, caller, fn) else f"{module}.{name}"
-    if kind.__module__.partition(".")[0] == caller == "torch":  # as its functions: what it draws of is guarded
+    if str(kind.__module__).partition(".")[0] == caller == "torch":  # as its functions: what it draws of is guarded
         return ""
     if name in LOUD or name.startswith("getrandbits"):
         return f"{owner.__name__ if isinstance(owner, type) else kind.__name__}.{name}"
