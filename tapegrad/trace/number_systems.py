@@ -57,7 +57,7 @@ def check_precision(guard: Guard) -> None:
 def has_arithmetic(cls: type) -> bool:
     """Return whether a user's subclass of a Python number has operators of its own."""
     own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
-    return str(cls.__module__).partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in OPERATORS)
+    return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in OPERATORS)
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:
