@@ -37,7 +37,8 @@ PURE: dict[str, frozenset[str]] = {
 
 SOME: dict[str, frozenset[str]] = {
     "sys": frozenset(["intern", "getsizeof", "getdefaultencoding", "audit", "is_finalizing", "displayhook"]),
-    "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror"]), "nt": frozenset(["fspath", "strerror"]),
+    "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror", "_path_normpath", "_path_splitroot_ex"]),
+    "nt": frozenset(["fspath", "strerror", "_path_normpath", "_path_splitroot", "_path_splitroot_ex"]),
     "io": frozenset(["text_encoding"]),
 }
 """Modules of whose functions only these are pure."""
