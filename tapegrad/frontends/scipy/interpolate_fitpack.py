@@ -155,3 +155,16 @@ for _fn in (_classes._BivariateSplineBase.__call__, si.BivariateSpline.integral)
 run_with(*(cls.__init__ for cls in (si.RectBivariateSpline, si.SmoothBivariateSpline, si.LSQBivariateSpline,
                                     si.SmoothSphereBivariateSpline, si.LSQSphereBivariateSpline,
                                     si.RectSphereBivariateSpline)), _impl.bisplev, _impl.spalde, **_NAMES)
+
+_INSERT = "_insert" if _old else "insert"
+
+
+def _inserted(per: Any, t: Any, c: Any, k: int, x: Any, m: int) -> tuple[Any, Any, int]:
+    """Insert a knot: FITPACK's coefficients are linear in those before; behind them it writes nothing."""
+    def insert(data: Any) -> tuple[Any, Any, int]:
+        tt, cc, ier = getattr(_impl._fitpack, _INSERT)(per, t, data, k, x, m)
+        return tt, np.append(cc[:len(tt) - k - 1], np.zeros(k + 1)), ier
+    return _linear(insert, c, 1)  # type: ignore[return-value]
+
+
+run_with(_impl.insert, _fitpack=SimpleNamespace(**{_INSERT: _inserted}))
