@@ -12,6 +12,7 @@ import torch
 import tapegrad as tg
 from tapegrad import ops
 from tapegrad.compile.backend import BACKENDS, Backend
+from tapegrad.compile.native import backend as native
 from tapegrad.numbers import systems
 from tapegrad.ops.structure import put_results
 from tapegrad.rules import op as entries
@@ -28,6 +29,7 @@ from tapegrad.transforms.walk import Walk
 
 X = np.array([-1.5, -0.2, 0.3, 2.0])
 TABLES: tuple[Any, ...] = (entries.OPS, registry.FOREIGN, registry.REGISTERED, systems.SYSTEMS, BACKENDS, ops.multiply.lower)
+assert BACKENDS["native"] is native.native  # it registers itself when it is imported, which is not inside a test
 
 
 @pytest.fixture(autouse=True)

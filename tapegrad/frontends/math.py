@@ -33,6 +33,8 @@ for _fn, _op in [
 if hasattr(math, "exp2"):  # Python 3.11
     register(math.exp2, ops.exp2)  # type: ignore[attr-defined]
     register(math.cbrt, ops.cbrt)  # type: ignore[attr-defined]
+if hasattr(math, "fma"):  # Python 3.13
+    register(math.fma, ops.fma)
 
 
 # Of traced numbers they are plain integers, guarded: Python asks the number itself (__floor__, __index__)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-_DATA: Any = ctypes.c_int.__mro__[-2]  # what ctypes makes
+C_DATA: Any = ctypes.c_int.__mro__[-2]  # what ctypes makes
 _FLAT, _ITER = np.flatiter, np.nditer  # under which names a trace has others
-BUFFERS: tuple[type, ...] = (memoryview, bytearray, array, mmap.mmap, _DATA, np.ndarray, _FLAT, _ITER)
+BUFFERS: tuple[type, ...] = (memoryview, bytearray, array, mmap.mmap, C_DATA, np.ndarray, _FLAT, _ITER)
 
 
 def span(x: Any) -> tuple[int, int]:

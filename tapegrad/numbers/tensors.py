@@ -67,7 +67,7 @@ def check_dense(x: Any) -> None:
 
 def is_distributed(x: Any) -> bool:
     """True for a tensor of which each process has a part."""
-    return type(x).__module__.startswith("torch.distributed.")
+    return str(type(x).__module__).startswith("torch.distributed.")
 
 
 _tensor_types: dict[Any, bool] = {}  # once torch is imported: a trace asks a thousand times

@@ -169,6 +169,10 @@ euclidean_norm = define("euclidean_norm", math.hypot, Partials(_toward, pointwis
 fsum = define("fsum", _fsum, Partials(lambda i, dy, y, *xs: dy, pointwise=True), effects=RAISES,
               batch=False, torch=lambda *xs: torch.stack(tensors.together(xs, number=True)).sum(), memory=FRESH,
               spec=types.always(float))
+if hasattr(math, "fma"):  # Python 3.13
+    fma = define("fma", math.fma, pointwise(lambda dy, _y, _a, b, _c: dy * b, lambda dy, _y, a, _b, _c: dy * a,
+                                            lambda dy, _y, _a, _b, _c: dy), effects=RAISES, batch=False,
+                 torch=lambda a, b, c: a * b + c, memory=FRESH, spec=types.always(float))
 ieee_remainder = define("ieee_remainder", math.remainder,
                         pointwise(lambda dy, _y, _a, _b: dy, lambda dy, y, a, b: -dy * _nearest(y, a, b)),
                         effects=RAISES, batch=False, torch=lambda a, b: a - torch.round(a / b) * b,

@@ -89,7 +89,7 @@ def _keeps(x: Any, depth: int = 3) -> bool:
         return any(_keeps(part, depth - 1) for part in islice(x, MOST))
     if issubclass(kind, dict):
         return any(_keeps(part, depth - 1) for part in islice(dict.values(x), MOST))
-    if not isinstance(x, (type, ModuleType)) and any(base.__module__.partition(".")[0] in LIBRARIES
+    if not isinstance(x, (type, ModuleType)) and any(str(base.__module__).partition(".")[0] in LIBRARIES
                                                      for base in kind.__mro__[:-1]):
         found = getattr(x, "__dict__", None)
         return type(found) is dict and any(_keeps(part, depth - 1) for part in found.values())
@@ -141,6 +141,7 @@ def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
     return getattr(kind, "__call__", None) is shim  # noqa: B004
 
 
+_CALLS = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])  # that with keywords from Python 3.13 on
 # Instructions that go through an iterator: `a, b = map(np.array, rows)`
 _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "SET_UPDATE", "CONTAINS_OP"])
 
@@ -156,14 +157,14 @@ def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
     if instructions[at].opname in _STEPS:
         return ("map",)
     if not hasattr(code, "co_positions"):
-        *names, last = spelled(code, lasti).split(".")
+        *names, last = [part for part in spelled(code, lasti).split(".") if part != "[]"] or ["?"]
         return (*[name for name in names if name != "?"], last if last != "?" or not names else "()")
     place = instructions[at].positions  # type: ignore[attr-defined]
     # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
     parts = [instruction for instruction in instructions[:at] if (there := instruction.positions)  # type: ignore[attr-defined]
              and (there.lineno, there.col_offset) == (place.lineno, place.col_offset)
              and (there.end_lineno, there.end_col_offset) != (place.end_lineno, place.end_col_offset)]
-    names = [part.argval if _loads_name(part) else "()" for part in parts if _loads_name(part) or part.opname == "CALL"]
+    names = [part.argval if _loads_name(part) else "()" for part in parts if _loads_name(part) or part.opname in _CALLS]
     return tuple(names) or ("?",)
 
 
@@ -173,8 +174,8 @@ def _loads_name(instruction: dis.Instruction) -> bool:
 
 
 def spelled(code: CodeType, lasti: int) -> str:
-    """Return what stands on the stack below the arguments of a call, as a dotted name in which "?" is all else: what
-    Python 3.10, which keeps no columns, tells of the function called.
+    """Return what stands on the stack below the arguments of a call, as a dotted name in which "[]" is an element and
+    "?" all else: what Python 3.10, which keeps no columns, tells of the function called.
     """
     instructions = list(dis.get_instructions(code))
     at, depths = lasti // 2, _depths(instructions)
@@ -187,7 +188,8 @@ def spelled(code: CodeType, lasti: int) -> str:
     # and so do an attribute, an element and a result, where their owner stood
     parts = [i for i in range(first, at) if instructions[i].opcode not in _JUMPING and place + 1 == depths.get(
         instructions[i if instructions[i].opname == "LOAD_METHOD" else i + 1].offset)]
-    return ".".join(instructions[i].argval if _loads_name(instructions[i]) else "?" for i in parts) or "?"
+    return ".".join(instructions[i].argval if _loads_name(instructions[i]) else
+                    "[]" if instructions[i].opname == "BINARY_SUBSCR" else "?" for i in parts) or "?"
 
 
 def _depths(instructions: list[dis.Instruction]) -> dict[int, int]:

@@ -18,7 +18,6 @@ import itertools
 import re
 import sys
 import typing
-from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,7 +32,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.bytecode import Placed, placed
+from tapegrad.trace.bytecode import Placed, Step, expanded, placed
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import TAKING
 from tapegrad.trace.identity import compared
@@ -296,9 +295,9 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
                 changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1 if flagged else len(names)
             names = (*names, meant[name]) if called else names
     parts = tuple(_renamed(part, scope, own) if type(part) is CodeType else part for part in code.co_consts)
-    places = (list(_calls_of_variables(code)) if _VARIABLE is not None and own is _NAMES and len(parts) < 256
-              and _VARIABLE.search(code.co_code) else [])
-    if names == code.co_names and not places and all(a is b for a, b in zip(parts, code.co_consts)):
+    instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and own is _NAMES and len(parts) < 256
+               and _VARIABLE.search(code.co_code) else {})
+    if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
         made = compared(code)
         if made is not code:
             ORIGINAL[made] = code
@@ -306,10 +305,14 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
     vars(np).update({_NAMES[name]: _TRACED[name] for name in _INEXACT})  # found by such code alone, these names stay
     vars(np.random).update({_NAMES["RandomState"]: to_random_state})
     vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
-    for place in places:  # as a method's call: what is called, then what it is called of
-        changed[place:place + 2] = dis.opmap["LOAD_CONST"], len(parts)
-    made = compared(code.replace(co_names=names, co_consts=(*parts, to_class) if places else parts,
-                                 co_code=bytes(changed)))
+    consts = (*parts, to_class) if instead else parts
+    longer = {at: [Step(at, at + 2, *new, 0) for new in several] for at, several in instead.items()}
+    if max(map(len, longer.values()), default=1) == 1:
+        for at, [(opcode, arg)] in instead.items():
+            changed[at:at + 2] = opcode, arg
+        longer = {}
+    made = code.replace(co_names=names, co_consts=consts, co_code=bytes(changed))
+    made = compared(expanded(made, longer, consts) if longer else made)
     ORIGINAL[made] = code
     return made
 
@@ -342,20 +345,36 @@ def _names_protocols(code: CodeType, scope: dict[str, Any]) -> bool:
     return any(getattr(scope.get(name, getattr(typing, name, None)), "_is_protocol", False) for name in code.co_names)
 
 
-# a call of a variable begins with a place for the object of a method; later, that comes second
-_CALLED = bytes(dis.opmap[name] for name in ("LOAD_FAST", "LOAD_DEREF"))
-_VARIABLE = re.compile(re.escape(bytes([dis.opmap["PUSH_NULL"]])) + b"." + b"[" + re.escape(_CALLED) + b"]",
-                       re.DOTALL) \
-    if (3, 11) <= sys.version_info < (3, 13) else None
+# A call of a variable has a place for the object of a method, before what is called, from Python 3.13 on behind it:
+# `to_class` is called as a method of the variable.
+_LOADS = [dis.opmap[name] for name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST")
+          if name in dis.opmap]
+_SECOND = sys.version_info >= (3, 13)
+_NULL = re.escape(bytes([dis.opmap.get("PUSH_NULL", 0)]))
+_LOAD = b"[" + re.escape(bytes(_LOADS)) + b"]"
+_VARIABLE = re.compile(_LOAD + b"." + _NULL if _SECOND else _NULL + b"." + _LOAD, re.DOTALL) \
+    if (3, 11) <= sys.version_info < (3, 14) else None
 
 
-def _calls_of_variables(code: CodeType) -> Iterator[int]:
-    """Yield where calls of a variable with one argument begin."""
-    steps = placed(code)
-    for null, step in itertools.pairwise(steps):
-        call = _first_around(steps, step, step) if null.opname == "PUSH_NULL" and step.opcode in _CALLED else None
-        if call is not None and call.opname in ("PRECALL", "CALL") and call.arg == 1:
-            yield null.offset
+def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int, int]]]:
+    """Return which instructions, with their arguments, stand in place of others where a variable is called with one
+    argument, by where these are; `to_class` is at a place among the constants.
+    """
+    steps, found = placed(code), dict[int, list[tuple[int, int]]]()
+    const, fast = (dis.opmap[name] for name in ("LOAD_CONST", "LOAD_FAST"))
+    for first, second in itertools.pairwise(steps):
+        step, null = (first, second) if _SECOND else (second, first)
+        if null.opname != "PUSH_NULL" or step.opcode not in _LOADS or step.arg > 255:
+            continue
+        load = [(step.opcode, step.arg)]
+        if len(names := step.opname.split("_FAST")) > 2:  # two in one
+            load = [(dis.opmap[f"{names[0]}_FAST"], step.arg >> 4), (fast, step.arg & 15)]
+        call = _around(steps, null if _SECOND else step, null if _SECOND else step)[:1]
+        if call and call[0].opname in ("PRECALL", "CALL") and call[0].arg == 1:
+            found[null.offset] = [load[-1]] if _SECOND else [(const, place)]
+            if _SECOND:
+                found[step.offset] = [*load[:-1], (const, place)]
+    return found
 
 
 def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
@@ -372,8 +391,9 @@ def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
     before = steps[first - 1] if first else step
     if before.opname == "LOAD_GLOBAL" and before.name == "map":
         return "map" not in scope  # `map(type, xs)`, which calls it
-    call = _first_around(steps, start, step)
-    return call is not None and call.opname.startswith(("CALL", "PRECALL", "KW_NAMES", "LOAD_SUPER"))
+    # `super()` before an attribute loads the class where others have a call
+    return any(part.opname.startswith(("CALL", "PRECALL", "LOAD_SUPER", "LOAD_DEREF"))
+               for part in _around(steps, start, step))
 
 
 def _of_numpy(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
@@ -389,11 +409,13 @@ def _of_numpy(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any,
     return steps[first], found if known else None
 
 
-def _first_around(steps: list[Placed], start: Any, step: Any) -> Placed | None:
-    """Return the first instruction of the smallest expression that begins with that from `start` to `step`."""
+def _around(steps: list[Placed], start: Any, step: Any) -> list[Placed]:
+    """Return the instructions of the smallest expression that begins with that from `start` to `step`, less those
+    inside: of a call, with what loads the names of its keywords.
+    """
     def ends(other: Placed) -> tuple[Any, ...]:
         return other.positions[1], other.positions[3]
     begin, end = start.positions[::2], ends(step)
-    around = [(*ends(other), at) for at, other in enumerate(steps)
+    around = [other for other in steps
               if other.positions[::2] == begin and ends(other) > end and other.opname != "PUSH_NULL"]  # a call around
-    return steps[min(around)[2]] if around else None
+    return [other for other in around if ends(other) == min(map(ends, around))]

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tapegrad.numbers.memory import C_DATA
 from tapegrad.tree.copies import class_of, current
 
 # frozen dataclasses refuse the ordinary way, and a class may have a `__class__` of its own
@@ -105,12 +106,14 @@ def _special(cls: type, name: str) -> Callable[..., Any]:
 
 def begin(objects: Iterable[Any]) -> list[Any]:
     """Make objects redirect; return those that do, to be given to `end`: not those whose class cannot be replaced, as
-    that of SimpleNamespace.
+    that of SimpleNamespace; a subclass of ctypes' would have no layout, and reading it ends the interpreter.
     """
     done = []
     with _lock:
         for x in objects:
             _, cls, count = _swapped.get(id(x), (x, class_of(x), 0))
+            if issubclass(cls, C_DATA):
+                continue
             if not count:
                 try:
                     _set_class(x, redirecting(cls))

@@ -199,7 +199,7 @@ def forward_of(cls: type) -> Any:
     """Return what a class of torch's own has as its `forward`, which a program may replace; None for other classes,
     whose code is looked at.
     """
-    return getattr(cls, "forward", None) if cls.__module__.startswith("torch.") else None
+    return getattr(cls, "forward", None) if str(cls.__module__).startswith("torch.") else None
 
 
 def is_proxy(x: Any) -> bool:

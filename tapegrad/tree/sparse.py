@@ -75,7 +75,7 @@ def _put_together(pattern: Any, parts: Any) -> Any:
 
 def is_sparse(x: Any) -> bool:
     """True for one of SciPy's sparse arrays and matrices."""
-    if not type(x).__module__.startswith("scipy.sparse.") or not hasattr(x, "format"):
+    if not str(type(x).__module__).startswith("scipy.sparse.") or not hasattr(x, "format"):
         return False
     _register()
     return True

@@ -115,6 +115,7 @@ CASES = [
     Case("euclidean_norm", lambda a, b: math.hypot(a, b, 2.0), [(1.5, 0.7)]),
     Case("fsum", lambda a, b: math.fsum([a, b, a]) * math.fsum(x * x for x in (a, b)) * math.fsum({1: a, 2: b}.values()), [(1.5, 0.7)],
          errors=[((float("inf"), -float("inf")), ValueError)]),
+    *([Case("fma", lambda a, b: math.fma(a, b, a), [(1.5, 0.7)], errors=[((float("inf"), 0.0), ValueError)])] if hasattr(math, "fma") else []),
     Case("ieee_remainder", lambda a, b: math.remainder(a, b), [(1.5, 0.7), (-7.3, 2.0)], errors=[((1.5, 0.0), ValueError)]),
     # -- np.emath: complex numbers beyond the real domain
     *[Case(f"{op}:emath_{name}", getattr(np.emath, name), [(draw(3, low=0.1, high=0.9),), (draw(2, 3),), (-0.7,), (2.5,)]) for name, op in (

@@ -110,6 +110,7 @@ m=A()
     "file": ("from pathlib import Path\np=Path(FOLDER)/'rate'\np.write_text('2')", "x*float(p.read_text())", "if k==3: p.write_text('5')"),
     "weakref": ("class O: r=2.0\no=O()\nw=weakref.ref(o)", "x*(2.0 if w() is not None else 5.0)", "if k==3: o=None"),
     "threading.local": ("L=threading.local()\nL.r=2.0", "x*L.r", "if k==3: L.r=5.0"),
+    "simple queue": ("Q=queue.SimpleQueue()\nfor i in range(20): Q.put(2.0 if i<4 else 5.0)", "x*Q.get()", ""),
     "queue": ("Q=queue.Queue()\nfor i in range(20): Q.put(2.0 if i<4 else 5.0)", "x*Q.get()", ""),
     "deque": ("Q=collections.deque([2.]*4+[5.]*20)", "x*Q.popleft()", ""),
     "decimal ctx": ("", "x*float(decimal.Decimal(1)/3)", "decimal.getcontext().prec=28 if k!=3 else 3"),

@@ -78,6 +78,7 @@ def helper(name: str, text: str) -> Any:
 PROGRAMS |= hidden_reads.PROGRAMS | hidden_answers.PROGRAMS
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")  # of NumPy 2.5
 @over([pytest.param(name, id=name) for name in PROGRAMS])
 def test_a_compiled_function_answers_as_plain_python(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WARMUP", None)

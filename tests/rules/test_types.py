@@ -105,6 +105,7 @@ NUMBERS = [X, X.astype(np.float32), X.astype(complex), X.astype(np.int8), X > 2,
            1j, np.float32(2), np.int64(2), np.ones(()), np.float16(1), np.ones(2, np.uint8)]
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")  # of bool, on Python 3.12 and later
 @pytest.mark.parametrize("fn", [fn for fn in OPS.values() if fn.is_ufunc or fn.pythonic], ids=repr)
 def test_of_every_dtype(fn: Op) -> None:
     unary = fn.impl.nin == 1 if fn.is_ufunc else fn in (ops.negative, ops.positive, ops.abs, ops.bitwise_invert)

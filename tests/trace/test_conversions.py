@@ -61,6 +61,10 @@ DEFAULT = np.float64
 def of_variable(x, dtype=None):
     dtype = DEFAULT if dtype is None else dtype
     return dtype(x) * x
+def of_loads(x, dtype=np.float64, two=2.0):
+    y = two * dtype(x)
+    b = dtype; y = y + b(x) ** two
+    return max(two, dtype(y))
 def of_variables(x, a=float, b=np.float64, c=np.sin):
     return sum([c(a(x)) for _ in range(12)]) + (lambda: b(a(x)))() + a(3) + max(*map(a, [1, 2])) + a() + b(*[2.0])
 def of_kind(x, kind): return float(kind(2)) * x
@@ -128,7 +132,7 @@ def slope(f: Callable[[float], float], x: float) -> float:
     return (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
 
 
-VARIABLES = (3, 11) <= sys.version_info < (3, 13)
+VARIABLES = (3, 11) <= sys.version_info < (3, 14)
 NEEDED = pytest.mark.skipif(sys.version_info < (3, 11), reason="before, code does not tell where in a line it stands")
 
 
@@ -143,7 +147,7 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_dtypes", "of_map",
                                   "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point",
-                                  *(["of_variable", "of_variables", "of_made", "of_table"] if VARIABLES else [])])
+                                  *(["of_variable", "of_variables", "of_loads", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)
 
@@ -514,6 +518,7 @@ class Doubled(np.ndarray):
         return super().__new__(cls, (2, len(x)), float, np.concatenate([x, x]))
 
 
+@NEEDED
 def test_arrays_of_a_class_that_are_made_of_memory() -> None:
     def f(x: Any) -> Any:
         q = Quaternion(x, "H")

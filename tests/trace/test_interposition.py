@@ -201,3 +201,25 @@ def test_a_name_that_a_function_makes_global_is_numpy_itself() -> None:
     exec("def f(x):\n    global np\n    import numpy as np\n    return np.sin(x)", space)
     assert tg.gradient(space["f"], 1.0)[0] == np.cos(1.0)
     assert space["np"] is np
+
+
+class Function:
+    """A class as that of Cython's functions before Cython 3.1, whose `__module__` is a descriptor of theirs."""
+
+    def __call__(self, x: Any) -> Any:
+        return np.zeros(2) + x
+
+
+Function.__module__ = property(lambda self: "compiled")  # type: ignore[assignment]
+
+
+def test_an_object_whose_class_tells_no_module() -> None:
+    held = Function()
+
+    def f(x: Any) -> Any:
+        here, y = held, np.zeros(3)
+        y[0] = x
+        return y.sum() * here(x).sum() * np.random.default_rng(0).random()
+    step = tg.value_and_grad(f, warmup=1)
+    for x in (1.0, 2.0, 3.0):
+        assert tg.grad(f, x)[1][1] == step(x)[1] == pytest.approx(4 * x * np.random.default_rng(0).random())

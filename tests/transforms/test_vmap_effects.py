@@ -67,7 +67,7 @@ STORES: dict[str, Any] = {
                                  lambda held: int(held.n[0])),
     "texts": counting(lambda: np.array(["", "longer"]), lambda held: held.__setitem__(0, str(held[0]) + "a"),
                       lambda held: len(str(held[0]))),
-    "dates": counting(lambda: np.array(["2020-01-01"], "M8[D]"), lambda held: increased(held, 0),
+    "dates": counting(lambda: np.array(["2020-01-01"], "M8[D]"), lambda held: held.__setitem__(0, held[0] + np.timedelta64(1, "D")),
                       lambda held: int(held.astype(int)[0])),
     "objects": counting(lambda: np.array([0], object), lambda held: increased(held, 0), lambda held: held[0]),
     "UserDict": counting(lambda: collections.UserDict(n=0), increased, lambda held: held["n"]),

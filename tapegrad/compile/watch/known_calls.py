@@ -37,7 +37,8 @@ PURE: dict[str, frozenset[str]] = {
 
 SOME: dict[str, frozenset[str]] = {
     "sys": frozenset(["intern", "getsizeof", "getdefaultencoding", "audit", "is_finalizing", "displayhook"]),
-    "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror"]), "nt": frozenset(["fspath", "strerror"]),
+    "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror", "_path_normpath", "_path_splitroot_ex"]),
+    "nt": frozenset(["fspath", "strerror", "_path_normpath", "_path_splitroot", "_path_splitroot_ex"]),
     "io": frozenset(["text_encoding"]),
 }
 """Modules of whose functions only these are pure."""
@@ -85,7 +86,7 @@ def unknown(fn: Callable[..., Any], caller: str) -> str:
         # a static method of a class in C says nothing of it: it is taken to be of the package that calls it
         module = str(getattr(fn, "__module__", None) or getattr(owner, "__name__", "") or caller)
         return "" if _is_pure(module, name, caller, fn) else f"{module}.{name}"
-    if kind.__module__.partition(".")[0] == caller == "torch":  # as its functions: what it draws of is guarded
+    if str(kind.__module__).partition(".")[0] == caller == "torch":  # as its functions: what it draws of is guarded
         return ""
     if name in LOUD or name.startswith("getrandbits"):
         return f"{owner.__name__ if isinstance(owner, type) else kind.__name__}.{name}"

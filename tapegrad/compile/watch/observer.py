@@ -21,7 +21,6 @@ from types import (
     FunctionType,
     MethodDescriptorType,
     ModuleType,
-    WrapperDescriptorType,
 )
 from typing import Any
 
@@ -279,7 +278,7 @@ def _monitor(observer: Observer) -> Callable[[], None]:
             return quiet
         if type(fn) is MethodDescriptorType and first is not monitoring.MISSING:  # called without being bound first
             fn = fn.__get__(first, type(first))
-        if type(fn) in _IN_C:
+        if isinstance(fn, BuiltinFunctionType):  # as a profiler, not of a class, whose own code is heard
             observer.called(fn, sys._getframe(1))
         return None
     events = monitoring.events
@@ -296,5 +295,4 @@ def _monitor(observer: Observer) -> Callable[[], None]:
     return end
 
 
-_IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, type)
 _lock = threading.Lock()

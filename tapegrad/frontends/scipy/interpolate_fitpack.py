@@ -27,7 +27,12 @@ from tapegrad.trace.views import peek
 
 _impl: Any = importlib.import_module("scipy.interpolate._fitpack_impl")
 _classes: Any = importlib.import_module("scipy.interpolate._fitpack2")
-_fitpack: Any = _classes.dfitpack
+_old: Any = getattr(_classes, "dfitpack", None)  # before SciPy 1.18, FITPACK's own Fortran with all that it has
+
+
+def _fitting(name: str) -> Any:
+    """Return SciPy's function that fits."""
+    return getattr(_old, name) if _old else getattr(_classes, f"_{name}")
 
 
 def _splines(t: Any, k: int, x: Any, nu: int) -> Any:
@@ -90,7 +95,7 @@ def grid(x: Any, y: Any, z: Any, xb: Any, xe: Any, yb: Any, ye: Any, kx: int, ky
     shape, values = (len(x), len(y)), as_array(z)
 
     def fit(table: Any) -> Any:
-        return _fitpack.regrid_smth(x, y, np.ravel(table), xb, xe, yb, ye, kx, ky, 0.0, *rest)
+        return _fitting("regrid_smth")(x, y, np.ravel(table), xb, xe, yb, ye, kx, ky, 0.0, *rest)
     nx, tx, ny, ty, c, fp, ier = fit(plain(values))
     if ier not in (0, -1, -2):
         return nx, tx, ny, ty, c, fp, ier
@@ -121,7 +126,7 @@ def scattered(x: Any, y: Any, z: Any, *rest: Any, **options: Any) -> Any:
     if any(isinstance(part, Traced) and not part._tracer.independent(peek(part)) for part in rest):
         raise refused("LSQBivariateSpline by its knots or weights", "FITPACK reads them", "the surface by its values")
     rest = tuple(np.array(plain(part)) if np.ndim(plain(part)) else part for part in rest)  # FITPACK writes into knots
-    return _linear(lambda data: _fitpack.surfit_lsq(x, y, data, *_copied(rest), **options), z, 2)
+    return _linear(lambda data: _fitting("surfit_lsq")(x, y, data, *_copied(rest), **options), z, 2)
 
 
 def _copied(parts: Any) -> Any:
@@ -130,7 +135,7 @@ def _copied(parts: Any) -> Any:
 
 def on_sphere(theta: Any, phi: Any, r: Any, *rest: Any, **options: Any) -> Any:
     theta, phi = _known(theta), _known(phi)
-    return _linear(lambda data: _fitpack.spherfit_lsq(theta, phi, data, *rest, **options), r, 2)
+    return _linear(lambda data: _fitting("spherfit_lsq")(theta, phi, data, *rest, **options), r, 2)
 
 
 def _smoothed(*args: Any, **kwargs: Any) -> Any:
@@ -138,24 +143,28 @@ def _smoothed(*args: Any, **kwargs: Any) -> Any:
                   "LSQBivariateSpline, with given knots; RBFInterpolator")
 
 
-_KERNELS = SimpleNamespace(bispev=on_grid, parder=on_grid, bispeu=at_points, pardeu=at_points, dblint=over_rectangle,
-                           spalde=derivatives, regrid_smth=grid, surfit_lsq=scattered, spherfit_lsq=on_sphere,
-                           surfit_smth=_smoothed, spherfit_smth=_smoothed, regrid_smth_spher=_smoothed)
-_NAMES = {"dfitpack": _KERNELS}
+_EVALUATE = {"bispev": on_grid, "parder": on_grid, "bispeu": at_points, "pardeu": at_points, "dblint": over_rectangle,
+             "spalde": derivatives}
+_FIT = {"regrid_smth": grid, "surfit_lsq": scattered, "spherfit_lsq": on_sphere, "surfit_smth": _smoothed,
+        "spherfit_smth": _smoothed, "regrid_smth_spher": _smoothed}
+_NAMES: dict[str, Any] = {"dfitpack": SimpleNamespace(**_EVALUATE, **_FIT)} if _old else {
+    "_fitpack": SimpleNamespace(**_EVALUATE), **{f"_{name}": fit for name, fit in _FIT.items()}}
 
 for _fn in (_classes._BivariateSplineBase.__call__, si.BivariateSpline.integral):
     method(_fn)(with_names(_fn, _NAMES))
 run_with(*(cls.__init__ for cls in (si.RectBivariateSpline, si.SmoothBivariateSpline, si.LSQBivariateSpline,
                                     si.SmoothSphereBivariateSpline, si.LSQSphereBivariateSpline,
-                                    si.RectSphereBivariateSpline)), _impl.bisplev, _impl.spalde, dfitpack=_KERNELS)
+                                    si.RectSphereBivariateSpline)), _impl.bisplev, _impl.spalde, **_NAMES)
+
+_INSERT = "_insert" if _old else "insert"
 
 
 def _inserted(per: Any, t: Any, c: Any, k: int, x: Any, m: int) -> tuple[Any, Any, int]:
     """Insert a knot: FITPACK's coefficients are linear in those before; behind them it writes nothing."""
     def insert(data: Any) -> tuple[Any, Any, int]:
-        tt, cc, ier = _impl._fitpack._insert(per, t, data, k, x, m)
+        tt, cc, ier = getattr(_impl._fitpack, _INSERT)(per, t, data, k, x, m)
         return tt, np.append(cc[:len(tt) - k - 1], np.zeros(k + 1)), ier
     return _linear(insert, c, 1)  # type: ignore[return-value]
 
 
-run_with(_impl.insert, _fitpack=SimpleNamespace(_insert=_inserted))
+run_with(_impl.insert, _fitpack=SimpleNamespace(**{_INSERT: _inserted}))

@@ -361,7 +361,8 @@ def todense(self: Any, order: Any = None, out: Array | None = None) -> Any:
 refuse(_csr_base.tolil, _spbase.tolil, why=_LISTS, try_=_MADE)
 
 CLASSES = "bsr_array bsr_matrix coo_array coo_matrix csc_array csc_matrix csr_array csr_matrix dia_array dia_matrix"
-MAKERS = "block_diag diags diags_array expand_dims find kron kronsum permute_dims spdiags swapaxes tril triu"
+MAKERS = ("block_diag diags diags_array expand_dims find kron kronsum matrix_transpose permute_dims spdiags swapaxes "
+          "tril triu")
 LEFT = {"get_index_dtype safely_cast_index_arrays issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc "
         "isspmatrix_csr isspmatrix_dia isspmatrix_dok isspmatrix_lil": "asks what something is",
         "eye eye_array identity rand random random_array": "takes counts, and returns plain matrices",

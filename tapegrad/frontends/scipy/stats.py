@@ -21,7 +21,6 @@ from scipy.special import _ufuncs
 from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
-from tapegrad.frontends.user import value
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array
@@ -65,9 +64,9 @@ def doubled(x: Array) -> Any:
 
 def inner(low: Any, high: Any) -> Any:
     """Return a point inside a support."""
-    low, high = np.asarray(value(low), float), np.asarray(value(high), float)
-    left = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1.0))
-    return ((left + np.where(np.isfinite(high), high, left + 2)) / 2)[()]
+    low, high = (ops.stop_gradient(doubled(as_array(end))) for end in (low, high))
+    left = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2.0, -1.0))
+    return ((left + np.where(np.isfinite(high), high, left + 2.0)) / 2.0)[()]
 
 
 def everywhere(low: Any, high: Any) -> bool:
@@ -195,16 +194,19 @@ def genextreme_support(self: Any, c: Any) -> Any:  # SciPy makes an array of `c`
 
 
 def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
-    """Return `f` of what is chosen; where nothing is, of what stood at the first chosen place while tracing.
+    """Return `f` of what is chosen; where nothing is, of what stands at the first chosen place.
     None if nothing is chosen of something.
     """
-    if 0 in np.broadcast_shapes(shape_of(chosen), *map(shape_of, xs)):
+    shape = np.broadcast_shapes(shape_of(chosen), *map(shape_of, xs))
+    if 0 in shape:
         return f(*xs)
     if not ops.any(chosen):
         return None
-    mask, *plain = np.broadcast_arrays(value(chosen), *map(value, xs))
-    first = tuple(np.argwhere(mask)[0])
-    return f(*[choose(chosen, x, known[first]) for x, known in zip(xs, plain)])
+    if math.prod(shape) == 1:
+        return f(*xs)
+    first, *known = [ops.reshape(ops.broadcast_to(as_array(x), shape), (-1,)) for x in (chosen, *xs)]
+    place = ops.argmax(first)
+    return f(*[choose(chosen, x, ops.stop_gradient(flat[place])) for x, flat in zip(xs, known)])
 
 
 def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., Any] | None = None, /, *,

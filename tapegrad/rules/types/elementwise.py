@@ -99,15 +99,16 @@ def recast(x: Spec, dtype: Any) -> Spec:
     return Spec(np.ndarray, dtype, x.shape, strides)
 
 
-_SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+_NARROW = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.complex64))
 
 
 def of_integer(name: str) -> Family:
     """Return the family of a function of scipy.special of an integer and a number, or of its `derivative`."""
     def family(n: Any, x: Any, derivative: Any = False) -> Spec:
-        order = numeric(n)
-        if numeric(x).dtype in _SINGLE:
+        order, x = numerics([n, x])
+        if x.dtype in _NARROW:
             raise Unknown("SciPy chooses a loop")
+        x = recast(x, np.result_type(dtype_of(x), float))  # SciPy makes arrays of numbers, and reflects in double
         order = number(np.dtype(int)) if not order.shape else recast(order, np.dtype(int))
         return by_scipy(f"_{name}_d" if known(derivative) else f"_{name}")(order, x)
     return family

@@ -124,3 +124,16 @@ def test_the_branch_that_is_not_taken_has_no_value(method: str) -> None:
         found = tg.jvp(lambda x: tg.gradient(getattr(ss.dgamma, method), x, 1.3)[0], (x,), (1.0,))[1]
         step = [tg.gradient(getattr(ss.dgamma, method), x + h, 1.3)[0] for h in (1e-6, -1e-6)]
         assert found == pytest.approx((step[0] - step[1]) / 2e-6, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x, c: ss.genextreme.logpdf(x, c).sum(), lambda x, c: ss.genpareto.logpdf(x, c).sum(),
+    lambda x, c: ss.tukeylambda.pdf(x, c).sum()], ids=range(3))
+def test_a_choice_between_formulas_is_compiled(f: Any) -> None:
+    step = tg.value_and_grad(f, argnums=(0, 1), warmup=1)
+    for k in range(4):
+        x, c = np.random.default_rng(k).random(5) + 0.1, 0.3 + k / 10
+        (value, slopes), (expected, known) = step(x, c), tg.grad(f, x, c, argnums=(0, 1))
+        assert np.isclose(value, expected, rtol=1e-12)
+        assert all(np.allclose(a, b, rtol=1e-9) for a, b in zip(slopes, known, strict=True))
+    assert step.stats.traces == 1  # type: ignore[attr-defined]

@@ -296,6 +296,8 @@ BUILT: dict[str, Callable[[Any], Any]] = {
     "find": lambda v: np.sum(ss.find(ss.coo_array((v, PLACES), shape=(3, 3)))[2] ** 2),
     **({"axes": lambda v: (ss.swapaxes(ss.permute_dims(ss.coo_array((v, PLACES), shape=(3, 3)), (1, 0)), 0, 1) @ X) @ W + ss.expand_dims(
         ss.coo_array((v, (np.arange(5),)), shape=(5,)), axis=0).sum() ** 2} if hasattr(ss, "swapaxes") else {}),  # since SciPy 1.16
+    **({"matrix_transpose": lambda v: (ss.matrix_transpose(ss.coo_array((v, PLACES), shape=(3, 3))) @ X) @ W}
+       if hasattr(ss, "matrix_transpose") else {}),  # since SciPy 1.18
     "a sum with a constant": lambda v: ((GLOBAL + ss.diags_array(v[:3])) @ X) @ W,
     "a constant times": lambda v: ((GLOBAL * v[0] + v[1] * GLOBAL).multiply(v[:3]) @ X) @ W,
     "a row of numbers": lambda v: ss.csr_array((v, ([0, 1, 2, 4, 5],)), shape=(6,)) @ np.r_[X, W],
