@@ -42,7 +42,6 @@ from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 Sweep = Callable[..., list[Any]]
 Given = Callable[[int, int], list[Any]]
 MODES = ("auto", "forward", "reverse")
-FEW = 3  # sweeps of one tape, below which it does not pay to trace one for a batch
 ROOM = 1 << 27  # bytes that the largest value of a function may take for all rows or columns of a chunk
 OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile them
 PATIENCE = 16  # such calls in a row that were traced all the same
@@ -293,7 +292,7 @@ class Sweeps:
 
         At most so many are swept at once that the largest value on the way finds `room` for them.
         """
-        if count >= FEW:
+        if count > 1:
             try:
                 return self._at_once(sweep, count, rows,
                                      max(room // max(self.largest, 1), 1) if self.chunk is None else self.chunk)

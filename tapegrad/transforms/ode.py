@@ -350,10 +350,13 @@ class _Steps:
             right[:, -n:, :n] = np.eye(n)  # of what comes after
             right[:, :, n:] = given[part, 1:].reshape(len(h), STAGES * n, count)
             solved = np.linalg.solve(np.swapaxes(system, 1, 2), right)
-            stages = solved[:, :, n:]
+            summed = solved.reshape(len(h), STAGES, n, n + count).sum(1)
+            summed[:, :, n:] += given[part, 0]
+            after = np.empty((len(h), n, count))
             for k in reversed(range(len(h))):
-                stages[k] += solved[k, :, :n] @ ds
-                ds = given[part, 0][k] + stages[k].reshape(STAGES, n, count).sum(0)
+                after[k] = ds
+                ds = summed[k, :, :n] @ ds + summed[k, :, n:]
+            stages = solved[:, :, n:] + solved[:, :, :n] @ after
             slopes[part] = h[:, None, None] * (MATRIX.T @ stages.reshape(len(h), STAGES, -1)).reshape(stages.shape)
         return ds, slopes.reshape(len(self.points), n, count)
 

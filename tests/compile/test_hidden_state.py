@@ -37,7 +37,7 @@ import typing
 import warnings
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -383,3 +383,28 @@ def test_a_cache_that_others_ask_too_is_as_good_until_it_forgets(monkeypatch: py
     for n in (4, 5, 4, 5):  # as many as before
         table(n)
     assert step(1.0) == (15.0, 15.0)
+
+
+class Rates:
+    factor: ClassVar[float] = 1.0
+
+
+class Model(Rates):
+    def __init__(self, k: Any) -> None:
+        self.k = k
+
+    def at(self, y: Any) -> Any:
+        return -self.k * y * self.factor
+
+
+@pytest.mark.parametrize("transform", [
+    lambda m, ys: tg.vmap(lambda y: tg.vmap(m.at)(y))(ys),
+    lambda m, ys: tg.vmap(lambda y: tg.vmap(lambda y: m.at(y))(y))(ys),
+    lambda m, ys: tg.vmap(lambda y: tg.grad(lambda y: m.at(y).sum(), y)[1][1])(ys),
+    lambda m, ys: tg.vmap(lambda y: tg.jvp(lambda y: m.at(y).sum(), (y,), (y,))[1])(ys),
+])
+def test_who_listens_goes_on_while_a_transform_inside_does(transform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, ys = tg.compile(transform), np.ones((4, 2))
+    for factor in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.0, 3.0):
+        monkeypatch.setattr(Rates, "factor", factor)
+        np.testing.assert_array_equal(step(Model(0.5), ys), transform(Model(0.5), ys))

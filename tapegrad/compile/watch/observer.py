@@ -236,15 +236,17 @@ def named_by(functions: list[FunctionType]) -> Iterator[tuple[str, Any]]:
 
 
 def _profile(observer: Observer) -> Callable[[], None]:
-    """Listen by `sys.setprofile`; return how to end."""
-    known, entered, called = observer.known, observer.entered, observer.called
+    """Listen by `sys.setprofile`; return how to end. Who listens already, to a trace around this one, goes on."""
+    observers = [each for each in running.observers if isinstance(each, Observer)]
 
     def hear(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
-            if frame.f_code not in known:
-                entered(frame.f_code, frame)
+            for each in observers:
+                if frame.f_code not in each.known:
+                    each.entered(frame.f_code, frame)
         elif event == "c_call" and frame.f_code.co_filename not in INTERNAL:
-            called(arg, frame)
+            for each in observers:
+                each.called(arg, frame)
     before: Any = sys.getprofile()
     sys.setprofile(hear)
     if before is None or callable(before):

@@ -56,13 +56,29 @@ def _odeint(start: Any, times: Any, given: Named) -> Any:
 
 
 def _odeint_path(start: Any, times: Any, given: Named) -> Solution:
-    """Return the solution by LSODA, which is the method of `odeint`."""
-    options = {name: 1.49012e-8 if given.get(name) is None else given[name] for name in ("rtol", "atol")}
-    names = {"hmax": "max_step", "h0": "first_step", "hmin": "min_step"}
-    options |= {names[name]: given[name] for name in names if given.get(name)}
-    found = converged("odeint", si.solve_ivp(lambda t, y: _odeint_slope(t, y, given), (times[0], times[-1]), start,
-                                             "LSODA", dense_output=True, **options))
-    return Solution(times, found.t, lambda at: found.sol(at).T)
+    """Return the solution as `odeint` finds it. Its steps end where it asks for the slope (or are tried, and rejected).
+    Between them it solves again: it interpolates itself, in compiled code.
+    """
+    asked = [times[0]]
+
+    def func(*args: Any) -> Any:
+        asked.append(args[not given.get("tfirst")])
+        return given["func"](*args)
+
+    known = _odeint(start, times, {**given, "func": func}), times
+    nodes = np.unique(np.clip([*asked, times[-1]], min(times[0], times[-1]), max(times[0], times[-1])))
+
+    def between(at: Any) -> Any:
+        nonlocal known
+        states, then = known
+        sign = 1 if times[-1] >= times[0] else -1
+        k = np.searchsorted(sign * then, sign * at[0], "right") - 1  # what was found before is a start
+        found = _odeint(states[k], np.concatenate([then[k : k + 1], at]), given)
+        if k == 0:
+            known = found, np.concatenate([then[:1], at])
+        return found[1:]
+
+    return Solution(times, nodes[::1 if times[-1] >= times[0] else -1], between)
 
 
 _ODEINT = Solver("odeint", _odeint, _odeint_slope, "ode", path=_odeint_path)
