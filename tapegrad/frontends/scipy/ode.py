@@ -28,6 +28,7 @@ from tapegrad.tree.flatten import flatten
 
 _SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs they have other code
 Named = dict[str, Any]
+CLOSEST = 1e4 * float(np.finfo(float).eps)  # two times, beside their size
 
 
 def _vector(x: Array, fewest: int = 0, refusal: str = "") -> Any:
@@ -66,7 +67,11 @@ def _odeint_path(start: Any, times: Any, given: Named) -> Solution:
         return given["func"](*args)
 
     known = _odeint(start, times, {**given, "func": func}), times
-    nodes = np.unique(np.clip([*asked, times[-1]], min(times[0], times[-1]), max(times[0], times[-1])))
+    low, high = min(times[0], times[-1]), max(times[0], times[-1])
+    nodes = np.unique([*np.clip(asked, low, high), high])
+    closest = CLOSEST * max(abs(low), abs(high))  # LSODA takes no step to a time that it cannot tell from this one
+    inner = nodes[1:-1][(np.diff(nodes[:-1]) > closest) & (high - nodes[1:-1] > closest)]
+    nodes = np.concatenate([nodes[:1], inner, nodes[-1:]]) if high > low else nodes
 
     def between(at: Any) -> Any:
         nonlocal known
