@@ -369,7 +369,7 @@ def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int,
         load = [(step.opcode, step.arg)]
         if len(names := step.opname.split("_FAST")) > 2:  # two in one
             load = [(dis.opmap[f"{names[0]}_FAST"], step.arg >> 4), (fast, step.arg & 15)]
-        call = _around(steps, null if _SECOND else step, null if _SECOND else step)[:1]
+        call = _around(steps, second, second)[:1]
         if call and call[0].opname in ("PRECALL", "CALL") and call[0].arg == 1:
             found[null.offset] = [load[-1]] if _SECOND else [(const, place)]
             if _SECOND:

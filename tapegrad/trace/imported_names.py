@@ -28,8 +28,7 @@ from types import (
 from typing import Any
 
 from tapegrad.numbers.tensors import ORDINARY
-from tapegrad.rules.facts import Frule, Rrule
-from tapegrad.rules.op import PROXIES, Op, Traced
+from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
 from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
@@ -131,7 +130,7 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
                 continue
             roots.append(x)
             stack += x.__dict__.values()
-            for value in _captured(x).values():
+            for value in captured_by(x).values():
                 stack += [part for module in _modules(value) for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
         elif kind is MethodType:
@@ -212,7 +211,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 continue
             if x is not root and (converts := conversion(x)) is not None:
                 yield converts
-            captured = _captured(x)
+            captured = captured_by(x)
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
             stack += captured.values()
             if x is not root:
@@ -255,9 +254,7 @@ def _reached(root: Any) -> Iterator[Any]:
         elif kind in _WITHIN:
             stack += _WITHIN[kind](x)
         elif kind is Op:
-            stack += [x.rule, x.tangent, x.run]
-        elif kind in (Rrule, Frule):
-            stack.append(x.apply)
+            stack += functions_of(x)
         elif kind.__flags__ & HEAP and not _is_closed(kind.__module__):
             stack.append(kind)
             stack.append(attributes(x))  # networkx keeps functions in objects, and in graphs
@@ -287,11 +284,12 @@ def _may_lead(x: Any) -> bool:
 
 def _given(fn: FunctionType) -> Iterator[Any]:
     """Yield the functions that a library's function was given, by what it captured."""
-    for value in _captured(fn).values():
+    for value in captured_by(fn).values():
         yield from filter(callable, value.values() if type(value) is dict and len(value) <= FEW else (value,))
 
 
-def _captured(fn: FunctionType) -> dict[str, Any]:
+def captured_by(fn: FunctionType) -> dict[str, Any]:
+    """Return what a function has captured, by its names for it."""
     return {name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__ or ())
             if not is_empty(cell)}
 

@@ -34,12 +34,12 @@ from tapegrad.compile.watch.world import OWN, QUIET, asked_environment, heard_in
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
-from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import Op, functions_of
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.conversions import ORIGINAL, to_isinstance
+from tapegrad.trace.imported_names import captured_by
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import code_of, is_empty, running
+from tapegrad.tree.copies import code_of, running
 from tapegrad.tree.signature import Signature
 
 
@@ -60,7 +60,7 @@ class Observer:
         self.reads.reach(structure)
         self.depth = len(running.tracers)
         running.observers = [*running.observers, self]
-        self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile(self)
+        self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile()
 
     def close(self) -> None:
         """End listening; once is enough."""
@@ -190,8 +190,7 @@ class Observer:
         """Take what the rules of the user's own functions read for read: what they compute by becomes
         constants of a compiled tape.
         """
-        calls = [op for op in tape.ops if type(op.fn) is Op and type(op.fn.rule) is Rrule]
-        for fn in [hooked(op) for op in calls if op.fn is hook]:
+        for fn in [hooked(op) for op in tape.ops if op.fn is hook]:
             if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")
             elif isinstance(fn, FunctionType):
@@ -226,27 +225,25 @@ def named_by(functions: list[FunctionType]) -> Iterator[tuple[str, Any]]:
     seen = {id(fn) for fn in functions}
     stack = [*functions]
     for fn in stack:
-        code = code_of(fn)
-        found = [(name, fn.__globals__.get(name)) for name in global_names(code)]
-        found += [(name, cell.cell_contents) for name, cell in zip(code.co_freevars, fn.__closure__ or ())
-                  if not is_empty(cell)]
+        found = [(name, fn.__globals__.get(name)) for name in global_names(code_of(fn))]
+        found += captured_by(fn).items()
         yield from found
         stack += [x for _, x in found if type(x) is FunctionType and not is_foreign(x.__module__) and id(x) not in seen]
         seen.update(id(x) for _, x in found)
 
 
-def _profile(observer: Observer) -> Callable[[], None]:
-    """Listen by `sys.setprofile`; return how to end. Who listens already, to a trace around this one, goes on."""
-    observers = [each for each in running.observers if isinstance(each, Observer)]
+def _profile() -> Callable[[], None]:
+    """Listen by `sys.setprofile`, for the last observer and for those of the traces around; return how to end."""
+    hearing = [(each.known, each.entered, each.called) for each in running.observers if isinstance(each, Observer)]
 
     def hear(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
-            for each in observers:
-                if frame.f_code not in each.known:
-                    each.entered(frame.f_code, frame)
+            for known, entered, _ in hearing:
+                if frame.f_code not in known:
+                    entered(frame.f_code, frame)
         elif event == "c_call" and frame.f_code.co_filename not in INTERNAL:
-            for each in observers:
-                each.called(arg, frame)
+            for _, _, called in hearing:
+                called(arg, frame)
     before: Any = sys.getprofile()
     sys.setprofile(hear)
     if before is None or callable(before):
@@ -264,7 +261,7 @@ def _monitor(observer: Observer) -> Callable[[], None]:
     with _lock:
         tool = next((number for number in (3, 4, 0, 1, 2, 5) if monitoring.get_tool(number) is None), None)
         if tool is None:
-            return _profile(observer)
+            return _profile()
         monitoring.use_tool_id(tool, "tapegrad")
     thread, quiet = threading.get_ident(), monitoring.DISABLE
 

@@ -67,7 +67,8 @@ def _odeint_path(start: Any, times: Any, given: Named) -> Solution:
         return given["func"](*args)
 
     known = _odeint(start, times, {**given, "func": func}), times
-    low, high = min(times[0], times[-1]), max(times[0], times[-1])
+    low, high = sorted((times[0], times[-1]))
+    sign = 1 if times[-1] >= times[0] else -1
     nodes = np.unique([*np.clip(asked, low, high), high])
     closest = CLOSEST * max(abs(low), abs(high))  # LSODA takes no step to a time that it cannot tell from this one
     inner = nodes[1:-1][(np.diff(nodes[:-1]) > closest) & (high - nodes[1:-1] > closest)]
@@ -76,14 +77,13 @@ def _odeint_path(start: Any, times: Any, given: Named) -> Solution:
     def between(at: Any) -> Any:
         nonlocal known
         states, then = known
-        sign = 1 if times[-1] >= times[0] else -1
         k = np.searchsorted(sign * then, sign * at[0], "right") - 1  # what was found before is a start
         found = _odeint(states[k], np.concatenate([then[k : k + 1], at]), given)
         if k == 0:
             known = found, np.concatenate([then[:1], at])
         return found[1:]
 
-    return Solution(times, nodes[::1 if times[-1] >= times[0] else -1], between)
+    return Solution(times, nodes[::sign], between)
 
 
 _ODEINT = Solver("odeint", _odeint, _odeint_slope, "ode", path=_odeint_path)
