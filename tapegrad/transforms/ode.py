@@ -36,6 +36,7 @@ from tapegrad.tree.flatten import Structure, flatten, leaves_of
 
 START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
 STAGES = 5
+POINTS = 64  # at which the slope is differentiated at once
 MOST = 1 << 22  # numbers in the matrices that are solved at once
 HALVINGS = 30  # of the time between two points, in which the slope switches
 
@@ -64,6 +65,14 @@ class Slope:
 
     def __call__(self, t: Any, y: Any, rest: Any) -> Any:
         return ops.reshape(as_array(self.solver.residual(t, y, *rest)), (-1,))
+
+
+class _Slopes(Slope):
+    """The slopes at several times, of as many y."""
+
+    def __call__(self, t: Any, y: Any, rest: Any) -> Any:
+        one = super().__call__
+        return vmap(lambda t, y: one(t, y, rest))(t, y)
 
 
 class _Parameter(NamedTuple):
@@ -223,12 +232,25 @@ def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tu
 
 
 @lru_cache(maxsize=64)
-def _pulled(solver: Solver, into: Structure, places: tuple[int, ...]) -> Any:
-    """Return a compiled function of t, y, a cotangent of the slope, and those leaves: its gradient by parameters."""
+def _linearised_together(solver: Solver, into: Structure, by: tuple[int, ...]) -> Any:
+    """Return a compiled function of some t, as many y, and those leaves: the derivatives of the slope at each."""
+
+    def linearised(t: Any, y: Any, *leaves: Any) -> Any:
+        rest = into.build(list(leaves))
+        return vmap(lambda t, y: _derivatives(solver, t, y, rest, by)[1])(t, y)
+
+    return Solver.compiled(linearised)
+
+
+@lru_cache(maxsize=64)
+def _pulled(solver: Solver, into: Structure, places: tuple[int, ...], together: bool) -> Any:
+    """Return a compiled function of t, y, a cotangent of the slope, and those leaves: its gradient by parameters; or of
+    several of each at once, and the sum of the gradients.
+    """
 
     def pulled_slope(t: Any, y: Any, dy: Any, *leaves: Any) -> Any:
         rest = into.build(list(leaves))
-        tape = record(Slope(solver), (t, y, rest), {}, DEFAULT, grad=True)
+        tape = record(_Slopes(solver) if together else Slope(solver), (t, y, rest), {}, DEFAULT, grad=True)
         found = pulled(tape, dy, {i + 1 for i in places})
         return flat([x.real(d) for x, d in zip(_parameters(places, rest), found)])
 
@@ -268,6 +290,7 @@ class _Steps:
         self.start, self.n, self.leaves = start, len(start), list[Any]()
         into = flatten(rest, "", self.leaves, [], given=True)
         self.into, self.linearised = into, _linearised(solver, into, places, by)
+        self.by, self.solver = by, solver
         self._place(self.found.nodes)
         points = [(float(self.nodes[0]), start), *self.points]
         sides = [turns + poles for turns, poles in zip(self.turns, self.poles)]
@@ -284,9 +307,30 @@ class _Steps:
         self.states = self.found.between(self.at.ravel()) if len(self.at) else np.empty((0, self.n))  # no time passes
         self.points = [*zip(self.at.ravel().tolist(), self.states)]
         with np.errstate(all="ignore"):  # the solver has warned of what it computed
-            rows, self.turns, self.poles = zip(*[self.linearised(t, y, *self.leaves)
-                                     for t, y in [(float(self.nodes[0]), self.start), *self.points]])
-        self.rows = np.reshape(rows[1:], (len(self.at), STAGES, *rows[0].shape))
+            first, turns, poles = self.linearised(float(self.nodes[0]), self.start, *self.leaves)
+            self.turns, self.poles = [turns], [poles]
+            rows = np.empty((len(self.points), *first.shape))
+            if turns or poles:
+                for k, (t, y) in enumerate(self.points):
+                    rows[k], turns, poles = self.linearised(t, y, *self.leaves)
+                    self.turns.append(turns)
+                    self.poles.append(poles)
+            else:  # nor anywhere else: the program is the same at all of them
+                fn = _linearised_together(self.solver, self.into, self.by)
+                for part, t, y in self.together(first.size):
+                    rows[part] = fn(t, y, *self.leaves)[: part.stop - part.start]
+        self.rows = rows.reshape(len(self.at), STAGES, *first.shape)
+
+    def together(self, size: int) -> Iterator[tuple[slice, Any, Any]]:
+        """Yield some of the points, their times and states. Those are always equally many, the last repeated, so that
+        what is compiled for them fits; fewer where as many results of this size are too many numbers.
+        """
+        count = max(min(POINTS, MOST // max(size, 1)), 1)
+        times = self.at.ravel()
+        for begin in range(0, len(times), count):
+            part = slice(begin, min(begin + count, len(times)))
+            at = np.minimum(np.arange(begin, begin + count), len(times) - 1)
+            yield part, times[at], self.states[at]
 
     def _switches(self) -> list[float]:
         """Return the last times before the slope takes another branch, or what might jump is on another side."""
@@ -368,12 +412,20 @@ def _find_adjoint(dy: Any, start: Any, first: Any, times: Any, solver: Solver, p
     ds, slopes = steps.pulled(each)
     found = [ds.T @ first]
     if places:
-        fn, total = _pulled(solver, steps.into, places), np.zeros(
-            (len(each), sum(x.size for x in _parameters(places, rest))))
+        total = np.zeros((len(each), sum(x.size for x in _parameters(places, rest))))
+        one = not (steps.turns[0] or steps.poles[0])
+        fn = _pulled(solver, steps.into, places, one)
         with np.errstate(all="ignore"):
-            for (t, y), at in zip(steps.points, slopes):
-                for one, dy in zip(total, at.T):
-                    one += fn(t, y, dy, *steps.leaves)
+            if one:
+                for part, t, y in steps.together(steps.n):
+                    padded = np.zeros((len(t), *slopes.shape[1:]))
+                    padded[: part.stop - part.start] = slopes[part]
+                    for k, row in enumerate(total):
+                        row += fn(t, y, padded[..., k], *steps.leaves)
+            else:
+                for (t, y), at in zip(steps.points, slopes):
+                    for row, dy in zip(total, at.T):
+                        row += fn(t, y, dy, *steps.leaves)
         found.append(total)
     return np.concatenate(found, axis=1).reshape(*dy.shape[:-2], -1)
 

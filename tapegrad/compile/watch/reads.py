@@ -72,6 +72,7 @@ from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
+from tapegrad.trace.imported_names import captured_by
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty, slots_of
@@ -257,10 +258,9 @@ class Reads:
         if issubclass(kind, PLAIN):
             if kind is str:
                 self.mention(names_in_format(x))
-            # a member of an Enum, a kind of float
             elif id(x) not in self.seen and hasattr(x, "__dict__") and not is_foreign(kind.__module__):
                 self.seen[id(x)] = (x, Plain(x))
-                self.object(x, label)
+                self.object(x, label)  # a member of an Enum, a kind of float
             return Plain(x)
         if kind is decimal.Decimal:
             self.follow(kind, label)
@@ -374,7 +374,9 @@ class Reads:
         elif type(x) is FunctionType:
             if (wrapped := x.__dict__.get("__wrapped__")) is not None:
                 self.explore(wrapped, label)
-            if is_foreign(x.__module__):
+            if is_foreign(x.__module__):  # what it calls may be the program's
+                for held in captured_by(x).values():
+                    self.explore(original(held), label)
                 return
             if runs:  # what a cache answers was computed by it, at another time
                 self.run_unheard(x)
@@ -435,8 +437,7 @@ class Reads:
             if type(fn) is FunctionType and code_of(fn) not in self.ran and not is_foreign(fn.__module__):
                 self.enter(code_of(fn), fn.__globals__)
                 self.activate(fn)
-                found = [fn.__globals__.get(name) for name in global_names(code_of(fn))]
-                found += [cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell)]
+                found = [*map(fn.__globals__.get, global_names(code_of(fn))), *captured_by(fn).values()]
                 stack += [held for held in found if type(held) is FunctionType]
 
     def activate(self, fn: FunctionType) -> None:
