@@ -26,6 +26,7 @@ from tapegrad.cli.failure import Failure, one_line
 from tapegrad.store.format import MAGIC
 from tapegrad.store.read import from_bytes
 from tapegrad.tape.tape import Tape
+from tapegrad.tree.installed import file_of
 
 EXPRESSION = "<expression>"
 NAMED = re.compile(r"(?:[^\W\d][\w.]*|[\w./\\~+-]+\.py):[^\W\d][\w.]*")
@@ -207,7 +208,7 @@ def _of_file(file: str) -> Any:
     """Import a file by its path, as a module of its name; once."""
     path = Path(file).expanduser().resolve()
     known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
+    if file_of(known) == str(path):
         return known
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():

@@ -19,9 +19,9 @@ from tapegrad.numbers.kinds import Array, DType
 from tapegrad.ops import astype, copy, element, elements, permute_dims, reshape, stack
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN, means
+from tapegrad.trace.call_arguments import shown_array
 from tapegrad.trace.guards import number_type, option
 from tapegrad.trace.handing import gives_up
-from tapegrad.trace.interposition import shown_array
 from tapegrad.trace.views import peek
 
 

@@ -9,7 +9,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ import numpy as np
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.formatting import plain as behind
-from tapegrad.numbers.tensors import duplicate, is_writable
+from tapegrad.numbers.tensors import duplicate, is_tensor, is_writable
 from tapegrad.rules.activity import is_inert
-from tapegrad.rules.op import Traced
+from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, asking_class, reads_part
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.handing import gives_up, loses
+from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.flatten import flatten, is_leaf
 
 
@@ -144,3 +145,11 @@ def _is_index(x: Any, frame: FrameType) -> bool:
         return False
     code, at = frame.f_code, frame.f_lasti
     return dis.opname[code.co_code[at]] in ("STORE_SUBSCR", "DELETE_SUBSCR") or reads_part(code, at)
+
+
+def shown_array(x: Any) -> Any:
+    """Return the array that an object of a program's class shows itself as, which may be a traced one."""
+    cls = type(x)
+    if cls in PROXIES or is_tensor(x) or is_foreign(cls.__module__) or hasattr(cls, "__array_function__"):
+        return x
+    return x.__array__() if type(getattr(cls, "__array__", None)) is FunctionType else x

@@ -18,7 +18,7 @@ import itertools
 import re
 import sys
 import typing
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, UnionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -128,7 +128,12 @@ def to_isinstance(x: Any, kind: Any, /) -> bool:
     cls = type(x)
     if not issubclass(cls, Traced) or hasattr(cls, "_viewed_as") or is_tensor(plain(x)) or kind in cls.__mro__:
         return isinstance(x, kind)
+    if type(kind) in (tuple, UnionType):
+        return any(to_isinstance(x, each) for each in (kind if type(kind) is tuple else kind.__args__))
     to_type(x)
+    asks = getattr(type(kind), "__instancecheck__", None)
+    if type(asks) is FunctionType and not is_foreign(asks.__module__):
+        return bool(asks(kind, x))  # the program's own, which may ask for the number
     return isinstance(plain(x), kind)
 
 

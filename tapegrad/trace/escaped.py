@@ -12,6 +12,7 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextvars import copy_context
 from itertools import islice
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -79,6 +80,7 @@ class Made:
         others = [x for x in young if id(x) not in search.targets]
         del young
         search.look(others, old=False)
+        search.reset_variables()
         search.look(search.targets.values())  # copies of a recursive function hold each other, and nobody holds them
         near, some = _near(program), list[Any]()
         while search.missing() and (some := [*islice(near, 50)]):
@@ -155,6 +157,13 @@ class _Search:
                 self.looked.add(id(x))
                 for part in hits:  # it still refers to them: a generator does, which waits
                     self.found[id(part)] = self.found.get(id(part), 0) + 1
+
+    def reset_variables(self) -> None:
+        """Replace what context variables hold."""
+        for variable, held in [*copy_context().items()]:
+            if id(held) in self.targets:
+                self.note(variable, [held])
+                variable.set(self.values[id(held)])
 
     def hits(self, x: Any) -> list[Any]:
         """Return what a thing refers to of what is replaced."""

@@ -152,6 +152,8 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
             elif not is_foreign(kind.__module__):
                 roots.append(kind)
                 stack.append(attributes(x))
+            else:
+                stack.append((attributes(x) or {}).get("__wrapped__"))  # a compiled function's
             if issubclass(kind, ModuleType) or not has_slots(kind):
                 continue
         if kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
@@ -260,6 +262,8 @@ def _reached(root: Any) -> Iterator[Any]:
             stack.append(attributes(x))  # networkx keeps functions in objects, and in graphs
             if has_slots(kind) and replaced(x):
                 yield x
+        elif kind.__flags__ & HEAP:
+            stack.append((attributes(x) or {}).get("__wrapped__"))  # a compiled function's
 
 
 @functools.cache

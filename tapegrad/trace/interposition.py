@@ -21,11 +21,11 @@ from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN, GIVEN, STAND_IN, StandIn
 from tapegrad.trace.asking import in_our_words
+from tapegrad.trace.call_arguments import shown_array
 from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.identity import COMPARISONS
 from tapegrad.trace.meaning import apply, plain
 from tapegrad.trace.proxy import as_bool, record_unary
-from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import Attribute, code_of, running
 from tapegrad.tree.flatten import leaves_of
 
@@ -201,14 +201,6 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
                 return fn(*shown, **kwargs)
         return fn(*args, **kwargs)
     return shim
-
-
-def shown_array(x: Any) -> Any:
-    """Return the array that an object of a program's class shows itself as, which may be a traced one."""
-    cls = type(x)
-    if cls in PROXIES or is_tensor(x) or is_foreign(cls.__module__) or hasattr(cls, "__array_function__"):
-        return x
-    return x.__array__() if type(getattr(cls, "__array__", None)) is FunctionType else x
 
 
 class Ufunc(StandIn):

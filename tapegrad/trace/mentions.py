@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
+from tapegrad.tree.installed import file_of
 
 SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
 _BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter",
@@ -74,7 +75,7 @@ def is_foreign(package: str) -> bool:
     """True for a package that is no user's: one that tapegrad knows, or any that is installed."""
     if package == "__main__":
         return False
-    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    file = file_of(sys.modules.get(package))
     return package in FOREIGN_PACKAGES or "site-packages" in file or "dist-packages" in file
 
 

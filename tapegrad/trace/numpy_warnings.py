@@ -18,6 +18,7 @@ import numpy as np
 
 from tapegrad.errors import INTERNAL, Location, UnknownFunction, user_location
 from tapegrad.interrupts import whole
+from tapegrad.tree.installed import file_of
 
 # what np.errstate sets, another object with each setting; NumPy to come may not have it
 _settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
@@ -69,7 +70,7 @@ _log = Log()
 def registry_of(file: str) -> tuple[str, dict[Any, Any]]:
     """Return the name of the module that a file is of, and what Python keeps of the warnings there."""
     if file not in _registries:
-        module = next((x for x in list(sys.modules.values()) if getattr(x, "__file__", None) == file), None)
+        module = next((x for x in list(sys.modules.values()) if file_of(x) == file), None)
         _registries[file] = (
             ("", {}) if module is None else (module.__name__, vars(module).setdefault("__warningregistry__", {}))
         )

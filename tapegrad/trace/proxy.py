@@ -25,7 +25,7 @@ from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, looks_up, lost, pickled, rounded_to, torch_asks
-from tapegrad.trace.call_arguments import content
+from tapegrad.trace.call_arguments import content, shown_array
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
@@ -71,6 +71,8 @@ class Proxy(Slotted):
                 if len(inputs) == 1:
                     return record_unary(self, op, ufunc)
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
+                    if not all(kind in PROXIES or kind in ORDINARY for kind in kinds):
+                        inputs = tuple(map(shown_array, inputs))
                     tracer = tracer_of(inputs)
                     if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
                         # `**`, which a replay calls, makes smaller integers of bools

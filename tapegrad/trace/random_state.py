@@ -226,13 +226,13 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
               and not isinstance(thing, ModuleType)):
             stack += [type(thing), *_few(vars(thing).values())]
             yield vars(thing)
-        else:
+        elif not isinstance(thing, ModuleType):
             stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None))
                       if isinstance(part, FunctionType)]
             if isinstance(thing, SimpleNamespace):
                 stack += _few(vars(thing).values())
                 yield vars(thing)
-            elif not isinstance(thing, (str, int, float, np.ndarray, ModuleType)) and gc.is_tracked(thing):
+            elif not isinstance(thing, (str, int, float, np.ndarray)) and gc.is_tracked(thing):
                 stack += _parts(thing)
             if type(thing).__name__ == "cython_function_or_method" or type(thing).__name__ == "method":
                 stack.append(getattr(thing, "__self__", None))

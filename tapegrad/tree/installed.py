@@ -6,6 +6,7 @@ import functools
 import site
 import sys
 import sysconfig
+from typing import Any
 
 _FOLDERS = tuple({*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages(),
                   site.getusersitepackages()})
@@ -14,5 +15,9 @@ _FOLDERS = tuple({*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsit
 @functools.lru_cache(maxsize=4096)
 def library_of(module: str) -> str:
     """Return the name of the library that a module belongs to, "" for the user's own modules."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return module.partition(".")[0] if str(file).startswith(_FOLDERS) else ""
+    return module.partition(".")[0] if file_of(sys.modules.get(module)).startswith(_FOLDERS) else ""
+
+
+def file_of(module: Any) -> str:
+    """Return the file that a module was loaded from, "" where there is none. Its `__getattr__` is not asked."""
+    return str(getattr(module, "__dict__", {}).get("__file__") or "")

@@ -422,10 +422,17 @@ def key_difference(recorded: Any, given: Any) -> str:
     if type(recorded) is not tuple or type(given) is not tuple or alike(recorded, given):
         return ""
     kinds = [key[0] if key and type(key[0]) is str else "" for key in (recorded, given)]
-    if "static" in kinds and {*kinds} <= {"static", "*"}:
-        then, now = ("a number or an array" if kind == "*" else repr(value) for kind, value in (recorded, given))
-        return f"recorded {then}, given {now}"
+    if kinds != ["*", "*"] and {*kinds} <= _SINGLE.keys():
+        then, now = (_SINGLE[kind](key[1]) for kind, key in zip(kinds, (recorded, given)))
+        return f"recorded {then}, given {now if now != then else 'another one'}"
     return next(filter(None, map(key_difference, recorded, given)), "")
+
+
+# how parts without parts are called, by what their keys begin with
+_SINGLE: dict[str, Callable[[Any], str]] = {
+    "*": lambda place: "a number or an array", "static": repr, "content": lambda then: f"what held {then!r}",
+    "function": lambda code: f"the function {code.co_name} of line {code.co_firstlineno} in {code.co_filename}",
+}
 
 
 def class_of_part(node: Any) -> Any:

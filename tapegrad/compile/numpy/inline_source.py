@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import ast
 import base64
+import builtins
 import dis
 import importlib
 import inspect
 import math
 import textwrap
+import types
+from collections.abc import Callable
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
@@ -117,6 +120,8 @@ class Vendor:
         if isinstance(owner, np.ufunc) and isinstance(value, BuiltinFunctionType):
             inner = self.expression(owner)
             return None if inner is None else f"{inner}.{name}"
+        if isinstance(name, str) and vars(builtins).get(name) is value:
+            return name
         for package in _PACKAGES if isinstance(name, str) else ():
             module = _loaded(package)
             if module is not None and getattr(module, str(name), None) is value:
@@ -125,6 +130,9 @@ class Vendor:
                     return f"{package.replace('numpy', 'np')}.{name}"
                 self.imports.add(f"import {package}")
                 return f"{package}.{name}"
+        if isinstance(value, type) and (known := next((key for key, x in vars(types).items() if x is value), None)):
+            self.imports.add("import types")
+            return f"types.{known}"
         return None
 
     def array(self, value: Any) -> str:
@@ -199,11 +207,19 @@ def _global_names(code: CodeType) -> set[str]:
     return names.union(*[_global_names(part) for part in code.co_consts if isinstance(part, CodeType)])
 
 
+def _lines_of(search: Callable[[Any], Any], fn: FunctionType) -> Any:
+    try:
+        return search(fn)
+    except OSError:  # eval's, or of a session without a file
+        raise ArgumentError(f"{fn.__qualname__} has no source: it stands in no file", None,
+                            "a def in a file; tape.save(path)") from None
+
+
 def _source_of(fn: FunctionType) -> str:
     """Return the source of a function, or of a lambda wherever it stands."""
     if fn.__name__ != "<lambda>":
-        return textwrap.dedent(inspect.getsource(fn)).rstrip()
-    lines, _ = inspect.findsource(fn)
+        return textwrap.dedent(_lines_of(inspect.getsource, fn)).rstrip()
+    lines, _ = _lines_of(inspect.findsource, fn)
     module = ast.parse("".join(lines))
     found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda)
              and node.lineno == fn.__code__.co_firstlineno]

@@ -66,7 +66,7 @@ from tapegrad.compile.watch.namespaces import (
     own_names,
 )
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
-from tapegrad.compile.watch.wrappers import loud, nodes_of, parts_in, unheard
+from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
@@ -375,8 +375,8 @@ class Reads:
             if (wrapped := x.__dict__.get("__wrapped__")) is not None:
                 self.explore(wrapped, label)
             if is_foreign(x.__module__):  # what it calls may be the program's
-                for held in captured_by(x).values():
-                    self.explore(original(held), label)
+                for held in filter(is_of_program, map(original, captured_by(x).values())):
+                    self.explore(held, label)
                 return
             if runs:  # what a cache answers was computed by it, at another time
                 self.run_unheard(x)
@@ -407,7 +407,7 @@ class Reads:
                 self.follow(type(x), label)
             self.attributes(vars(x), x.__name__, whose_modules(library_of(x.__name__)), sized=False)
             self.place(vars(x), "__getattr__", f"__getattr__ of {x.__name__}")
-        if getattr(x, "__module__", getattr(x, "__name__", "")) == "decimal":
+        if (x.__name__ if isinstance(x, ModuleType) else x.__module__) == "decimal":
             self.place(SETTINGS, "decimal", "decimal's context")
 
     def derive(self, cls: type) -> None:

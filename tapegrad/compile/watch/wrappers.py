@@ -6,13 +6,15 @@ import ctypes
 import functools
 import gc
 from collections.abc import Iterator
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 from tapegrad.compile.watch.code_names import global_names, names_of
 from tapegrad.trace.random_state import SOURCES
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
+from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, code_of, is_empty
+from tapegrad.tree.flatten import Structure
 from tapegrad.tree.nodes import Instance, Static
 from tapegrad.tree.ways import owner_of
 
@@ -100,3 +102,9 @@ def kept_in(fn: Any) -> dict[int, tuple[Any, Any]] | None:
     links = [link for link in range(2, at) if isinstance(held[link], type) and held[link].__name__ == _LINK]
     return {id(held[link - 2]): (held[link - 2], held[link - 1])
             for link in links} if at and len(links) == len(cache) else None
+
+
+def is_of_program(held: Any) -> bool:
+    """True for what a function of a library may hold of the program's, False for what is its own."""
+    return type(held) in (FunctionType, MethodType, functools.partial, Structure) or not is_foreign(
+        type(held).__module__)

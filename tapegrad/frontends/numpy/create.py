@@ -28,7 +28,7 @@ from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced, holds_traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, constructs, means, refused, register
 from tapegrad.trace import views
-from tapegrad.trace.interposition import shown_array
+from tapegrad.trace.call_arguments import shown_array
 from tapegrad.tree.flatten import leaves_of
 from tapegrad.tree.sparse import is_sparse
 

@@ -132,6 +132,8 @@ def fitting(value: Array, holder: Any) -> Any:
 @means(np.copyto)
 def copyto(dst: Any, src: Array, casting: Any = "same_kind", where: Array | bool = True) -> None:
     source, mask, holder = as_array(src), as_array(where), plain(array(dst))
+    if isinstance(where, (list, tuple)):
+        mask = ops.astype(mask, dtype=np.dtype(bool))  # whatever its numbers
     if views.are_same(dst, source):
         return  # and NumPy does not look at the mask
     # ValueError and TypeError, in NumPy's words
