@@ -194,6 +194,7 @@ class Unpacked:
             return
         fn = self.seen[id(node)]
         self.check(f"type({fn}) is not {self.name(FunctionType)} or {fn}.__code__ is not {self.name(code, 'code')}")
+        self.check(f"{fn}.__globals__ is not {self.name(node.prototype.__globals__, 'space')}")
         self.check(f"{fn}.__defaults__ is not None or {fn}.__kwdefaults__ is not None")
         for number, child in enumerate(node.children):
             cell = f"{fn}.__closure__[{number}]"
@@ -229,9 +230,9 @@ class Unpacked:
             self.mutable.append(text)
         if node.type is dict:
             self.check(f"[*{text}] != {keys_of(node)!r}")
-            if int in map(type, keys):  # True and 1.0 are as good for ==
-                self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != "
-                           f"[{', '.join(self.name(type(key)) for key in node.order())}]")
+            # True and 1.0 are as good as 1 for ==, and a text of a class of the program's
+            self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != "
+                       f"[{', '.join(self.name(type(key)) for key in node.order())}]")
         for key, child in zip(keys, node.children):
             self.node(child, f"{text}[{key!r}]")
 
@@ -239,7 +240,7 @@ class Unpacked:
         if value is None or type(value) in (bool, type(Ellipsis)):
             self.check(f"{text} is not {value!r}")
         elif type(value) is str:
-            self.check(f"{text} != {value!r}")
+            self.check(f"type({text}) is not str or {text} != {value!r}")
         else:
             name = self.name(value, "static")
             self.check(f"{text} is not {name} and {self.name(differs)}({text}, {name})")

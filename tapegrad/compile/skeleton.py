@@ -24,7 +24,7 @@ from tapegrad.ops.structure import STEERING
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.unroll import inline
-from tapegrad.tree.copies import is_empty
+from tapegrad.tree.copies import is_empty, space_of
 from tapegrad.tree.flatten import Structure, is_generator
 from tapegrad.tree.signature import Signature
 
@@ -291,7 +291,7 @@ def _fixed(x: Any) -> Any:
         return (kind, *map(_fixed, x))
     if kind is FunctionType:  # made anew in each run
         cells = [_fixed(cell.cell_contents) for cell in x.__closure__ or () if not is_empty(cell)]
-        return (FunctionType, x.__code__, _fixed(x.__defaults__), _fixed(x.__kwdefaults__), *cells)
+        return (FunctionType, x.__code__, space_of(x), _fixed(x.__defaults__), _fixed(x.__kwdefaults__), *cells)
     if kind is partial:
         return (partial, _fixed(x.func), _fixed(x.args), _fixed(x.keywords))
     try:

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from operator import is_
-from types import MappingProxyType
+from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,13 @@ def alike(a: Any, b: Any) -> bool:
         return True
     if type(a) is not type(b):
         return False
-    if isinstance(a, (tuple, list, set, frozenset)):  # sets by the order that they have
+    if isinstance(a, (tuple, list, set, frozenset, deque)):  # sets by the order that they have
         ours, theirs = parts_of(a), parts_of(b)
-        return len(ours) == len(theirs) and (all(map(is_, ours, theirs)) or all(map(alike, ours, theirs)))
+        return (len(ours) == len(theirs) and (all(map(is_, ours, theirs)) or all(map(alike, ours, theirs)))
+                and are_made_alike(a, b))
     if isinstance(a, dict):
-        return alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
+        return (alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
+                and are_made_alike(a, b))
     if isinstance(a, np.ndarray):
         same = (a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject
                 and np.ndarray.tobytes(a) == np.ndarray.tobytes(b))
@@ -57,9 +59,28 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, (float, complex, np.generic)):
         return repr(a) == repr(b)
     try:
-        return bool(a == b)
-    except (TypeError, ValueError):
+        return bool(a == b) and (type(a) in _TOLD_APART or alike(state_of(a), state_of(b)))
+    except (TypeError, ValueError, RecursionError):
         return False
+
+
+# of which equal ones are the same in all that a program can ask
+_TOLD_APART = frozenset([int, bool, str, bytes, type(None), type(Ellipsis), type, CodeType, FunctionType, MethodType])
+_PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset])
+
+
+def state_of(x: Any) -> Any:
+    """Return what a thing is made of, None where it does not say: equal times may stand in other time zones."""
+    try:
+        return x.__reduce_ex__(4)
+    except Exception:  # whatever a class of the user's may raise
+        return None
+
+
+def are_made_alike(a: Any, b: Any) -> bool:
+    """Return whether two containers of one class and equal content are alike in what else they hold."""
+    return a is b or type(a) in _PLAIN_KINDS or all(alike(getattr(a, name, None), getattr(b, name, None))
+                                                    for name in ("__dict__", "default_factory", "maxlen"))
 
 
 def changes(x: Array) -> bool:

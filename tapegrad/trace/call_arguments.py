@@ -147,9 +147,21 @@ def _is_index(x: Any, frame: FrameType) -> bool:
     return dis.opname[code.co_code[at]] in ("STORE_SUBSCR", "DELETE_SUBSCR") or reads_part(code, at)
 
 
+def answers_ufuncs(kind: type) -> bool:
+    """True for a program's class that is no array's and says itself what ufuncs make of its objects."""
+    return callable(getattr(kind, "__array_ufunc__", None)) and not issubclass(kind, (Traced, np.ndarray, np.generic))
+
+
 def shown_array(x: Any) -> Any:
     """Return the array that an object of a program's class shows itself as, which may be a traced one."""
     cls = type(x)
     if cls in PROXIES or is_tensor(x) or is_foreign(cls.__module__) or hasattr(cls, "__array_function__"):
         return x
     return x.__array__() if type(getattr(cls, "__array__", None)) is FunctionType else x
+
+
+def shown_arrays(inputs: tuple[Any, ...]) -> Any:
+    """Return what a ufunc is given with arrays for objects that show themselves as such; None where one of these says
+    itself what ufuncs make of it.
+    """
+    return None if any(answers_ufuncs(type(x)) for x in inputs) else tuple(map(shown_array, inputs))

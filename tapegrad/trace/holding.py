@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections import deque
 from collections.abc import Callable
 from operator import is_
@@ -43,6 +44,8 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
             set.clear(x)
             set.update(x, [other for _, other in values])
     elif isinstance(x, dict):
+        if (cls := _class_of_table(x)) is not None:
+            return filled(cls, part)
         _fill_table(x, part)
     elif kind is CellType:
         if not is_empty(x) and (other := part(x.cell_contents)) is not x.cell_contents:
@@ -72,6 +75,15 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
             if (other := part(value)) is not value:
                 slot.__set__(x, other)
     return x
+
+
+def _class_of_table(x: dict[Any, Any]) -> Any:
+    """Return the class whose attributes a dict holds, None for another dict. Python keeps attributes of classes that it
+    has looked up, and is told of those that change by `type.__setattr__` alone.
+    """
+    if type(x) is not dict or not x.keys() >= {"__module__", "__doc__"}:
+        return None
+    return next((cls for cls in gc.get_referrers(x) if isinstance(cls, type)), None)
 
 
 def is_array_of_objects(x: Any) -> bool:

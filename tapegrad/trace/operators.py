@@ -26,7 +26,7 @@ from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
 from tapegrad.trace.asking import lost
-from tapegrad.trace.call_arguments import shown_array
+from tapegrad.trace.call_arguments import answers_ufuncs, shown_array
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import compute, plain
@@ -149,8 +149,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
         if isinstance(known, (np.ndarray, np.generic)):
-            if callable(asks := getattr(type(other), "__array_ufunc__", None)):
-                return asks(other, getattr(np, op.__name__), "__call__", a, b)
+            if answers_ufuncs(type(other)):
+                return other.__array_ufunc__(getattr(np, op.__name__), "__call__", a, b)
             if (shown := shown_array(other)) is not other:
                 return fn(a, shown) if other is b else fn(shown, b)
         # a list times an integer is a longer list

@@ -142,7 +142,8 @@ class Outside:
         if is_tensor(x):
             if x.nbytes <= BYTES:
                 self.held.append((x, detached(x).clone()))
-            return []
+            self.held.append((x.__dict__, x.__dict__.copy()))
+            return [*x.__dict__.values()]
         if isinstance(x, type):
             return self._of_class(x)
         return self._of_object(x)

@@ -25,7 +25,7 @@ from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, looks_up, lost, pickled, rounded_to, torch_asks
-from tapegrad.trace.call_arguments import content, shown_array
+from tapegrad.trace.call_arguments import content, shown_arrays
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
@@ -71,8 +71,9 @@ class Proxy(Slotted):
                 if len(inputs) == 1:
                     return record_unary(self, op, ufunc)
                 if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
-                    if not all(kind in PROXIES or kind in ORDINARY for kind in kinds):
-                        inputs = tuple(map(shown_array, inputs))
+                    if not all(kind in PROXIES or kind in ORDINARY for kind in kinds) and (
+                            inputs := shown_arrays(inputs)) is None:
+                        return NotImplemented  # NumPy asks another one next
                     tracer = tracer_of(inputs)
                     if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
                         # `**`, which a replay calls, makes smaller integers of bools
@@ -240,8 +241,7 @@ class Proxy(Slotted):
         if ((isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and loses(self)
             and not (looks_up() and gives_up(self))):
             raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
-                        "tg.value(x) as the key; the function without its cache: "
-                        "f.__wrapped__(x)")
+                        "tg.value(x) as the key; the function without its cache: f.__wrapped__(x)")
         return self._steer("hash", hash)
 
     def __floor__(self) -> Any:
@@ -424,11 +424,9 @@ PROXIES.update([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation.
+    """Make the proxy of an operation; a view of a storage may have none yet.
 
     `origin` are the arguments it was computed from, or its place on the storage that it stands on; () for its value.
-
-    A view of a storage may have no operation yet.
     """
     if type(val) not in ORDINARY and is_tensor(val):
         proxy = TENSORS[0](op, val, tracer)

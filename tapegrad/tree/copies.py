@@ -100,6 +100,11 @@ def class_of(x: Any) -> type:
     return found
 
 
+def space_of(fn: FunctionType) -> int:
+    """Return by which globals two functions of equal code are the same: two modules may hold the same text."""
+    return id(getattr(fn.__globals__, "real", fn.__globals__))
+
+
 def code_of(fn: FunctionType) -> CodeType:
     """Return a function's own code, also while it redirects."""
     return CODE.get(fn) or fn.__code__

@@ -11,7 +11,7 @@ import numpy as np
 
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
-from tapegrad.tree.copies import class_of, code_of
+from tapegrad.tree.copies import class_of, code_of, space_of
 from tapegrad.tree.ways import way_to
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
@@ -62,7 +62,7 @@ class Function(Static):
 
     def key(self, seen: dict[int, int]) -> Any:
         fn = self.value
-        return ("function", code_of(fn), id(fn.__globals__), fn.__defaults__, fn.__kwdefaults__, fn.__dict__)
+        return ("function", code_of(fn), space_of(fn), fn.__defaults__, fn.__kwdefaults__, fn.__dict__)
 
 
 class Content(Static):
@@ -356,7 +356,7 @@ class Closure(Record):
                          prototype.__kwdefaults__ and {**prototype.__kwdefaults__})
 
     def kind(self) -> tuple[Any, ...]:
-        return self.defaults
+        return *self.defaults, space_of(self.prototype)
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         fn, code = self.prototype, code_of(self.prototype)

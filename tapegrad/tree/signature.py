@@ -84,6 +84,8 @@ class Signature:
                     for node in part.seen.values() if type(node) is Module] for each in (self, other)]
         parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
         told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(key_difference, *parts)), "")
+        if repr(self) == repr(other):
+            return told or f"both are {self!r}, and the functions or the objects in them others"
         return told or f"recorded {self!r}, given {other!r}"
 
     @property

@@ -270,3 +270,18 @@ def test_states_that_keep_their_shape_run_compiled(make: Callable[[], Any]) -> N
         np.testing.assert_allclose(step(x)[0], g(x), rtol=1e-12)
         assert told(state) == told(wanted)
     assert step.stats.hits >= 5
+
+
+TENSORS: Any = [torch.ones(2), torch.nn.Linear(2, 2).weight]
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["tensor", "parameter"])
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning", "ignore::tapegrad.EffectWarning")
+def test_attributes_of_a_tensor_are_written_at_each_call(at: int) -> None:
+    def f(x: Any) -> Any:
+        TENSORS[at].seen = x * 2
+        return x * x
+    step = tg.compile(f, warmup=1)
+    for x in XS:
+        assert (step(x), TENSORS[at].seen) == (x * x, x * 2)
+    assert (tg.vmap(f)(np.array(XS))[-1], TENSORS[at].seen) == (XS[-1] ** 2, XS[-1] * 2)

@@ -408,3 +408,79 @@ def test_who_listens_goes_on_while_a_transform_inside_does(transform: Any, monke
     for factor in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 1.0, 3.0):
         monkeypatch.setattr(Rates, "factor", factor)
         np.testing.assert_array_equal(step(Model(0.5), ys), transform(Model(0.5), ys))
+
+
+EQUAL = """
+K = 2.0
+def square(x): return x * x * K
+def scaled(x):
+    def one(y): return y * K
+    return one(x)
+def bound(b): return lambda x: x * b * K
+"""
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("name", ["square", "scaled"])
+def test_modules_of_equal_text_have_globals_of_their_own(name: str) -> None:
+    modules = [types.ModuleType(name) for name in ("one", "other")]
+    for module in modules:
+        exec(compile(EQUAL, "equal.py", "exec"), module.__dict__)
+    step = tg.value_and_grad(lambda x: sum(getattr(module, name)(x) for module in modules), warmup=1)
+    for at, (k, x) in enumerate([(2.0, 1.5), (2.0, 2.5), (2.0, 3.5), (5.0, 1.5), (5.0, 2.5), (7.0, 3.5)]):
+        modules[at % 2].K = k  # type: ignore[attr-defined]
+        assert step(x)[0] == sum(getattr(module, name)(x) for module in modules)
+
+
+def test_functions_of_equal_code_and_other_globals_are_other_arguments() -> None:
+    modules, code = [types.ModuleType(name) for name in ("one", "other")], compile(EQUAL, "equal.py", "exec")
+    for k, module in enumerate(modules):
+        exec(code, module.__dict__)
+        module.K = 2.0 + k  # type: ignore[attr-defined]
+    step, functions = tg.value_and_grad(lambda x, f: f(x) * x, warmup=1), [module.bound(1.5) for module in modules]
+    for at in (0, 0, 0, 0, 1, 1, 1, 1, 0, 1):
+        assert step(1.0 + at, functions[at])[0] == functions[at](1.0 + at) * (1.0 + at)
+    tape = tg.trace(lambda x, f: f(x), 1.0, functions[0])[1]
+    with pytest.raises(tg.ArgumentError, match="the functions or the objects in them others"):
+        tape.play(1.0, functions[1])
+
+
+def test_a_module_may_raise_anything_where_it_lacks_an_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("lacking")
+    module.__dict__.update(rate=2.0, __getattr__=lambda name: {}[name])
+    monkeypatch.setitem(sys.modules, "lacking", module)
+    step = tg.value_and_grad(lambda x: x * module.rate, warmup=1)
+    for rate in (2.0, 2.0, 2.0, 3.0):
+        module.__dict__["rate"] = rate
+        assert step(1.5) == (1.5 * rate, rate)
+
+
+class Word(str):
+    pass
+
+
+UTC, CET = datetime.timezone.utc, datetime.timezone(datetime.timedelta(hours=1))
+# equal, and yet a program can tell them apart
+EQUAL_THINGS: dict[str, tuple[Any, Any, Any]] = {
+    "times": (datetime.datetime(2020, 1, 1, 12, tzinfo=UTC), datetime.datetime(2020, 1, 1, 13, tzinfo=CET), lambda m: m.hour),
+    "folds": (datetime.datetime(2020, 1, 1, fold=0), datetime.datetime(2020, 1, 1, fold=1), lambda m: m.fold + 1),
+    "ranges": (range(0, 3, 2), range(0, 4, 2), lambda m: m.stop), "texts": ("a", Word("a"), lambda m: len(type(m).__name__)),
+    "keys": ({"a": 1.0}, {Word("a"): 1.0}, lambda m: len(type(next(iter(m))).__name__)),
+    "slices": (slice(1, 2), slice(True, 2), lambda m: len(str(m.start))),
+    "dtypes": (np.dtype("f8"), np.dtype("f8", metadata={"a": 3}), lambda m: 2 if m.metadata else 1),
+    "factories": (collections.defaultdict(int, a=1.0), collections.defaultdict(lambda: 7, a=1.0), lambda m: m.default_factory() + 1.0),
+    "lengths": (collections.deque([1.0], maxlen=3), collections.deque([1.0], maxlen=4), lambda m: m.maxlen),
+}
+STANDING: list[Any] = [None]
+
+
+@pytest.mark.parametrize("name", EQUAL_THINGS)
+@pytest.mark.parametrize("where", ["argument", "in a tuple", "state"])
+def test_things_that_are_equal_and_not_the_same_are_told_apart(name: str, where: str) -> None:
+    one, other, ask = EQUAL_THINGS[name]
+    step = tg.value_and_grad({"argument": lambda x, m: x * ask(m), "in a tuple": lambda x, m: x * ask(m[0]),
+                              "state": lambda x, m: x * ask(STANDING[0])}[where], warmup=1)
+    for thing in (one, one, one, other, other, one, other):
+        STANDING[0] = thing
+        given = (thing,) if where == "in a tuple" else thing if where == "argument" else None
+        assert step(1.5, given) == (1.5 * ask(thing), ask(thing))

@@ -619,3 +619,50 @@ def test_whether_a_float_is_whole() -> None:
     step = tg.value_and_grad(f, argnums=0, warmup=1)
     for x in (2.0, 2.5, 3.0, 1e300, 0.1, float("inf")):
         assert step(x) == (f(x), 1.0 if x in (2.0, 3.0, 1e300) else 2.0)
+
+
+class Large(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, float) and x > 1.6
+
+
+class IsLarge(metaclass=Large):
+    pass
+
+
+@pytest.mark.parametrize("kind", [IsLarge, (str, IsLarge), str | IsLarge], ids=["class", "tuple", "union"])
+def test_a_class_that_asks_for_the_number_is_guarded(kind: Any) -> None:
+    def f(x: Any) -> Any:
+        return x * x if isinstance(x, kind) else x**3
+    step = tg.compile(f, warmup=1)
+    assert [step(x) for x in (1.5, 1.52, 1.7, 1.5, 1.7)] == pytest.approx([f(x) for x in (1.5, 1.52, 1.7, 1.5, 1.7)])
+    with pytest.raises(tg.GuardError, match="__instancecheck__"):
+        tg.trace(f, 1.5)[1].play(1.7)
+
+
+class Shown:
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.array
+
+
+class Computing:
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **kwargs: Any) -> Any:
+        return Computing(getattr(ufunc, method)(*[x.array if isinstance(x, Computing) else x for x in given], **kwargs))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x * Shown(x), lambda x: Shown(2 * x) - x, lambda x: np.add(x, Shown(x)), lambda x: np.maximum(Shown(2 * x), x),
+    lambda x: (Computing(x) + x).array, lambda x: (x / Computing(x * x)).array, lambda x: (Computing(x) @ x).array,
+    lambda x: np.hypot(x, Computing(x)).array,
+])
+def test_operators_ask_objects_of_the_program_as_numpy_does(f: Any) -> None:
+    x = np.array([1.0, 2.0, 3.0])
+    value, (_, dx) = tg.grad(lambda x: f(x).sum(), x)
+    assert value == pytest.approx(f(x).sum())
+    np.testing.assert_allclose(dx, [(f(x + e).sum() - f(x - e).sum()) / 2e-6 for e in 1e-6 * np.eye(3)], rtol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import gc
 import types
@@ -138,6 +139,35 @@ def clear() -> None:
         each.clear()
     table.cache_clear(), pair.cache_clear()
     Table.grid, Table.total = None, 0.0
+
+
+def class_kept(x: Any) -> Any:
+    class Made:
+        v = x
+
+    LOG.append(Made)
+    return Made.v * x
+
+
+VARIABLE: Any = contextvars.ContextVar("variable", default=1.0)
+
+
+def variable_set(x: Any) -> Any:
+    VARIABLE.set((x * 2, [x]))
+    return VARIABLE.get()[0] * x
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning", "ignore::tapegrad.EffectWarning")
+def test_classes_and_context_variables_keep_plain_values(mode: str) -> None:
+    clear()
+    for _ in range(3):
+        MODES[mode](class_kept)
+        others = [float(i) for i in range(200)]  # where Python kept what a class held, something else stands now
+        assert LOG[-1].v == 2.0 and len(others) == 200
+    MODES[mode](variable_set)
+    assert VARIABLE.get() == (4.0, [2.0])
+    clear()
 
 
 def alive() -> list[Any]:

@@ -356,3 +356,11 @@ def test_python_functions_are_found_where_objects_of_the_standard_library_hold_t
             held = HOLDS[name]()
             assert ask(lambda x, n: x * held(n)) == 4.0  # noqa: B023
             assert ask(lambda x, n, g: x * g(n), HOLDS[name]()) == 4.0
+
+
+def test_a_compiled_function_leads_to_the_names_of_its_own() -> None:
+    interpolate = pytest.importorskip("scipy.interpolate")
+    at = np.linspace(0.0, 3.0, 7)
+    step = tg.compile(lambda x: interpolate.interp1d(at, at**2)(x) * x)
+    for f, given in ((step, ()), (lambda x: step(x), ()), (lambda x, g: g(x), (step,))):
+        assert tg.grad(f, 1.6, *given, argnums=0)[1] == pytest.approx(8.2)

@@ -51,6 +51,7 @@ PROGRAMS = [
     "m = x.reshape(2, 3); m.flat[[0, 4]] = x[1] * 3; return m * m",
     "np.copyto(x, x[::-1] * x[0]); return x * x",
     "np.copyto(x, x * x, where=x > 0.5); return x * x",
+    "np.copyto(x, x * x, where=[1, 0, 0, 2, 0, 1]); return x * x",
     "np.put(x, [0, 3], [x[1], x[2] * 2]); return x * x",
     "np.put(x, [0, -1, 2], x[1]); return x * x",
     "np.putmask(x, x > 0.4, x[:2] * 2); return x * x",

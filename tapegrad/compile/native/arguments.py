@@ -143,7 +143,8 @@ class Arguments(Unpacked):
             return
         f = self.f
         f.require_type(text, FunctionType)
-        self.identical(f.op(f"load ptr, ptr {f.at(text, LAYOUT.code)}"), f.object(code))
+        for offset, value in ((LAYOUT.code, code), (LAYOUT.space, node.prototype.__globals__)):
+            self.identical(f.op(f"load ptr, ptr {f.at(text, offset)}"), f.object(value))
         for offset in (LAYOUT.defaults, LAYOUT.kwdefaults):
             self.identical(f.op(f"load ptr, ptr {f.at(text, offset)}"), "null")
         cells = self.loaded(text, LAYOUT.closure)

@@ -29,7 +29,8 @@ class Layout(NamedTuple):
     items: int = 24
     used: int = 16  # of a dict, how many items it has
     members: int = 24  # of a set, how many it has
-    code: int = 48  # of a function
+    space: int = 16  # of a function: its globals
+    code: int = 48
     defaults: int = 56
     kwdefaults: int = 64
     closure: int = 72
@@ -78,6 +79,7 @@ def fault(layout: Layout = LAYOUT) -> str:
         and [ctypes.c_int64.from_address(items + 8 * k).value for k in range(3)] == list(map(id, several)),
         "the size of a dict": word(table, layout.used) == 3 and word({}, layout.used) == 0,
         "the size of a set": word({1, 2, 3}, layout.members) == 3 and word(set(), layout.members) == 0,
+        "the globals of a function": word(function, layout.space) == id(function.__globals__),
         "the code of a function": word(function, layout.code) == id(function.__code__),
         "the defaults of a function": word(function, layout.defaults) == id(function.__defaults__)
         and word(fault, layout.kwdefaults) == word(word, layout.defaults) == 0,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.watch.wrappers import kept_in
-from tapegrad.numbers.equality import alike, parts_of, values_of
+from tapegrad.numbers.equality import alike, are_made_alike, parts_of, values_of
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor, taken_apart
 from tapegrad.tape.tape import Constant, Tape
@@ -57,7 +57,8 @@ class Sequence:
         self.then, self.items = [original(part) for part in parts_of(value)], _listed(checks)
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and _are_same(parts_of(found), self.then, self.items)
+        return (type(found) is self.kind and _are_same(parts_of(found), self.then, self.items)
+                and are_made_alike(found, self.value))
 
 
 class Table:
@@ -72,7 +73,7 @@ class Table:
 
     def __call__(self, found: Any) -> bool:
         return (type(found) is self.kind and _are_same(parts_of(found), self.keys, ())
-                and _are_same(values_of(found), self.then, self.items))
+                and _are_same(values_of(found), self.then, self.items) and are_made_alike(found, self.value))
 
 
 class Members:
@@ -85,7 +86,8 @@ class Members:
         self.value, self.kind, self.then, self.items = value, type(value), parts_of(value), ()
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and _are_same(parts_of(found), self.then, ())
+        return (type(found) is self.kind and _are_same(parts_of(found), self.then, ())
+                and are_made_alike(found, self.value))
 
 
 _CONTAINERS = (Sequence, Table, Members)
@@ -178,7 +180,8 @@ class Array:
         self.held = None if self.bytes is not None or (is_sealed(value) and value.nbytes > FEW) else _held(value)
 
     def __call__(self, found: Any) -> bool:
-        if not isinstance(found, np.ndarray) or _kind(found) != self.kind:
+        if not isinstance(found, np.ndarray) or _kind(found) != self.kind or not (
+                type(found) is np.ndarray or are_made_alike(found, self.value)):
             return False
         if self.bytes is not None:
             return np.ndarray.tobytes(found) == self.bytes

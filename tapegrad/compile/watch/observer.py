@@ -51,7 +51,8 @@ class Observer:
         self.ran: set[CodeType] = set()  # the program's own
         self.reason = self.cure = ""
         self.where: Location | None = None
-        self.known: set[Any] = set()
+        self.known: set[Any] = set()  # what is called in C
+        self.heard: dict[int, CodeType] = {}  # by id: two modules may hold equal code
         self.stop: Callable[[], None] | None = None
         self.depth = 0
 
@@ -75,7 +76,7 @@ class Observer:
 
     def entered(self, code: CodeType, frame: FrameType) -> bool:
         """Hear of a code object that begins to run for the first time; return whether it need not be heard of again."""
-        if code in self.known:
+        if id(code) in self.heard:
             return True
         if self.is_outside():
             return False
@@ -91,15 +92,15 @@ class Observer:
             self.logged(code.co_name, frame)
             return False  # another time of another logger
         if code.co_filename in INTERNAL:
-            self.known.add(code)
+            self.heard[id(code)] = code
         elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
                 return False  # the program may call it too
-            self.known.add(code)
+            self.heard[id(code)] = code
             self.ask(heard_in_python(module, code.co_name), frame)
             self.reads.hear(module, code.co_name)
         else:
-            self.known.add(code)
+            self.heard[id(code)] = code
             code = ORIGINAL.get(code, code)
             self.ran.add(code)
             # it may run with globals that lead to copies
@@ -234,12 +235,12 @@ def named_by(functions: list[FunctionType]) -> Iterator[tuple[str, Any]]:
 
 def _profile() -> Callable[[], None]:
     """Listen by `sys.setprofile`, for the last observer and for those of the traces around; return how to end."""
-    hearing = [(each.known, each.entered, each.called) for each in running.observers if isinstance(each, Observer)]
+    hearing = [(each.heard, each.entered, each.called) for each in running.observers if isinstance(each, Observer)]
 
     def hear(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
-            for known, entered, _ in hearing:
-                if frame.f_code not in known:
+            for heard, entered, _ in hearing:
+                if id(frame.f_code) not in heard:
                     entered(frame.f_code, frame)
         elif event == "c_call" and frame.f_code.co_filename not in INTERNAL:
             for _, _, called in hearing:

@@ -91,8 +91,7 @@ _MAY_LACK = ASKED | {"AttributeError", "Exception"}
 
 
 class Reads:
-    """Gathers the places that code reads, as they stand when it first runs; arguments, and what the function captured,
-    are inputs, and looked at otherwise.
+    """The places that code reads, as they stand when it first runs. Arguments and captured values are inputs instead.
     """
 
     def __init__(self, budget: float = float("inf"), samples: bool = False, most: int = MOST) -> None:
@@ -288,6 +287,7 @@ class Reads:
         if isinstance(x, np.ndarray):
             return self.array(x, label)
         if is_tensor(x):
+            self.attributes(x.__dict__, label, "", sized=True)
             exact = not self.samples
             return Plain(x) if exact and self.is_too_much(stored_bytes(x), label) else tensor_check(x, exact)
         if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
@@ -434,7 +434,7 @@ class Reads:
         stack = [fn]
         while stack:
             fn = stack.pop()
-            if type(fn) is FunctionType and code_of(fn) not in self.ran and not is_foreign(fn.__module__):
+            if type(fn) is FunctionType and id(fn) not in self.functions and not is_foreign(fn.__module__):
                 self.enter(code_of(fn), fn.__globals__)
                 self.activate(fn)
                 found = [*map(fn.__globals__.get, global_names(code_of(fn))), *captured_by(fn).values()]
@@ -492,8 +492,8 @@ class Reads:
         if isinstance(x, threading.local):
             self.attributes(Local(x), label, library_of(cls.__module__), sized=True)
         elif type(own) is dict:
-            if is_module(x) or is_foreign(module):  # their own code reads it: `==` of a SimpleNamespace, say
-                self.note(own, list(own), label)
+            # their own code reads it: `==` of a SimpleNamespace, say
+            self.note(own, list(own) if is_module(x) or is_foreign(module) else (), label)
             self.attributes(own, label, library_of(cls.__module__), sized=True)
         if isinstance(x, Enum):
             self.note(vars(x), ["_value_"], label)

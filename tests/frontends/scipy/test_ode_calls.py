@@ -1,5 +1,6 @@
 """What programs do with differential equations and integrals besides solving them."""
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -135,3 +136,12 @@ def test_slopes_that_fill_an_array_like_their_state() -> None:
         return (si.solve_ivp(heat, (0.0, 1.0), np.arange(5.0) ** 2, method="BDF", rtol=1e-8, atol=1e-9).y[:, -1] ** 2).sum()
 
     assert tg.grad(f, 0.3)[1][1] == pytest.approx(differences(f, 0.3, 1e-3), 1e-4)
+
+
+@pytest.mark.parametrize("solve", ["quad(lambda t: math.exp(-a * t) * K * t, 0, a)[0]",
+                                   "solve_ivp(lambda t, y: [-a * y[0] * K], (0, 1), [1.0], rtol=1e-9, atol=1e-11).y[0, -1]"])
+def test_modules_of_equal_text_have_slopes_of_their_own(solve: str) -> None:
+    for k in (2.0, 3.0):
+        space: dict[str, Any] = {"K": k, "math": math, "quad": si.quad, "solve_ivp": si.solve_ivp}
+        exec(f"def f(a): return {solve}", space)
+        assert tg.grad(space["f"], 1.5)[1][1] == pytest.approx(differences(space["f"], 1.5, 1e-4), 1e-6)

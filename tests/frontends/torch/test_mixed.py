@@ -85,3 +85,16 @@ def test_what_torch_refuses_is_refused() -> None:
     before = torch.from_numpy, torch.from_dlpack
     tg.trace(lambda a: torch.from_numpy(a), A)
     assert (torch.from_numpy, torch.from_dlpack) == before
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: (torch.sin(torch.as_tensor(x)) ** 2).sum().numpy() * 1.0, lambda x: (torch.sin(torch.from_numpy(x)) ** 2).sum().numpy(),
+    lambda x: torch.as_tensor(x).sin().sum(), lambda x: np.sin(torch.as_tensor(x).exp().numpy()).sum(),
+])
+def test_compiled_calls_return_what_the_program_does(f: Any) -> None:
+    step = tg.value_and_grad(f, warmup=1)
+    for k in range(5):
+        x = np.array([0.5, 1.0]) + k
+        value, dx = step(x)
+        assert type(value) is type(f(x)) and type(dx) is np.ndarray
+        np.testing.assert_allclose(value, f(x))
