@@ -384,6 +384,21 @@ def test_what_a_program_can_be_told_otherwise_is_what_docs_limits_lists(row: str
     assert tg.grad(lambda x, *args: x if asks(x, *args) else 3 * x, 2.0, *args, argnums=0)[0] == 6.0  # where this is 2.0, its line in the docs goes
 
 
+def test_what_a_tape_keeps_of_its_own_run_is_what_docs_limits_lists() -> None:
+    def by_text(x: Any) -> Any:
+        return x * x if f"{x:.1f}" == "1.5" else x**3
+
+    tape, kept = tg.trace(by_text, 1.5)[1], tg.trace(lambda x: collections.UserList([x]), 1.5)[1]
+    assert tape.play(2.0) == 4.0 and by_text(2.0) == 8.0 and [*kept.play(2.0)] == [1.5]
+    step = tg.compile(by_text, warmup=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tg.RetraceWarning)
+        assert [step(x) for x in (1.5, 1.5, 2.0, 3.0)] == [2.25, 2.25, 8.0, 27.0]
+    with torch.no_grad():
+        assert tg.trace(lambda x: x * torch.is_grad_enabled(), 2.0)[0] == 2.0
+    assert tg.trace(lambda x: x * (torch.no_grad()(torch.is_grad_enabled)() + 3.0), 2.0)[0] == 6.0
+
+
 @pytest.mark.parametrize("holds", [lambda v: v in [1.0, np.nan], lambda v: np.nan in (v,), lambda v: [v, 1.0].index(np.nan) == 0], ids=["in", "of", "index"])
 def test_a_container_that_knows_nan_by_identity_is_refused(holds):
     for ask in (lambda f, v: tg.grad(f, 2.0, v, argnums=0), lambda f, v: tg.hessian(lambda x: f(x, v))(2.0),
