@@ -14,7 +14,7 @@ from tapegrad.errors import ArgumentError, MissingRule
 from tapegrad.numbers.cotangents import ZERO, conform
 from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.formatting import plain as value_of
-from tapegrad.rules.facts import LINEAR, NESTED, Joint, Partials, linear_in
+from tapegrad.rules.facts import LINEAR, NESTED, PROGRAM, Joint, Partials, linear_in
 from tapegrad.rules.op import UNSIZED, Op
 from tapegrad.rules.readonly import reading
 from tapegrad.rules.registry import FOREIGN, set_meaning
@@ -134,7 +134,7 @@ def linear(fn: Callable[..., Any], adjoint: Callable[..., Any] | None = None) ->
     op = _named(fn, "linear")
     op.impl, op.read, op.tangent = checked, checked, LINEAR
     back = Op(f"{op.__name__}_adjoint", transposed, (lambda ddx, _dx, _dy, x, **kwargs: op(ddx, **kwargs), None),
-              spec=UNSIZED, tangent=linear_in(0))
+              spec=UNSIZED, effects=PROGRAM, tangent=linear_in(0))
     op.rule = Partials((lambda dy, _y, x, **kwargs: back(dy, x, **kwargs),))
     return op
 

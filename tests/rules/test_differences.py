@@ -101,3 +101,16 @@ def test_a_compiled_function_of_a_module_is_differentiated_by_the_names_it_has()
     finally:
         for table in (FOREIGN, GIVEN, STAND_IN):
             table.pop(_normal_dist_inv_cdf, None)
+
+
+WEIGHTS = [2.0]
+weighted = tg.linear(lambda x: np.frombuffer((x * WEIGHTS[0]).tobytes()), lambda dy: dy * WEIGHTS[0])
+
+
+@pytest.mark.parametrize("ask", [
+    lambda f, *args: tg.trace(lambda *args: tg.gradient(f, *args)[0].sum(), *args)[0],
+    lambda f, *args: tg.compile(tg.value_and_grad(f))(*args)[1].sum(),
+])
+def test_an_adjoint_reads_a_list_that_is_an_argument_too_as_the_caller_has_it(ask: Any) -> None:
+    x = np.array([1.0, 2.0])
+    assert ask(lambda x, w: (weighted(x) * w[0]).sum(), x, WEIGHTS) == 8.0
