@@ -232,7 +232,8 @@ def test_every_rule_has_a_row() -> None:
     assert not missing
 
 
-SPECIAL = st.one_of(st.floats(-3, 3), st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-300]))
+# a factor that moves past a product may save it from rounding to zero, and inf times zero is nan: no subnormal numbers
+SPECIAL = st.one_of(st.floats(-3, 3, allow_subnormal=False), st.sampled_from([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-300]))
 PROGRAMS: list[Callable[[Any, Any], Any]] = [
     lambda x, y: ((x - y) ** 2 * 100.0 + (1 - y) ** 2).sum(),
     lambda x, y: -(x * -0.5 * y).sum() / 7 + (x / (y * 3.0)).sum(),
