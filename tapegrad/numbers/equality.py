@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from operator import is_
@@ -79,8 +79,21 @@ def state_of(x: Any) -> Any:
 
 def are_made_alike(a: Any, b: Any) -> bool:
     """Return whether two containers of one class and equal content are alike in what else they hold."""
-    return a is b or type(a) in _PLAIN_KINDS or all(alike(getattr(a, name, None), getattr(b, name, None))
-                                                    for name in ("__dict__", "default_factory", "maxlen"))
+    return a is b or type(a) in _PLAIN_KINDS or alike(_held_beside(a), _held_beside(b))
+
+
+def _held_beside(x: Any) -> tuple[Any, ...]:
+    """Return what a container holds besides its content; no method of its class is asked."""
+    try:
+        own = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        own = None
+    return (None if own is x else own, _FACTORY.__get__(x) if isinstance(x, defaultdict) else None,
+            _LENGTH.__get__(x) if isinstance(x, deque) else None)
+
+
+_FACTORY: Any = vars(defaultdict)["default_factory"]
+_LENGTH: Any = vars(deque)["maxlen"]
 
 
 def changes(x: Array) -> bool:
