@@ -192,6 +192,7 @@ FUNCTIONAL = [
     Case("piecewise", _steps, [*numbers((6,), (2, 3)), (1.5,), (np.array(-1.5),)], ops=("setitem",)),
     Case("piecewise:constants", lambda x, c: np.piecewise(x, [x < 0], [c, lambda v: v * c]), [(draw(5), 0.5)], ops=("setitem",)),
     Case("piecewise:arguments", lambda x, c: np.piecewise(x, x > 0, [lambda v, s, k: v * s + k, 0.0], c, k=2.0), [(draw(5), 0.5)], ops=("setitem",)),
+    Case("piecewise:shapes", lambda x: np.piecewise(x, [np.ones((2, 3)) > 0, x > 0], [1.0, 2.0]), [], errors=[((np.ones(3),), ValueError)], ops=("setitem",)),
     Case("piecewise:wrong", lambda x: np.piecewise(x, [x < 0, x > 1], [1.0]), [], errors=[((np.ones(3),), ValueError)], ops=("setitem",)),
     Case("concat:brackets", lambda x, y: np.r_[x, 0.5, y, 0:3, y[0]], [(draw(3), draw(2, seed=1))]),
     Case("concat:columns", lambda x, y: np.c_[x, y, x * 2], [(draw(3), draw(3, seed=1)), (draw(3, 2), draw(3, seed=1))]),

@@ -238,6 +238,7 @@ def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> 
     x = as_array(x)
     single = isinstance(condlist, (bool, np.bool_)) or (not isinstance(condlist[0], (list, np.ndarray)) and rank(x))
     pieces = [as_dtype(as_array(c), np.dtype(bool)) for c in ([condlist] if single else condlist)]
+    np.asarray([plain(piece) for piece in pieces])  # ValueError in NumPy's words, where they have other shapes
     if len(pieces) == len(funclist) - 1:
         pieces.append(ops.logical_not(ops.any(ops.stack(*pieces, axis=0), axis=0)))
     elif len(pieces) != len(funclist):
