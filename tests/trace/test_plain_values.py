@@ -325,7 +325,6 @@ TAKES_PLAIN: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before, calls are not seen")
 @pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")  # of pickle
 @pytest.mark.parametrize("row", TAKES_PLAIN)
 def test_what_takes_only_plain_numbers_is_given_those_that_have_no_gradient(row: str) -> None:
@@ -355,7 +354,6 @@ TEXTS: list[Callable[[Any], Any]] = [
     lambda x: x * 2 if type(str(x)) is str else x * 3]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before, `type` is not seen")
 @pytest.mark.parametrize("x", [1.5, np.float64(0.25), np.array([1.0, 2.5]), torch.tensor(1.5)])
 @pytest.mark.parametrize("row", range(len(TEXTS)))
 def test_texts_are_those_of_the_plain_program(row: int, x: Any) -> None:
