@@ -50,7 +50,8 @@ def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -
 
 def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
     FOREIGN[key] = meaning
-    if isinstance(meaning, Op) and type(key).__name__ in COMPILED:
+    kind = type(key).__name__
+    if kind in COMPILED and (isinstance(meaning, Op) or kind.startswith("cython")):
         GIVEN[key] = meaning
     if isinstance(key, FunctionType):
         PYTHON.append(key)
