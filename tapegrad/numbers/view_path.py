@@ -10,6 +10,7 @@ import numpy as np
 
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.tensors import is_tensor
 
 
 class Step(NamedTuple):
@@ -37,7 +38,7 @@ def follow(x: Any, path: Path) -> Any:
 def assign(x: Any, value: Any, index: tuple[Any, ...], path: Path) -> None:
     """Write in place, with NumPy's own meaning and errors."""
     view, at = reach(x, index, path)
-    view[at] = value
+    view[at] = np.asarray(value) if type(view) is np.ndarray and is_tensor(value) else value
 
 
 def add_at(x: Array, piece: Array, index: tuple[Any, ...], path: Path = ()) -> None:

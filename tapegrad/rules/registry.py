@@ -32,7 +32,7 @@ PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and w
 _HERE = str(Path(__file__).parent)
 COMPILED = frozenset(["builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran",
                       "instancemethod", "nb_func", "pybind11_builtins"])  # the classes of compiled functions
-GIVEN: dict[Any, Any] = {}  # compiled functions of other packages, and the operations that users have made of them
+GIVEN: dict[Any, Any] = {}  # compiled functions of other packages, and the operation or function that each means
 STAND_IN: dict[Any, Any] = {}  # what replaces a function while a trace runs, filled by the interposition
 REGISTERED: dict[Any, Location] = {}
 TensorArray.meanings = FOREIGN
@@ -50,7 +50,8 @@ def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -
 
 def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
     FOREIGN[key] = meaning
-    if isinstance(meaning, Op) and type(key).__name__ in COMPILED:
+    kind = type(key).__name__
+    if kind in COMPILED and (isinstance(meaning, Op) or kind.startswith("cython")):
         GIVEN[key] = meaning
     if isinstance(key, FunctionType):
         PYTHON.append(key)

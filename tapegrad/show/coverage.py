@@ -8,6 +8,8 @@ from collections import Counter
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import AS_WRITTEN, CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Refusal
 from tapegrad.show.scipy_names import MEASURED
@@ -80,6 +82,8 @@ def entries(space: str) -> list[Entry]:
     register_imported()
     names = getattr(found, "__all__", None) if space.startswith("scipy.") else None
     public = {name: getattr(found, name) for name in names or dir(found) if not name.startswith("_")}
+    if found is np.ndarray:  # names that only say that they are no more
+        public = {name: value for name, value in public.items() if hasattr(np.empty((1, 1)), name)}
     kinds = list(KINDS)
     return sorted((entry(name, value, space) for name, value in public.items()
                    if isinstance(found, type) or (callable(value) and not isinstance(value, ModuleType))),

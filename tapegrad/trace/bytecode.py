@@ -55,8 +55,7 @@ def steps_of(code: CodeType) -> list[Step]:
 
 
 class Placed(NamedTuple):
-    """An instruction with the name in it, "" where there is none, and where it stands in the text: first and last line,
-    first and last column.
+    """An instruction with the name in it, "" where there is none, and where it stands in the text, as `positions` says.
     """
 
     opcode: int
@@ -71,21 +70,74 @@ class Placed(NamedTuple):
 
 
 # a name's number stands beside flags in these
-_FLAGS = {dis.opmap[name]: bits for name, bits, since in (
+FLAGS = {dis.opmap[name]: bits for name, bits, since in (
     ("LOAD_GLOBAL", 1, (3, 11)), ("LOAD_ATTR", 1, (3, 12)), ("LOAD_SUPER_ATTR", 2, (3, 12)))
     if sys.version_info >= since and name in dis.opmap}
 _NAMING = frozenset(dis.hasname)
 
 
 def placed(code: CodeType) -> list[Placed]:
-    """Return the instructions of code of Python 3.11 and later, as `dis` does in several times the time."""
-    names, positions = code.co_names, list(code.co_positions())  # type: ignore[attr-defined]
+    """Return the instructions of code, as `dis` does in several times the time."""
+    names, where = code.co_names, positions(code)
     found = []
     for _, end, opcode, arg, caches in steps_of(code):
         offset = end - 2 * caches - 2
-        name = names[arg >> _FLAGS.get(opcode, 0)] if opcode in _NAMING else ""
-        found.append(Placed(opcode, arg, offset, name, positions[offset // 2]))
+        name = names[arg >> FLAGS.get(opcode, 0)] if opcode in _NAMING else ""
+        found.append(Placed(opcode, arg, offset, name, where[offset // 2]))
     return found
+
+
+def with_name(step: Placed, number: int) -> int:
+    """Return the argument, without what extends it, of an instruction that takes another name."""
+    flags = FLAGS.get(step.opcode, 0)
+    return step.arg & (1 << flags) - 1 | number << flags
+
+
+def positions(code: CodeType) -> list[tuple[int | None, ...]]:
+    """Return where each unit of code stands in the text: first and last line, first and last column.
+
+    Python 3.10 has no columns: in their place are the offsets of the instructions that begin and end the expression.
+    These follow from the stack: an expression's value stands where that of its first part has stood.
+    """
+    if hasattr(code, "co_positions"):
+        return list(code.co_positions())
+    steps = steps_of(code)
+    depths, begins, found = _depths(steps), list[int](), list[tuple[int | None, ...]]()
+    for step in steps:
+        begin = offset = step.end - 2
+        depth = depths.get(step.start)
+        if depth is not None and step.name.startswith(_VALUES):
+            begins = begins[:depth] + [offset] * (depth - len(begins))
+            place = depth + _effect(step, False) - (2 if step.name in _PAIRS else 1)
+            begin = begins[place] if place < depth else offset
+            begins[place:] = [begin]
+        found += [(0, 0, begin, offset)] * ((step.end - step.start) // 2)
+    return found
+
+
+_VALUES = ("LOAD_", "CALL_", "BINARY_", "UNARY_", "COMPARE_", "BUILD_", "FORMAT_", "MAKE_", "IS_", "CONTAINS_", "DUP_")
+_PAIRS = frozenset(["LOAD_METHOD", "DUP_TOP"])  # these leave two where one was
+_LEAVING = frozenset(["RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP_ABSOLUTE", "JUMP_FORWARD"])
+
+
+def _effect(step: Step, jump: bool) -> int:
+    return dis.stack_effect(step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=jump)
+
+
+def _depths(steps: list[Step]) -> dict[int, int]:
+    """Return how much stands on the stack before each instruction of Python 3.10 that is reached."""
+    at, depths = {step.start: step for step in steps}, dict[int, int]()
+    found = [(0, 1)]  # what a generator takes first
+    while found:
+        start, depth = found.pop()
+        if start in depths or start not in at:
+            continue
+        step, depths[start] = at[start], depth
+        if step.target is not None:
+            found.append((step.target, depth + _effect(step, True)))
+        if step.name not in _LEAVING:
+            found.append((step.end, depth + _effect(step, False)))
+    return depths
 
 
 def expanded(code: CodeType, instead: Mapping[int, Sequence[Step]], consts: tuple[Any, ...]) -> CodeType:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-import itertools
 import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -16,7 +15,8 @@ from typing import Any
 
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.conversions import to_class
+from tapegrad.trace.bytecode import positions
+from tapegrad.trace.conversions import ORIGINAL, to_class
 from tapegrad.tree.copies import running
 
 # Python code of these is at work on traced values where some stand in its own variables, or in those of what called it
@@ -141,7 +141,8 @@ def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
     return getattr(kind, "__call__", None) is shim  # noqa: B004
 
 
-_CALLS = frozenset(["CALL", "CALL_KW", "CALL_FUNCTION_EX"])  # that with keywords from Python 3.13 on
+# those with keywords: from Python 3.13 on, and Python 3.10's, which has the first two as well
+_CALLS = frozenset(["CALL", "CALL_FUNCTION_EX", "CALL_KW", "CALL_FUNCTION_KW", "CALL_FUNCTION", "CALL_METHOD"])
 # Instructions that go through an iterator: `a, b = map(np.array, rows)`
 _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "SET_UPDATE", "CONTAINS_OP"])
 
@@ -156,16 +157,18 @@ def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
     at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)
     if instructions[at].opname in _STEPS:
         return ("map",)
-    if not hasattr(code, "co_positions"):
-        *names, last = [part for part in spelled(code, lasti).split(".") if part != "[]"] or ["?"]
-        return (*[name for name in names if name != "?"], last if last != "?" or not names else "()")
-    place = instructions[at].positions  # type: ignore[attr-defined]
-    # what is called was loaded from where the call begins: `np.zeros(3)` and the attribute `np.zeros` have one start
-    parts = [instruction for instruction in instructions[:at] if (there := instruction.positions)  # type: ignore[attr-defined]
-             and (there.lineno, there.col_offset) == (place.lineno, place.col_offset)
-             and (there.end_lineno, there.end_col_offset) != (place.end_lineno, place.end_col_offset)]
-    names = [part.argval if _loads_name(part) else "()" for part in parts if _loads_name(part) or part.opname in _CALLS]
-    return tuple(names) or ("?",)
+    parts = [part for part in _called(code, instructions, at) if _loads_name(part) or part.opname in _CALLS]
+    return tuple([part.argval if _loads_name(part) else "()" for part in parts]) or ("?",)
+
+
+def _called(code: CodeType, instructions: list[dis.Instruction], at: int) -> list[dis.Instruction]:
+    """Return the instructions that make what is called: it was loaded from where the call begins, as `np.zeros(3)` and
+    the attribute `np.zeros` have one start.
+    """
+    places = positions(code)
+    here = places[instructions[at].offset // 2]
+    return [part for part in instructions[:at] if (there := places[part.offset // 2])[0] is not None
+            and there[::2] == here[::2] and there[1::2] != here[1::2]]
 
 
 def _loads_name(instruction: dis.Instruction) -> bool:
@@ -174,41 +177,14 @@ def _loads_name(instruction: dis.Instruction) -> bool:
 
 
 def spelled(code: CodeType, lasti: int) -> str:
-    """Return what stands on the stack below the arguments of a call, as a dotted name in which "[]" is an element and
-    "?" all else: what Python 3.10, which keeps no columns, tells of the function called.
+    """Return what is called at an instruction of Python 3.10, which keeps no columns, as a dotted name in which "[]" is
+    an element and "?" all else.
     """
+    own = ORIGINAL.get(code, code)
+    if len(own.co_code) == len(code.co_code):  # the names that the program has
+        code = own
     instructions = list(dis.get_instructions(code))
-    at, depths = lasti // 2, _depths(instructions)
-    call = instructions[at]
-    if not call.opname.startswith("CALL_") or call.offset not in depths:
+    if not instructions[lasti // 2].opname.startswith("CALL_"):
         return "?"
-    # a call puts its result where its function stood
-    place = depths[call.offset] + dis.stack_effect(call.opcode, call.arg) - 1
-    first = max((i for i in range(at) if depths.get(instructions[i].offset, place + 1) <= place), default=at)
-    # and so do an attribute, an element and a result, where their owner stood
-    parts = [i for i in range(first, at) if instructions[i].opcode not in _JUMPING and place + 1 == depths.get(
-        instructions[i if instructions[i].opname == "LOAD_METHOD" else i + 1].offset)]
-    return ".".join(instructions[i].argval if _loads_name(instructions[i]) else
-                    "[]" if instructions[i].opname == "BINARY_SUBSCR" else "?" for i in parts) or "?"
-
-
-def _depths(instructions: list[dis.Instruction]) -> dict[int, int]:
-    """Return how much stands on the stack before each instruction that is reached."""
-    following = {step.offset: after for step, after in itertools.pairwise(instructions)}
-    depths, found = {}, [(instructions[0], 0)]
-    at = {step.offset: step for step in instructions}
-    while found:
-        step, depth = found.pop()
-        if step.offset in depths:
-            continue
-        depths[step.offset] = depth
-        arg = step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
-        if step.opcode in _JUMPING:
-            found.append((at[step.argval], depth + dis.stack_effect(step.opcode, arg, jump=True)))
-        if step.opname not in _LEAVING and step.offset in following:
-            found.append((following[step.offset], depth + dis.stack_effect(step.opcode, arg, jump=False)))
-    return depths
-
-
-_JUMPING = frozenset([*dis.hasjrel, *dis.hasjabs])
-_LEAVING = frozenset(["RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP_ABSOLUTE", "JUMP_FORWARD"])
+    return ".".join(part.argval if _loads_name(part) else "[]" if part.opname == "BINARY_SUBSCR" else "?"
+                    for part in _called(code, instructions, lasti // 2)) or "?"

@@ -32,7 +32,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.bytecode import Placed, Step, expanded, placed
+from tapegrad.trace.bytecode import Placed, Step, expanded, placed, with_name
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import TAKING
 from tapegrad.trace.identity import compared
@@ -281,7 +281,7 @@ def _is_own(module: Any) -> bool:
 def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> CodeType:
     """Return code that names stand-ins, in the functions inside too; the same code where there is nothing to name."""
     names, changed = code.co_names, bytearray(code.co_code)
-    asked = [] if meant.keys().isdisjoint(names) or not hasattr(code, "co_positions") else [
+    asked = [] if meant.keys().isdisjoint(names) else [
         name for name in meant.keys() & set(names) if not (
             (name == "super" and "__new__" not in names)
             or (name == "isinstance" and meant is _NAMES and not _names_protocols(code, scope)))]
@@ -296,8 +296,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
             names = tuple(meant[name] if other == name else other for other in names)
         elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
             for step in [steps[at] for at in called]:
-                flagged = step.opname == "LOAD_GLOBAL" or sys.version_info >= (3, 12)  # beside the name's number
-                changed[step.offset + 1] = changed[step.offset + 1] & 1 | len(names) << 1 if flagged else len(names)
+                changed[step.offset + 1] = with_name(step, len(names))
             names = (*names, meant[name]) if called else names
     parts = tuple(_renamed(part, scope, own) if type(part) is CodeType else part for part in code.co_consts)
     instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and own is _NAMES and len(parts) < 256
@@ -326,8 +325,6 @@ def _taking(code: CodeType, scope: dict[str, Any]) -> dict[str, str]:
     """Return what stands for the names in code that lead to what takes plain numbers alone; where a name leads to two
     of those, to one.
     """
-    if not hasattr(code, "co_positions"):
-        return {}
     found = dict[str, str]()
     for name in code.co_names:
         value = scope.get(name, vars(builtins).get(name))

@@ -278,7 +278,7 @@ def stand_in(x: Any) -> Any:
         return WRAPPED[type(x)](x)
     compiled = type(x).__name__ in COMPILED and type(x).__hash__ is not None
     if compiled and x in GIVEN and x not in STAND_IN:
-        STAND_IN[x] = standing_for(x, GIVEN[x].run)
+        STAND_IN[x] = standing_for(x, GIVEN[x].run if isinstance(GIVEN[x], Op) else functools.partial(_dispatch, x, x))
         return STAND_IN[x]
     if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and type(x.__self__) not in GENERATORS:
         return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
@@ -408,7 +408,7 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
     return made
 
 
-def _dispatch(fn: FunctionType, original: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
+def _dispatch(fn: Any, original: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Record a call with traced arguments as one operation, if its trace's context says so; else make it."""
     # NumPy's own code calls many of these, of what an op has
     if (len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from sys import getrefcount
+from sys import getprofile, getrefcount
 from types import FunctionType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -91,17 +91,25 @@ def received(tracer: Any, op: Any, val: Any, pb: Any, given: Sequence[Any]) -> t
     return (_apart(val, parts) if parts else val), parts
 
 
-def _fresh() -> Iterator[tuple[int, int]]:
-    """Yield these counts of what nobody else holds, as `received` gets it: an array alone, and a view in a tuple."""
+class Fresh(NamedTuple):
+    """The counts of what nobody else holds, as `received` gets it."""
+
+    alone: int
+    inside: int  # a tuple
+    base: int  # of a view in a tuple
+
+
+@functools.cache
+def _fresh(profiled: bool) -> Fresh:
+    """Return these counts as they are now: while a profiler listens, Python 3.10 keeps the variables of each frame
+    twice.
+    """
     def counted(val: Any) -> tuple[int, int]:
         return counts(val)[0]
     val: Any = np.empty(1)
-    yield counted(val)
+    alone, _ = counted(val)
     val = (np.empty(2)[1:],)
-    yield counted(val)
-
-
-(_ALONE, _), (_INSIDE, _BASE) = _fresh()
+    return Fresh(alone, *counted(val))
 
 
 def _look(val: Any, found: list[tuple[int, int]], pb: Any, given: Sequence[Any]) -> list[Part]:
@@ -139,11 +147,12 @@ def _is_held(x: Any, count: tuple[int, int], arrays: list[Any], known: list[Any]
     """
     if type(x) is not np.ndarray:
         return False
+    fresh = _fresh(getprofile() is not None)
     times = sum(other is x for other in arrays) + sum(other.base is x for other in arrays if type(other) is np.ndarray)
-    if count[0] > (_ALONE if alone else _INSIDE + 2 * (times - 1)) + sum(other is x for other in known):
+    if count[0] > (fresh.alone if alone else fresh.inside + 2 * (times - 1)) + sum(other is x for other in known):
         return True
     views = {id(other) for other in [*arrays, *known] if type(other) is np.ndarray and other.base is x.base}
-    return count[1] > _BASE + len(views) - 1 + sum(other is x.base for other in [*known, *arrays, *arrays])
+    return count[1] > fresh.base + len(views) - 1 + sum(other is x.base for other in [*known, *arrays, *arrays])
 
 
 def _of_pullback(pb: Any) -> Iterator[Any]:

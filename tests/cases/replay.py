@@ -79,7 +79,7 @@ def check(case: Case, dtype: str, device: str) -> None:
             warnings.simplefilter("error", np.exceptions.ComplexWarning)
             try:
                 value = case.fn(*fresh(args, dtype))
-            except (TypeError, np.exceptions.ComplexWarning):
+            except (TypeError, DeprecationWarning, np.exceptions.ComplexWarning):
                 if dtype != "complex128":
                     raise
                 continue  # NumPy has no such function of complex numbers

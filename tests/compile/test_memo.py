@@ -83,7 +83,8 @@ def test_one_captured_variable_that_is_bound_anew() -> None:
     for k in range(12):
         a = np.full(4, float(k))
         np.testing.assert_allclose(tg.value_and_grad(lambda x: (a * x).sum())(X)[1], a)  # noqa: B023
-    assert tg.value_and_grad(lambda x: (a * x).sum()) is not tg.value_and_grad(lambda x: (a * x).sum())  # at other places
+    first = tg.value_and_grad(lambda x: (a * x).sum())
+    assert tg.value_and_grad(lambda x: (a * x).sum()) is not first  # at another place
 
 
 class Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from typing import Any
 
 import numpy as np
@@ -151,7 +152,7 @@ OTHERS: dict[str, tuple[Any, Any]] = {
     "emath": (lambda x: np.abs(np.emath.sqrt(x)).sum(), X), "real_if_close": (lambda x: total(np.real_if_close(x + 0j)), X), "sqrt of a list": (lambda x: np.sqrt([x, 2 * x]).sum(), 0.7),
     "add of a list": (lambda x: np.add([x, 2 * x], 1.0).prod(), 0.7), "two lists": (lambda x: np.multiply([x, 1.0], (x, x)).sum(), 0.7), "reduce of a list": (lambda x: np.add.reduce([x, x * x]), 0.7),
     "maximum of a list": (lambda x: np.maximum([x, 2 * x], 1.0).sum(), 0.7), "Polynomial": (lambda x: np.polynomial.Polynomial([1.0, x, 2.0])(x), 0.7),
-    "Chebyshev": (lambda x: np.polynomial.Chebyshev([1.0, 2.0, x]).deriv()(x), 0.7), "mean": (lambda x: statistics.mean(pair(x)), 0.7), "fmean": (lambda x: statistics.fmean(pair(x), [1.0, 2.0, x]), 0.7),
+    "Chebyshev": (lambda x: np.polynomial.Chebyshev([1.0, 2.0, x]).deriv()(x), 0.7), "mean": (lambda x: statistics.mean(pair(x)), 0.7), "fmean": (lambda x: statistics.fmean(pair(x), *([[1.0, 2.0, x]] if sys.version_info >= (3, 11) else [])), 0.7),
     "stdev": (lambda x: statistics.stdev(pair(x)), 0.7), "pstdev": (lambda x: statistics.pstdev(pair(x)), 0.7), "variance": (lambda x: statistics.variance(pair(x), x), 0.7),
     "pvariance": (lambda x: statistics.pvariance(x), X), "median": (lambda x: statistics.median(pair(x)), 0.7), "geometric_mean": (lambda x: statistics.geometric_mean(pair(x)), 0.7),
     "harmonic_mean": (lambda x: statistics.harmonic_mean(pair(x)), 0.7), "covariance": (lambda x: statistics.covariance(pair(x), [1.0, 2.0, x]), 0.7),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -183,6 +183,7 @@ def _values(tape: tg.Tape, args: Any) -> list[Any]:
     return [run.values[op.id] for op in run if isinstance(op, tg.Call) and op.fn is not pack]
 
 
+@settings(deadline=None)
 @given(st.integers(8, 40), st.floats(-1, 1), st.booleans(), st.integers(0, 3))
 def test_programs_made_at_random(count: int, x: float, writes: bool, history: int) -> None:
     def f(x: Any) -> Any:

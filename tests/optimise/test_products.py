@@ -132,7 +132,7 @@ JOINS = [lambda x, y: x @ y, lambda x, y: x @ y.T, lambda x, y: x + y, lambda x,
 ENDS = [lambda x: np.trace(x), lambda x: np.sum(x), lambda x: np.einsum("ii", x), lambda x: np.sum(np.tanh(x)), lambda x: x.sum(axis=1).sum()]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.sampled_from(range(len(JOINS)))), min_size=1, max_size=5), st.sampled_from(ENDS),
        st.integers(0, 99))
 def test_random_programs_of_products(steps: list[tuple[int, int, int]], end: Callable[..., Any], seed: int) -> None:

@@ -325,7 +325,6 @@ TAKES_PLAIN: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before, calls are not seen")
 @pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")  # of pickle
 @pytest.mark.parametrize("row", TAKES_PLAIN)
 def test_what_takes_only_plain_numbers_is_given_those_that_have_no_gradient(row: str) -> None:
@@ -337,7 +336,8 @@ def test_what_takes_only_plain_numbers_is_given_those_that_have_no_gradient(row:
         for found in (step(2.0, n), tg.grad(captured, 2.0), tg.jvp(captured, (2.0,), (1.0,)), tg.grad(f, 2.0, n, argnums=0)):
             value, dx = found if not isinstance(found[1], tuple) else (found[0], found[1][1])
             assert (value, dx) == (f(2.0, n), pytest.approx(slope, rel=1e-6))
-    assert tg.grad(f, 2.0, 5)[1][2] is None
+    as_index = row == "ctypes" and sys.version_info >= (3, 13)  # of which the gradient is zero
+    assert tg.grad(f, 2.0, 5)[1][2] == (0.0 if as_index else None)
     with pytest.raises(tg.TapeError, match=r"(?s)test_plain_values.py.*try: |replay"):
         tg.trace(f, 2.0, 5)[1].play(2.0, 7)
     with pytest.raises((tg.TapeError, TypeError, ValueError)):
@@ -355,7 +355,6 @@ TEXTS: list[Callable[[Any], Any]] = [
     lambda x: x * 2 if type(str(x)) is str else x * 3]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before, `type` is not seen")
 @pytest.mark.parametrize("x", [1.5, np.float64(0.25), np.array([1.0, 2.5]), torch.tensor(1.5)])
 @pytest.mark.parametrize("row", range(len(TEXTS)))
 def test_texts_are_those_of_the_plain_program(row: int, x: Any) -> None:

@@ -30,6 +30,7 @@ SINGLY = {  # ops that have no rule, and are called once for each member
     "correlate",
     "correlate1d",
     "correlate_image",
+    "fma",
     "coshm",
     "cosm",
     "default_rng",

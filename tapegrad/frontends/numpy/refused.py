@@ -13,7 +13,7 @@ refuse(np.packbits, np.unpackbits, np.ndarray.byteswap, np.ndarray.getfield,
 refuse(np.ndarray.setfield, why="it writes the bytes of other numbers into numbers", try_="x[...] = value",
        derivative=True)
 refuse(np.save, np.savetxt, np.savez, np.savez_compressed, np.ndarray.dump, np.ndarray.dumps, np.ndarray.tobytes,
-       np.ndarray.tofile,
+       np.ndarray.tofile, *[vars(np.ndarray)[name] for name in ("tostring",) if name in vars(np.ndarray)],  # NumPy 2.2
        np.ndarray.data, np.ndarray.ctypes, why="the numbers leave the program, and their gradient with them",
        try_=DROPPED)
 refuse(np.ndarray.base, why="which memory arrays share is not a question of values, and differs from run to run",

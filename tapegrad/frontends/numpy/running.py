@@ -145,7 +145,7 @@ def ediff1d(ary: Array, to_end: Any = None, to_begin: Any = None) -> Any:
     return ops.concat(*begin, y, *end, axis=0) if begin or end else y
 
 
-@means(np.trapezoid)
+@means(np.trapezoid, *([np.trapz] if hasattr(np, "trapz") else []))  # the name before NumPy 2.4
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = as_array(y)
     axis = normalize_axis_index(static(axis), rank(y))

@@ -80,6 +80,12 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     return ops.isin(as_array(element), as_array(test_elements), **({"invert": True} if invert else {}))
 
 
+if hasattr(np, "in1d"):  # before NumPy 2.4
+    @means(np.in1d, constant=True)
+    def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+        return isin(ops.reshape(as_array(ar1), (-1,)), ar2, invert=invert)
+
+
 @means(np.lexsort, constant=True)
 def lexsort(keys: Any, axis: int = -1) -> Any:
     parts = map(as_array, keys) if isinstance(keys, (list, tuple)) else keys

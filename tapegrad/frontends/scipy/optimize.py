@@ -38,7 +38,7 @@ def _signature(fn: Callable[..., Any]) -> Signature:
     found, former = signature(fn), getclosurevars(fn).nonlocals.get("old_name")
     parts = list(found.parameters.values())
     return found if former is None or former in found.parameters else found.replace(
-        parameters=[*parts, Parameter(former, Parameter.KEYWORD_ONLY)])
+        parameters=[*parts, Parameter(former, Parameter.KEYWORD_ONLY, default=None)])
 
 
 # while a trace runs they have other code

@@ -110,7 +110,9 @@ def of_integer(name: str) -> Family:
             raise Unknown("SciPy chooses a loop")
         x = recast(x, np.result_type(dtype_of(x), float))  # SciPy makes arrays of numbers, and reflects in double
         order = number(np.dtype(int)) if not order.shape else recast(order, np.dtype(int))
-        return by_scipy(f"_{name}_d" if known(derivative) else f"_{name}")(order, x)
+        found = by_scipy(f"_{name}_d" if known(derivative) else f"_{name}")(order, x)
+        # of other arrays SciPy 1.15 makes one in C's order
+        return found if x.is_contiguous else array(found.dtype, found.shape, None)
     return family
 
 
@@ -208,7 +210,13 @@ def power(x: Any, p: Any) -> Spec:
         return python(int if least >= 0 else float)
     if base.kind == "b" and exponent.is_python:
         raise Unknown("the square of truths is of another type than other powers")
+    if _SQUARES_KEEP_THEIR_TYPE and base.is_array and not exponent.shape and not exponent.is_python:
+        raise Unknown("an array's square is of another type than other powers")
     return _by_loop(np.power, [base, exponent])
+
+
+# of an array of low precision by a scalar of a higher one; so before NumPy 2.3
+_SQUARES_KEEP_THEIR_TYPE = (np.ones(1, np.float32) ** np.float64(2)).dtype == np.float32
 
 
 # -- others, number by number

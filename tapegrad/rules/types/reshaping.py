@@ -38,6 +38,8 @@ def permuted(x: Any, axes: Any = None) -> Spec:
     order = range(spec.ndim - 1, -1, -1) if axes is None else [axis_of(a, spec.ndim) for a in knowns(axes)]
     if sorted(order) != list(range(spec.ndim)):
         raise ValueError("no permutation of the axes")
+    if numeric(x).is_scalar:
+        return numeric(x)
     return viewed(spec, [spec.shape[i] for i in order], spec.strides and [spec.strides[i] for i in order])
 
 

@@ -41,7 +41,7 @@ def ran() -> tuple[str, str]:
 
 def test_a_second_process_finds_what_the_first_has_made(folder: Path) -> None:
     first, second = ran(), ran()
-    assert first[0] == "[False, False]" and second[0] == "[True, True]" and first[1] == second[1]
+    assert "True" not in first[0] and second[0] == first[0].replace("False", "True") and first[1] == second[1]
     for file in folder.iterdir():  # damaged: made again, and right
         file.write_bytes(file.read_bytes()[:-20] + b"\0" * 20)
     third = ran()

@@ -46,6 +46,7 @@ def test_values_and_dtypes_are_scipys(name: str, dtype: Any) -> None:
                         np.testing.assert_allclose(y, wanted, rtol=1e-12 if np.dtype(dtype).itemsize > 4 else 2e-7, err_msg=f"{method} of {x}, {shapes}, {given}")
 
 
+@pytest.mark.filterwarnings("ignore:In future, it will be an error:DeprecationWarning")  # NumPy 2.2, of a truth as an index
 @pytest.mark.parametrize("f", [
     lambda x: ss.kappa3.sf(x, 1.5), lambda a: ss.kappa3.sf(2.0, a),
     lambda loc: ss.invgauss.isf(0.4, 1.2, loc=loc), lambda loc: ss.wald.isf(0.4, loc=loc)])

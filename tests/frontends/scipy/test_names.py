@@ -15,6 +15,10 @@ from tapegrad.testing import contract, weights
 from tests.frontends.scipy.names import ROWS, SEARCHES
 
 SPATIAL = ["scipy.spatial", "scipy.spatial.distance", "scipy.spatial.transform"]
+OLDER = np.lib.NumpyVersion(scipy.__version__) < "1.17.0"
+MEASURED = pytest.mark.skipif(not scipy.__version__.startswith("1.17."), reason="the map was measured with another version")
+REWRITTEN = {"Rotation", "RotationSpline", "Slerp", "RBFInterpolator", "lp2bp", "lp2bs", "lp2bs_zpk", "f_oneway", "bootstrap", "spsolve_triangular"}
+"""SciPy 1.17 has these in Python, or otherwise; by earlier versions they may be refused, and SciPy 1.15's `spsolve_triangular` raises of such a matrix."""
 MAP = {space: {entry.name: entry for entry in entries(space)} for space in ROWS}
 
 
@@ -43,7 +47,7 @@ def test_each_space_of_scipy_has_its_rows() -> None:
     assert set(ROWS) == {space for space in SPACES if space.startswith("scipy.")}
 
 
-@pytest.mark.skipif(np.lib.NumpyVersion(scipy.__version__) < "1.17.0", reason="the map was measured with another version")
+@MEASURED
 @pytest.mark.parametrize("space", ROWS)
 def test_each_name_is_classified_and_most_are_covered(space: str) -> None:
     found = MAP[space]
@@ -62,8 +66,14 @@ def test_what_is_covered_has_its_gradient(space: str, name: str) -> None:
         def total(*args: Any) -> Any:
             return contract(found := numbers(fn(*args))), found
 
-        (_, value), found = tg.value_and_grad(total, argnums=tuple(range(len(args))), has_aux=True)(*args)
-        for a, b in zip(value, numbers(fn(*args)), strict=True):
+        try:
+            plain = numbers(fn(*args))
+            (_, value), found = tg.value_and_grad(total, argnums=tuple(range(len(args))), has_aux=True)(*args)
+        except (tg.TapeError, TypeError) as err:
+            if OLDER and name in REWRITTEN:
+                pytest.skip(f"not with this SciPy: {err}")
+            raise
+        for a, b in zip(value, plain, strict=True):
             np.testing.assert_allclose(a, b, 1e-9, 1e-11)
         for i, (x, dx) in enumerate(zip(args, found)):  # along one direction, in which each number moves by its own amount
             way = moves(i, x)
@@ -71,6 +81,7 @@ def test_what_is_covered_has_its_gradient(space: str, name: str) -> None:
             np.testing.assert_allclose(np.sum(np.real(np.conj(dx) * way)), (up - down) / (2 * eps), rtol, rtol, err_msg=f"argument {i}")
 
 
+@MEASURED
 @pytest.mark.parametrize(("space", "name"), [row for space in ROWS for row in of(space, False)])
 def test_what_is_not_is_refused_in_words(space: str, name: str) -> None:
     fn, *args = ROWS[space][name]

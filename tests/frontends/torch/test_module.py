@@ -222,6 +222,7 @@ MODULES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")  # torch.compile's
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_has_the_gradients_of_torch(name: str) -> None:
     module = MODULES[name]()

@@ -77,7 +77,7 @@ SPARSE = {
     "diags": (lambda d: ss.diags(d[:4]).toarray(), DATA), "diags_array": (lambda d: ss.diags_array(d[:4]).toarray(), DATA), "expand_dims": (lambda d: ss.expand_dims(of(d, ss.coo_array), axis=0).data, DATA), "find": (lambda d: ss.find(of(d))[2], DATA),
     "hstack": (lambda d: ss.hstack([of(d), of(d)]).toarray(), DATA), "kron": (lambda d: ss.kron(of(d), of(d)).toarray(), DATA), "kronsum": (lambda d: ss.kronsum(of(d), of(d)).toarray(), DATA),
     "permute_dims": (lambda d: ss.permute_dims(of(d, ss.coo_array), (1, 0)).toarray(), DATA), "spdiags": (lambda d: ss.spdiags(d[:4], [1], 4, 4).toarray(), DATA), "swapaxes": (lambda d: ss.swapaxes(of(d, ss.coo_array), 0, 1).toarray(), DATA),
-    "tril": (lambda d: ss.tril(of(d)).toarray(), DATA), "triu": (lambda d: ss.triu(of(d)).toarray(), DATA), "vstack": (lambda d: ss.vstack([of(d), of(d)]).toarray(), DATA),
+    "matrix_transpose": (lambda d: ss.matrix_transpose(of(d)).toarray(), DATA), "tril": (lambda d: ss.tril(of(d)).toarray(), DATA), "triu": (lambda d: ss.triu(of(d)).toarray(), DATA), "vstack": (lambda d: ss.vstack([of(d), of(d)]).toarray(), DATA),
 }
 SPARSE_LINALG = {
     **{name: solved(getattr(ssl, name), rtol=1e-12) for name in ("bicg", "bicgstab", "cg", "cgs", "gcrotmk", "gmres", "lgmres", "minres", "qmr", "tfqmr")},
