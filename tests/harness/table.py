@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.compile import memo, source_split
+from tapegrad.compile import memo, native, source_split
 from tapegrad.errors import MissingRule
 from tapegrad.rules.op import Op
 from tapegrad.rules.types import spec_of_call
@@ -238,6 +238,17 @@ def compiled_tape(sample: Sample) -> None:
         same(fast(*sample.fresh()), expected)
 
 
+def in_memory(sample: Sample) -> None:
+    """The same where arrays of three numbers lie in memory, and tables of two rows are computed row by row."""
+    if sample.is_differentiable and not draws(sample):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native.values, "SMALL", 2)
+            patch.setattr(native.rows, "FEW", 2)
+            fast = tg.compile(sample.best, passes=(), mode="native")  # which warns, an error here, where no machine code can be made
+            for _ in range(2):
+                same(fast(*sample.fresh()), sample.gradient)
+
+
 def primitivized(sample: Sample) -> None:
     """The tape of triples and pullbacks, in primitive calls."""
     if sample.is_differentiable:
@@ -382,7 +393,7 @@ EVERY: dict[str, Callable[[Sample], None]] = {"value and gradient": value_and_gr
 # by the kinds of their arguments, whichever ops they call
 MODES: dict[str, Mode] = {
     "second order": Mode(second_order, 3, distinct=False), "float32": Mode(float32, distinct=False), "taylor": Mode(taylor, distinct=False),
-    "sparsity": Mode(sparsity, distinct=False), "compiled": Mode(compiled, 1, 2), "compiled tape": Mode(compiled_tape),
+    "sparsity": Mode(sparsity, distinct=False), "compiled": Mode(compiled, 1, 2), "compiled tape": Mode(compiled_tape), "in memory": Mode(in_memory, 2),
     "primitivized": Mode(primitivized, 1, 3), "in parts": Mode(in_parts, 1, 3), "other dtypes": Mode(other_dtypes, 1, 3), "exported": Mode(exported, 1, 3), "saved": Mode(saved, 1, 3),
     "without values": Mode(without_values, 1, 3), "retained": Mode(retained, distinct=False), "summed": Mode(summed, 1, 3, distinct=False),
     "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1, 3), "tape on torch": Mode(tape_on_torch),

@@ -291,7 +291,7 @@ def test_checks(mode: str) -> None:
 
 
 def test_a_run_on_the_cpu_and_on_the_device_that_is_not_there(tmp_path: Path) -> None:
-    for where, peers in (("cpu", ["torch", "tapegrad eager", "tapegrad graph"]), ("meta", ["tapegrad eager"])):
+    for where, peers in (("cpu", ["torch", "tapegrad graph"]), ("meta", ["tapegrad eager"])):
         out = tmp_path / where
         options = ["gp", "--small", "--device", where, "--out", str(out), "--processes", "2", "--parts", "problems", "--peers", *peers]
         assert run.main(options) == 0
