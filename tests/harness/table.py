@@ -397,7 +397,7 @@ MODES: dict[str, Mode] = {
     "primitivized": Mode(primitivized, 1, 3), "in parts": Mode(in_parts, 1, 3), "other dtypes": Mode(other_dtypes, 1, 3), "exported": Mode(exported, 1, 3), "saved": Mode(saved, 1, 3),
     "without values": Mode(without_values, 1, 3), "retained": Mode(retained, distinct=False), "summed": Mode(summed, 1, 3, distinct=False),
     "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1, 3), "tape on torch": Mode(tape_on_torch),
-    "on a device": Mode(on_device, 1, 5),
+    "on a device": Mode(on_device, 1, 10),
 }
 CHOSEN = {name: chosen(mode.new, mode.every, mode.distinct) for name, mode in MODES.items()}
 
