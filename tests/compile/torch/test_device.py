@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tapegrad as tg
-from bench.on_gpu import checks, run
+from bench.on_gpu import checks, loops, run
 from bench.on_gpu.account import counted, planned, profiled
 from bench.on_gpu.peers import gradient_tape, placed, replayed
 from bench.on_gpu.sizes import SIZES, made
@@ -285,7 +285,8 @@ def test_counts_of_a_problem() -> None:
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
-def test_checks(mode: str) -> None:
+def test_checks(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "RUNS", 100)
     with graphs():
         assert not {name: why for name in checks.CHECKS if (why := checks.run_check(name, "cpu", mode))}
 
