@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.compile import memo, native, source_split
+from tapegrad.compile import memo, source_split
+from tapegrad.compile.native import rows as native_rows
+from tapegrad.compile.native import values as native_values
 from tapegrad.errors import MissingRule
 from tapegrad.rules.op import Op
 from tapegrad.rules.types import spec_of_call
@@ -242,9 +244,9 @@ def in_memory(sample: Sample) -> None:
     """The same where arrays of three numbers lie in memory, and tables of two rows are computed row by row."""
     if sample.is_differentiable and not draws(sample):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native.values, "SMALL", 2)
-            patch.setattr(native.rows, "FEW", 2)
-            fast = tg.compile(sample.best, passes=(), mode="native")  # which warns, an error here, where no machine code can be made
+            patch.setattr(native_values, "SMALL", 2)
+            patch.setattr(native_rows, "FEW", 2)
+            fast = tg.compile(sample.best, passes=())  # which warns, an error here, where no machine code can be made
             for _ in range(2):
                 same(fast(*sample.fresh()), sample.gradient)
 
@@ -389,8 +391,8 @@ class Mode(NamedTuple):
 
 
 EVERY: dict[str, Callable[[Sample], None]] = {"value and gradient": value_and_gradient, "tangent": tangent}
-# a tape is lowered for native code and for torch for each sample of each op; that functions are compiled is the cache's,
-# by the kinds of their arguments, whichever ops they call
+# For each sample of an op a tape is lowered to native code and to torch. How a function is compiled is the same whatever ops it
+# calls, but for the kinds of their arguments: so of other cases every second or third is enough.
 MODES: dict[str, Mode] = {
     "second order": Mode(second_order, 3, distinct=False), "float32": Mode(float32, distinct=False), "taylor": Mode(taylor, distinct=False),
     "sparsity": Mode(sparsity, distinct=False), "compiled": Mode(compiled, 1, 2), "compiled tape": Mode(compiled_tape), "in memory": Mode(in_memory, 2),
