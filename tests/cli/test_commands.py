@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -116,9 +117,11 @@ def test_a_tape_is_known_by_how_it_begins(capsys: pytest.CaptureFixture[str], fo
     assert run(capsys, "grad", "y", "y=2.0") == "value = 2.0\ndy    = 1.0\n"
 
 
-def test_standard_input_and_output(folder: Path) -> None:
+def test_standard_input_and_output(capsysbinary: pytest.CaptureFixture[bytes], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tapegrad(*argv: str, given: bytes = b"") -> bytes:
-        return subprocess.run([sys.executable, "-m", "tapegrad", *argv], input=given, capture_output=True, check=True).stdout
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        assert main([*argv]) == 0
+        return capsysbinary.readouterr().out
     saved = tapegrad("save", "x * x", "x=3", "-o", "-")
     assert tapegrad("play", "-", "4.0", given=saved) == b"value = 16.0\n"
     assert tapegrad("show", "-", given=saved) == tapegrad("show", "x * x", "x=3")

@@ -43,7 +43,7 @@ def run(text: Text, args: Any, folder: Path) -> list[torch.Tensor]:
     lines += [f"  fwrite({name}, sizeof *{name}, {n}, f);" for name, (_, n) in zip(names[len(given):], arrays[len(given):])]
     source, program, data = folder / "kernel.cpp", folder / "kernel", folder / "data"
     source.write_text("\n".join([HEAD, text.text, *lines, "  return fclose(f); }", ""]))
-    subprocess.run(["g++", "-O1", "-g", "-w", "-fsanitize=thread", str(source), "-o", str(program), "-lpthread"], check=True)
+    subprocess.run(["g++", "-O1", "-w", "-fsanitize=thread", str(source), "-o", str(program), "-lpthread"], check=True)
     data.write_bytes(b"".join(x.numpy().tobytes() for x in given))
     done = subprocess.run([str(program), str(data)], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[:2000]

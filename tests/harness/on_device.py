@@ -90,12 +90,11 @@ def compiled_there(tape: tg.Tape, args: Sequence[Any], allowed: Callable[[Event]
 
 
 def on_device(sample: Sample) -> None:
-    """Tapes of the value, the gradient, the tangent and a batch, compiled for a device: nothing is on the host but what must be."""
+    """Tapes of the gradient or the value, the tangent beside the value, and a batch, compiled for a device: nothing is on the host but what must be."""
     if draws(sample):
         return
-    compiled_there(tg.optimise(sample.traced[1]), sample.fresh())
+    compiled_there(sample.best, sample.fresh())
     if sample.is_differentiable:
-        compiled_there(sample.best, sample.fresh())
         ways = [as_tape_has_it(x, direction(x, i)) for i, x in enumerate(sample.args)]
         compiled_there(tg.optimise(sample.forward), [*sample.fresh(), *ways])
     axes = tuple(0 if isinstance(x, np.ndarray) else None for x in sample.args)

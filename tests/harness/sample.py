@@ -44,17 +44,17 @@ def is_narrow(*values: Any) -> bool:
     return any(getattr(leaf, "dtype", None) in (np.float32, np.complex64) for leaf in leaves_of(values))
 
 
-def direction(x: Any, seed: int) -> Any:
-    """Return a fixed tangent for an argument, None for one that is not real or complex."""
+def direction(x: Any, seed: int, size: float = 1.0) -> Any:
+    """Return a fixed tangent for an argument, of numbers up to a size, None for one that is not real or complex."""
     if isinstance(x, dict):
-        return dict(zip(x, direction([*x.values()], seed)))
+        return dict(zip(x, direction([*x.values()], seed, size)))
     if isinstance(x, (list, tuple)):
-        return type(x)(direction(part, seed + 10 * i) for i, part in enumerate(x))
+        return type(x)(direction(part, seed + 10 * i, size) for i, part in enumerate(x))
     if not is_inexact(x):
         return None
     rng = np.random.default_rng([seed, *np.shape(x)])
-    t = rng.uniform(-1.0, 1.0, np.shape(x))
-    t = t + 1j * rng.uniform(-1.0, 1.0, np.shape(x)) if np.iscomplexobj(x) else t
+    t = rng.uniform(-size, size, np.shape(x))
+    t = t + 1j * rng.uniform(-size, size, np.shape(x)) if np.iscomplexobj(x) else t
     return np.array(t, x.dtype) if isinstance(x, np.ndarray) else x.dtype.type(t) if hasattr(x, "dtype") else type(x)(t)
 
 
@@ -157,8 +157,8 @@ class Sample:
 
     @functools.cached_property
     def best(self) -> tg.Tape:
-        """The flat tape, optimised and checked after every pass."""
-        return optimised(self.flat)
+        """The flat tape, or the value's where it has no gradient, optimised and checked after every pass."""
+        return optimised(self.flat if self.is_differentiable else self.traced[1])
 
 
 def draws(sample: Sample) -> bool:

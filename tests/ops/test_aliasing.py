@@ -96,7 +96,7 @@ def check_tape(tape: Tape) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@over(samples(2, 3))
+@over(samples(1, 3))
 def test_what_an_op_aliases_is_what_it_says(case: Case, chosen: list[Any]) -> None:
     for args in chosen:
         for tape in tapes(case, args):

@@ -70,7 +70,7 @@ def runs(case: Case, args: Args) -> bool:
 
 CASES = [case for family in ("elementwise", "reduce", "shape", "index", "linalg", "write", "sort") for case in FAMILIES[family]]
 TABLE = [(case, [(args, runs(case, args)) for args in samples(case)]) for case in CASES]
-MIXED = [(case, [args for args in mixed(case) if runs(case, args)]) for case in CASES]
+MIXED = [(case, [args for args in mixed(case) if runs(case, args)][:4]) for case in CASES]
 
 
 def rows(table: Any, keep: Callable[[Case], Any] = lambda case: True) -> list[Any]:
@@ -101,7 +101,7 @@ def test_every_derivative(case: Case, chosen: list[Args]) -> None:
             sample = Sample(case.fn, args, case.smooth)
             value_and_gradient(sample)
             tangent(sample)
-            if number < 2:
+            if not number:
                 second_order(sample)
 
 

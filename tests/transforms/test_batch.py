@@ -159,7 +159,8 @@ def test_a_batch_is_a_loop(case: Case) -> None:
             if case.smooth:
                 check_gradient(case.fn, args)
             narrow = tuple(x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == float else x for x in args)
-            check(case.fn, narrow, 3, 1e-3)
+            if any(x is not y for x, y in zip(narrow, args)):
+                check(case.fn, narrow, 2, 1e-3)
 
 
 def test_every_op_has_a_rule_or_is_called_for_each_member() -> None:

@@ -199,7 +199,7 @@ def test_it_keeps_few_states() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_memory_grows_with_the_states_that_are_kept_and_not_with_the_steps(compiled: bool) -> None:
-    x = np.random.default_rng(0).random(20_000)
+    x = np.random.default_rng(0).random(5_000)
 
     def most(n: int, slots: int) -> float:
         run = tg.checkpoint_loop(n, slots)(lambda x: x + 0.01 * np.sin(x))

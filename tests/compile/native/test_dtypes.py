@@ -139,7 +139,7 @@ STEPS: list[Callable[[Any, Any, Any], Any]] = [
 ]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 30), st.integers(0, 30)), min_size=2, max_size=12),
        st.sampled_from([7, 65, 127, 300]), st.sampled_from([np.float64, np.float32]), st.sampled_from(["native", "numpy"]))
 def test_random_programs(program: Any, n: int, dtype: Any, mode: str) -> None:

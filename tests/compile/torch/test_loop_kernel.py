@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import tapegrad as tg
-from bench.on_gpu.loops import ARGS, PROGRAMS, RUNS, recurrence, tape_of
+from bench.on_gpu import loops
+from bench.on_gpu.loops import ARGS, PROGRAMS, recurrence, tape_of
 from bench.on_gpu.stand_in import graphs
 from tapegrad.compile.torch import loop_program
 from tapegrad.compile.torch.kernel import call_of, mapped, without
@@ -25,6 +26,14 @@ from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tests.harness.cuda_threads import run
 
 aten = torch.ops.aten
+RUNS = 100  # a quarter of those on a GPU
+
+
+@pytest.fixture(autouse=True)
+def shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "RUNS", RUNS)
+
+
 compiled = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 
 
@@ -141,7 +150,7 @@ class OnHost:
 
 def linear(x: Any, w: Any) -> Any:
     y = x
-    for i in range(RUNS):  # nothing that flows back depends on an argument
+    for i in range(4 * RUNS):  # nothing that flows back depends on an argument, and a body so short is called else
         y = y / (i + 1) + x * i
     return np.sum(y)
 

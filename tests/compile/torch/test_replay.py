@@ -19,13 +19,14 @@ import tapegrad as tg
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
 from tapegrad.rules.op import OPS
-from tests.cases import CASES
+from tests.cases import CASES, chosen
 from tests.cases.case import Case, draw
 from tests.cases.over import over
 from tests.cases.replay import TOLERANCES, agree, check, fresh, replayed
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-ROWS = [pytest.param(case, id=case.name) for case in CASES]
+CHOSEN = chosen(1, 2, distinct=False)  # that every case's numbers are right on tensors, of float64, tests/harness has
+ROWS = [pytest.param(case, id=case.name) for case in CASES if case.name in CHOSEN]
 
 
 @pytest.mark.parametrize(("dtype", "device"), [(dtype, device) for device in DEVICES for dtype in TOLERANCES if (dtype, device) != ("float64", "cpu")])

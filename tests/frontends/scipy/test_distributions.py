@@ -22,9 +22,9 @@ def test_values_and_dtypes_are_scipys(name: str, dtype: Any) -> None:
     random, dist = np.random.default_rng(0), getattr(ss, name)
     discrete = not isinstance(dist, ss.rv_continuous)
     methods = ("pmf", "logpmf") if discrete else ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf")
-    for x in (np.array([0, 1, 2]).astype(dtype), (3 * random.random(3)).astype(dtype), dtype(1), np.zeros(0, dtype)):
+    for number, x in enumerate((np.array([0, 1, 2]).astype(dtype), (3 * random.random(3)).astype(dtype), dtype(1), np.zeros(0, dtype))):
         for shapes in ([1.5, 0.5], [np.array([1.5, 0.7, 1.0]).astype(dtype), np.array([0.5, 0.2, 1.2]).astype(dtype)]):
-            for given in KEYWORDS[:1 if discrete else 3]:
+            for given in KEYWORDS[:1 if discrete or number % 2 else 3]:
                 if np.size(x) != 3 and np.ndim(shapes[0]):
                     continue
                 for method in methods:

@@ -335,7 +335,7 @@ def test_a_constant_matrix(name: str, kind: str) -> None:
 
     def f(x: Any, A: Any = A) -> Any:  # by default arguments: what a function captures is differentiated too
         return OF_A_VECTOR[name](A, x)
-    check(f, X)
+    check(f, X, again=([*OF_A_VECTOR].index(name) + FORMATS.index(kind[:3])) % 3 == 0)  # as above
 
 
 @pytest.mark.quick
