@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from operator import is_
 from types import CodeType, FunctionType, MappingProxyType, MethodType
@@ -59,27 +61,48 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, (float, complex, np.generic)):
         return repr(a) == repr(b)
     try:
-        return bool(a == b) and (type(a) in _TOLD_APART or alike(state_of(a), state_of(b)))
-    except (TypeError, ValueError, RecursionError):
+        return bool(a == b) and (type(a) in _TOLD_APART or _alike_once(a, b, state_of))
+    except Exception:  # whatever a class of the user's may raise
         return False
 
 
 # of which equal ones are the same in all that a program can ask
 _TOLD_APART = frozenset([int, bool, str, bytes, type(None), type(Ellipsis), type, CodeType, FunctionType, MethodType])
 _PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset])
+_STATES = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
 def state_of(x: Any) -> Any:
-    """Return what a thing is made of, None where it does not say: equal times may stand in other time zones."""
+    """Return what a thing is made of, None where a class of the user's would say it: equal times may stand in other
+    time zones.
+    """
+    made = [getattr(type(x), name, None) for name in _STATES]
+    if any(type(fn) is FunctionType and fn.__module__.partition(".")[0] not in sys.stdlib_module_names for fn in made):
+        return None
     try:
         return x.__reduce_ex__(4)
-    except Exception:  # whatever a class of the user's may raise
+    except Exception:  # of what cannot be copied
         return None
 
 
 def are_made_alike(a: Any, b: Any) -> bool:
     """Return whether two containers of one class and equal content are alike in what else they hold."""
-    return a is b or type(a) in _PLAIN_KINDS or alike(_held_beside(a), _held_beside(b))
+    return a is b or type(a) in _PLAIN_KINDS or _alike_once(a, b, _held_beside)
+
+
+def _alike_once(a: Any, b: Any, facts: Callable[[Any], Any]) -> bool:
+    """Return whether facts of two things are alike; of things that lead to themselves, as far as they differ."""
+    pair = id(a), id(b)
+    if pair in (busy := _comparing.__dict__.setdefault("busy", set[tuple[int, int]]())):
+        return True
+    busy.add(pair)
+    try:
+        return alike(facts(a), facts(b))
+    finally:
+        busy.discard(pair)
+
+
+_comparing = threading.local()
 
 
 def _held_beside(x: Any) -> tuple[Any, ...]:

@@ -152,6 +152,11 @@ def answers_ufuncs(kind: type) -> bool:
     return callable(getattr(kind, "__array_ufunc__", None)) and not issubclass(kind, (Traced, np.ndarray, np.generic))
 
 
+def comes_first(kind: type) -> bool:
+    """True for a class that arrays leave an operator to."""
+    return getattr(kind, "__array_ufunc__", kind) is None or getattr(kind, "__array_priority__", 0.0) > 0.0
+
+
 def shown_array(x: Any) -> Any:
     """Return the array that an object of a program's class shows itself as, which may be a traced one."""
     cls = type(x)

@@ -133,7 +133,7 @@ def to_isinstance(x: Any, kind: Any, /) -> bool:
     to_type(x)
     asks = getattr(type(kind), "__instancecheck__", None)
     if type(asks) is FunctionType and not is_foreign(asks.__module__):
-        return bool(asks(kind, x))  # the program's own, which may ask for the number
+        asks(kind, x)  # the program's own, which may ask for the number: guarded
     return isinstance(plain(x), kind)
 
 

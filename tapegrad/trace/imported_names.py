@@ -227,6 +227,7 @@ def _reached(root: Any) -> Iterator[Any]:
                 seen.add(id(vars(x)))
                 yield vars(x)
         elif issubclass(kind, type):
+            stack += [] if kind is type else [kind]
             if x in THROUGH:
                 stack += [part for part in vars(x).values() if type(part) is FunctionType]
             elif not _is_closed(x.__module__):

@@ -26,7 +26,7 @@ from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
 from tapegrad.trace.asking import lost
-from tapegrad.trace.call_arguments import answers_ufuncs, shown_array
+from tapegrad.trace.call_arguments import answers_ufuncs, comes_first, shown_array
 from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import compute, plain
@@ -151,6 +151,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         if isinstance(known, (np.ndarray, np.generic)):
             if answers_ufuncs(type(other)):
                 return other.__array_ufunc__(getattr(np, op.__name__), "__call__", a, b)
+            if comes_first(type(other)):
+                return NotImplemented
             if (shown := shown_array(other)) is not other:
                 return fn(a, shown) if other is b else fn(shown, b)
         # a list times an integer is a longer list

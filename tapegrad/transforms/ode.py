@@ -18,6 +18,7 @@ import numpy as np
 from numpy.polynomial import Legendre
 
 from tapegrad import ops
+from tapegrad.errors import TapeError
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
@@ -25,7 +26,7 @@ from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import Solution, Solver
 from tapegrad.rules.activity import activity
 from tapegrad.rules.batching import Members
-from tapegrad.tape.tape import Tape, value_of
+from tapegrad.tape.tape import Guard, Tape, value_of
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.steering import agree, poles_of, side, steering
 from tapegrad.trace.tracer import record
@@ -37,6 +38,7 @@ from tapegrad.tree.flatten import Structure, flatten, leaves_of
 START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
 STAGES = 5
 POINTS = 64  # at which the slope is differentiated at once
+ROOM = 1 << 21  # bytes that the largest value of all of them may take: what the processor keeps at hand
 MOST = 1 << 22  # numbers in the matrices that are solved at once
 HALVINGS = 30  # of the time between two points, in which the slope switches
 
@@ -216,7 +218,8 @@ def _slope(t: Any, z: Any, solver: Solver, n: int, places: Sequence[Any], rest: 
 @lru_cache(maxsize=64)
 def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tuple[int, ...]) -> Any:
     """Return a compiled function of t, y and the leaves of what else a solver was given: the derivatives of the slope
-    by y and by some parameters; on which side it is of what makes it switch by time, y and all of them; and of poles.
+    by y and by some parameters; on which side it is of what makes it switch by time, y and all of them; and of poles;
+    and at how many points the program is the same, whatever they are, and finds room.
     """
 
     def linearised(t: Any, y: Any, *leaves: Any) -> Any:
@@ -225,21 +228,26 @@ def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tu
         poles = dict(poles_of(tape.ops))
         turns = [op for op, args in steering(tape.ops, poles=True)
                  if op not in poles and any(depends[arg.id] for arg in args)]
-        return rows, *[[side(op, *map(value_of, op.args)) for op in some]
-                       for some in (turns, [op for op, arg in poles.items() if depends[arg.id]])]
+        sides = [[side(op, *map(value_of, op.args)) for op in some]
+                 for some in (turns, [op for op, arg in poles.items() if depends[arg.id]])]
+        branches = any(sides) or any(type(op) is Guard and op.fact == "raises" for op in tape.ops)
+        largest = max(op.spec.nbytes for op in tape.ops) * shape_of(y)[0]
+        return rows, *sides, 1 if branches else max(min(POINTS, ROOM // max(largest, 1)), 1)
 
     return Solver.compiled(linearised)
 
 
 @lru_cache(maxsize=64)
-def _linearised_together(solver: Solver, into: Structure, by: tuple[int, ...]) -> Any:
-    """Return a compiled function of some t, as many y, and those leaves: the derivatives of the slope at each."""
+def _linearised_together(solver: Solver, into: Structure, by: tuple[int, ...]) -> list[Any]:
+    """Return a compiled function of some t, as many y, and those leaves: the derivatives of the slope at each. The list
+    is empty once it is known that they cannot be computed together, since the slope writes to what is not its own.
+    """
 
     def linearised(t: Any, y: Any, *leaves: Any) -> Any:
         rest = into.build(list(leaves))
         return vmap(lambda t, y: _derivatives(solver, t, y, rest, by)[1])(t, y)
 
-    return Solver.compiled(linearised)
+    return [Solver.compiled(linearised)]
 
 
 @lru_cache(maxsize=64)
@@ -307,29 +315,31 @@ class _Steps:
         self.states = self.found.between(self.at.ravel()) if len(self.at) else np.empty((0, self.n))  # no time passes
         self.points = [*zip(self.at.ravel().tolist(), self.states)]
         with np.errstate(all="ignore"):  # the solver has warned of what it computed
-            first, turns, poles = self.linearised(float(self.nodes[0]), self.start, *self.leaves)
-            self.turns, self.poles = [turns], [poles]
+            first, turns, poles, count = self.linearised(float(self.nodes[0]), self.start, *self.leaves)
+            self.turns, self.poles, self.count = [turns], [poles], count if len(self.points) >= count else 1
             rows = np.empty((len(self.points), *first.shape))
-            if turns or poles:
+            together = _linearised_together(self.solver, self.into, self.by) if self.count > 1 else []
+            try:
+                for part, t, y in self.together() if together else ():
+                    rows[part] = together[0](t, y, *self.leaves)[: part.stop - part.start]
+            except TapeError:
+                together.clear()
+            if not together:
+                self.count = 1
                 for k, (t, y) in enumerate(self.points):
-                    rows[k], turns, poles = self.linearised(t, y, *self.leaves)
+                    rows[k], turns, poles, _ = self.linearised(t, y, *self.leaves)
                     self.turns.append(turns)
                     self.poles.append(poles)
-            else:  # nor anywhere else: the program is the same at all of them
-                fn = _linearised_together(self.solver, self.into, self.by)
-                for part, t, y in self.together(first.size):
-                    rows[part] = fn(t, y, *self.leaves)[: part.stop - part.start]
         self.rows = rows.reshape(len(self.at), STAGES, *first.shape)
 
-    def together(self, size: int) -> Iterator[tuple[slice, Any, Any]]:
+    def together(self) -> Iterator[tuple[slice, Any, Any]]:
         """Yield some of the points, their times and states. Those are always equally many, the last repeated, so that
-        what is compiled for them fits; fewer where as many results of this size are too many numbers.
+        what is compiled for them fits.
         """
-        count = max(min(POINTS, MOST // max(size, 1)), 1)
         times = self.at.ravel()
-        for begin in range(0, len(times), count):
-            part = slice(begin, min(begin + count, len(times)))
-            at = np.minimum(np.arange(begin, begin + count), len(times) - 1)
+        for begin in range(0, len(times), self.count):
+            part = slice(begin, min(begin + self.count, len(times)))
+            at = np.minimum(np.arange(begin, begin + self.count), len(times) - 1)
             yield part, times[at], self.states[at]
 
     def _switches(self) -> list[float]:
@@ -340,7 +350,8 @@ class _Steps:
                 for _ in range(HALVINGS):
                     middle = 0.5 * (t + t2)
                     with np.errstate(all="ignore"):
-                        _, turns, _ = self.linearised(middle, self.found.between(np.array([middle]))[0], *self.leaves)
+                        y = self.found.between(np.array([middle]))[0]
+                        _, turns, _, _ = self.linearised(middle, y, *self.leaves)
                     t, t2 = (middle, t2) if agree(here, turns) else (t, middle)
                 found.append(t)
         return found
@@ -413,11 +424,10 @@ def _find_adjoint(dy: Any, start: Any, first: Any, times: Any, solver: Solver, p
     found = [ds.T @ first]
     if places:
         total = np.zeros((len(each), sum(x.size for x in _parameters(places, rest))))
-        one = not (steps.turns[0] or steps.poles[0])
-        fn = _pulled(solver, steps.into, places, one)
+        fn = _pulled(solver, steps.into, places, steps.count > 1)
         with np.errstate(all="ignore"):
-            if one:
-                for part, t, y in steps.together(steps.n):
+            if steps.count > 1:
+                for part, t, y in steps.together():
                     padded = np.zeros((len(t), *slopes.shape[1:]))
                     padded[: part.stop - part.start] = slopes[part]
                     for k, row in enumerate(total):

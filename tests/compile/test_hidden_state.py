@@ -460,6 +460,12 @@ class Word(str):
     pass
 
 
+class OnItself(dict):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.own = self
+
+
 UTC, CET = datetime.timezone.utc, datetime.timezone(datetime.timedelta(hours=1))
 # equal, and yet a program can tell them apart
 EQUAL_THINGS: dict[str, tuple[Any, Any, Any]] = {
@@ -470,6 +476,7 @@ EQUAL_THINGS: dict[str, tuple[Any, Any, Any]] = {
     "slices": (slice(1, 2), slice(True, 2), lambda m: len(str(m.start))),
     "dtypes": (np.dtype("f8"), np.dtype("f8", metadata={"a": 3}), lambda m: 2 if m.metadata else 1),
     "factories": (collections.defaultdict(int, a=1.0), collections.defaultdict(lambda: 7, a=1.0), lambda m: m.default_factory() + 1.0),
+    "on themselves": (OnItself(a=1.0), OnItself(a=2.0), lambda m: m["a"]),
     "lengths": (collections.deque([1.0], maxlen=3), collections.deque([1.0], maxlen=4), lambda m: m.maxlen),
 }
 STANDING: list[Any] = [None]

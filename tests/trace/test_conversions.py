@@ -608,7 +608,16 @@ class IsLarge(metaclass=Large):
     pass
 
 
-@pytest.mark.parametrize("kind", [IsLarge, (str, IsLarge), str | IsLarge], ids=["class", "tuple", "union"])
+class OfFloats(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return type(x) is float and issubclass(type(x), float) and x > 1.6
+
+
+class IsFloat(metaclass=OfFloats):
+    pass
+
+
+@pytest.mark.parametrize("kind", [IsLarge, (str, IsLarge), str | IsLarge, IsFloat], ids=["class", "tuple", "union", "type"])
 def test_a_class_that_asks_for_the_number_is_guarded(kind: Any) -> None:
     def f(x: Any) -> Any:
         return x * x if isinstance(x, kind) else x**3
@@ -634,8 +643,15 @@ class Computing:
         return Computing(getattr(ufunc, method)(*[x.array if isinstance(x, Computing) else x for x in given], **kwargs))
 
 
+class First(Shown):
+    __array_ufunc__: Any = None
+
+    def __radd__(self, other: Any) -> Any:
+        return other * 10.0
+
+
 @pytest.mark.parametrize("f", [
-    lambda x: x * Shown(x), lambda x: Shown(2 * x) - x, lambda x: np.add(x, Shown(x)), lambda x: np.maximum(Shown(2 * x), x),
+    lambda x: x + First(x), lambda x: x * Shown(x), lambda x: Shown(2 * x) - x, lambda x: np.add(x, Shown(x)), lambda x: np.maximum(Shown(2 * x), x),
     lambda x: (Computing(x) + x).array, lambda x: (x / Computing(x * x)).array, lambda x: (Computing(x) @ x).array,
     lambda x: np.hypot(x, Computing(x)).array,
 ])

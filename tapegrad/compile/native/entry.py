@@ -208,6 +208,7 @@ class Entry:
             "define ptr @native(ptr %self, ptr %args, i64 %count, ptr %names) alignstack(64) {", "entry:",
             f"  %slots = alloca [{max(f.slots, 1)} x ptr], align 16",
             f"  %scratch = alloca [{f.most} x i64], align 16",
+            "  %unused = alloca [16 x i64], align 128",
             f"  call void @llvm.memset.p0.i64(ptr %slots, i8 0, i64 {8 * max(f.slots, 1)}, i1 false)",
             "  %lost = alloca i32, align 4  ; what NumPy forgets when it is called: that numbers were too small",
             "  store i32 0, ptr %lost",

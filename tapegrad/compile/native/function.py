@@ -40,6 +40,7 @@ from tapegrad.compile.native.values import (
 )
 from tapegrad.ops.loop import is_loop, put
 from tapegrad.ops.structure import put_results
+from tapegrad.replay.raising import may_stop
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, absent, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
@@ -110,7 +111,9 @@ class Function(Emitter):
         write = LOWERINGS.get(op.fn)
         if write is None:
             raise Unlowered(getattr(op.fn, "__name__", "a function"))
-        self.env[op] = write(self, op)
+        self.env[op] = made = write(self, op)
+        if isinstance(made, Number) and op not in self.users and may_stop(op):  # the compiler drops what nobody uses
+            self.put(f"store volatile {self.lanes.type(made.kind)} {made.ir}, ptr %unused")
 
     def put_off(self, op: Operation) -> None:
         """Leave a call, or a guard, to Python; of a loop also what takes its results out, which has no other name."""

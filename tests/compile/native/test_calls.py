@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import math
 import os
 import pickle
 import sys
@@ -285,3 +286,31 @@ def test_a_value_that_nobody_needs_and_numpy_warns_of() -> None:
         step(0.0)
     with np.errstate(divide="ignore"):
         assert step(0.0) == 0.0
+
+
+def tried(x: float) -> float:
+    try:
+        math.sqrt(x - 0.1)
+    except ValueError:
+        return x
+    return 2 * x
+
+
+def many(x: float) -> float:
+    for i in range(100):
+        math.log(x - 0.001 * i)
+    return 2 * x
+
+
+@pytest.mark.parametrize("f", [tried, many, lambda x: (1.0 / (x - 0.05), 2 * x)[1], lambda x: (math.asin(2 * x), 2 * x)[1], lambda x: (math.exp(x * 800), 2 * x)[1]])
+@pytest.mark.parametrize("make", [tg.compile, tg.value_and_grad])
+def test_a_call_whose_value_nobody_uses_may_raise(f: Any, make: Any) -> None:
+    def told(f: Any, x: float) -> Any:
+        try:
+            return f(x)
+        except (ValueError, ArithmeticError) as err:
+            return type(err)
+    step = make(f, warmup=1)
+    for x in (0.5, 0.4, 0.3, 0.05, 0.45, 0.9, 0.05):
+        found, wanted = told(step, x), told(f, x)
+        assert (found[0] if make is tg.value_and_grad and isinstance(found, tuple) else found) == wanted

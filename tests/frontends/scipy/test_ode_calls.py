@@ -145,3 +145,33 @@ def test_modules_of_equal_text_have_slopes_of_their_own(solve: str) -> None:
         space: dict[str, Any] = {"K": k, "math": math, "quad": si.quad, "solve_ivp": si.solve_ivp}
         exec(f"def f(a): return {solve}", space)
         assert tg.grad(space["f"], 1.5)[1][1] == pytest.approx(differences(space["f"], 1.5, 1e-4), 1e-6)
+
+
+CALLS: list[int] = []
+sines = tg.differences(lambda x: np.array([math.sin(v) for v in x]))
+
+
+def catching(t: Any, y: Any, p: Any) -> Any:
+    try:
+        r = math.sqrt(t - 0.1)
+    except ValueError:
+        r = 0.0
+    return -p * y + r
+
+
+def counting(t: Any, y: Any, p: Any) -> Any:
+    CALLS.append(1)
+    return -p * y
+
+
+# slopes of which the derivatives are not computed at many points at once, or fewer points than else
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("slope", [catching, counting, lambda t, y, p: -sines(y * p), lambda t, y, p: -y * np.mean(np.sin(p + np.arange(3e5)))],
+                         ids=["raises early", "writes", "differences", "large values"])
+def test_slopes_that_are_differentiated_one_by_one(slope: Callable[..., Any]) -> None:
+    def f(p: Any) -> Any:
+        return si.solve_ivp(slope, (0.0, 0.5), [1.0, 0.5], args=(p,), rtol=1e-5, max_step=0.02).y[:, -1].sum()
+    step = tg.value_and_grad(f, warmup=1)
+    for p in (0.5, 0.6, 0.7):
+        wanted = pytest.approx(differences(f, p, 1e-4), 2e-4)
+        assert tg.grad(f, p)[1][1] == wanted and step(p)[1] == wanted
