@@ -231,8 +231,8 @@ class Unpacked:
         if node.type is dict:
             self.check(f"[*{text}] != {keys_of(node)!r}")
             # True and 1.0 are as good as 1 for ==, and a text of a class of the program's
-            self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != "
-                       f"[{', '.join(self.name(type(key)) for key in node.order())}]")
+            kinds = [type(key) for key in node.order()]
+            self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != {self.name(kinds, 'kinds')}")
         for key, child in zip(keys, node.children):
             self.node(child, f"{text}[{key!r}]")
 

@@ -26,7 +26,8 @@ from tapegrad.numbers.kinds import Cotangent
 from tapegrad.ops.solver import Solution, Solver
 from tapegrad.rules.activity import activity
 from tapegrad.rules.batching import Members
-from tapegrad.tape.tape import Guard, Tape, value_of
+from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Call, Guard, Operation, Tape, value_of
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.steering import agree, poles_of, side, steering
 from tapegrad.trace.tracer import record
@@ -215,6 +216,15 @@ def _slope(t: Any, z: Any, solver: Solver, n: int, places: Sequence[Any], rest: 
     return ops.concat(tape.result.val, ops.reshape(ds, (-1,)), axis=0)
 
 
+def _is_single(op: Operation) -> bool:
+    """True for what is not computed at many points at once: a function of the user's is called at each; what has raised
+    here need not raise there.
+    """
+    if type(op) is Guard:
+        return op.fact == "raises"
+    return type(op) is Call and type(op.fn) is Op and op.fn.effects.nested
+
+
 @lru_cache(maxsize=64)
 def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tuple[int, ...]) -> Any:
     """Return a compiled function of t, y and the leaves of what else a solver was given: the derivatives of the slope
@@ -230,9 +240,9 @@ def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tu
                  if op not in poles and any(depends[arg.id] for arg in args)]
         sides = [[side(op, *map(value_of, op.args)) for op in some]
                  for some in (turns, [op for op, arg in poles.items() if depends[arg.id]])]
-        branches = any(sides) or any(type(op) is Guard and op.fact == "raises" for op in tape.ops)
+        single = any(sides) or any(_is_single(op) for op in tape.ops)
         largest = max(op.spec.nbytes for op in tape.ops) * shape_of(y)[0]
-        return rows, *sides, 1 if branches else max(min(POINTS, ROOM // max(largest, 1)), 1)
+        return rows, *sides, 1 if single else max(min(POINTS, ROOM // max(largest, 1)), 1)
 
     return Solver.compiled(linearised)
 
