@@ -547,3 +547,15 @@ def test_a_view_that_can_only_be_read_raises_on_every_replay() -> None:
     tape = tg.trace(f, x)[1]
     for play in (tape.play, tg.optimise(tape).play, tg.compile(tape), tg.compile(f, warmup=1), tg.compile(f, backend="torch", warmup=1)):
         assert float(play(x + 1.0)) == f(x + 1.0) == 10.0
+
+
+@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors:DeprecationWarning")
+def test_the_cross_product_in_the_plane_is_an_array_that_is_written_to() -> None:
+    def f(x: Any) -> Any:
+        y = z = np.cross(x[:2], x[1:3])
+        z += x[0]
+        return y * 1.0
+    x = np.array([1.0, 2.0, 4.0])
+    assert type(tg.trace(lambda x: np.cross(x[:2], x[1:]), x)[0]) is np.ndarray
+    value, (_, dx) = tg.grad(f, x)
+    assert value == f(x) == 1.0 and dx.tolist() == [5.0, -4.0, 1.0]

@@ -89,7 +89,7 @@ def cross(a: Array, b: Array, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     a0, a1, b0, b1 = a[..., 0], a[..., 1], b[..., 0], b[..., 1]
     c2 = a0 * b1 - a1 * b0
     if len(planar) == 2:
-        return c2
+        return c2 if shape_of(c2) else ops.reshape(ops.stack(c2, axis=0), ())  # an array, which may be written to
     if shape_of(a)[-1] == 2:  # a component that is missing is no zero, which times inf would be nan
         c0, c1 = a1 * b[..., 2], -(a0 * b[..., 2])
     elif shape_of(b)[-1] == 2:
