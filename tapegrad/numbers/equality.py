@@ -69,12 +69,12 @@ def alike(a: Any, b: Any) -> bool:
 # of which equal ones are the same in all that a program can ask
 _TOLD_APART = frozenset([int, bool, str, bytes, type(None), type(Ellipsis), type, CodeType, FunctionType, MethodType])
 _PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset])
-_STATES = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+_STATES = ("__eq__", "__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
 def state_of(x: Any) -> Any:
-    """Return what a thing is made of, None where a class of the user's would say it: equal times may stand in other
-    time zones.
+    """Return what a thing is made of: equal times may stand in other time zones. None where a package's class says in
+    Python what it is equal to, or made of.
     """
     made = [getattr(type(x), name, None) for name in _STATES]
     if any(type(fn) is FunctionType and fn.__module__.partition(".")[0] not in sys.stdlib_module_names for fn in made):
