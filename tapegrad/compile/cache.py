@@ -60,7 +60,7 @@ class Compiled(ByName, Generic[P, R]):
         self.__wrapped__, self._make, self._plainly, self.backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
         self.of_tensors: Compiled[P, R] | None = None  # for torch, made by the first call with tensors; it counts here
-        self.kinds: list[type] | None = None  # of the leaves of results, where arrays come in and tensors are met
+        self.kinds = list[type]()  # of the leaves of results, where arrays come in and tensors are met
         self._warmup, self.sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
@@ -77,8 +77,7 @@ class Compiled(ByName, Generic[P, R]):
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
         if self.of_tensors is not None and (self.backend.met_tensor or any(map(is_tensor, args))):
-            result = self.of_tensors(*args, **kwargs)
-            return result if self.kinds is None else self.in_kinds(result, args, kwargs)
+            return self.in_kinds(self.of_tensors(*args, **kwargs), args, kwargs)
         found = self.kept(args, kwargs)
         return self.traced(args, kwargs) if found is NONE else found
 
@@ -238,13 +237,15 @@ class Compiled(ByName, Generic[P, R]):
 
     def in_kinds(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what torch computed of arrays with arrays and NumPy's numbers where the program has them."""
+        if not self.kinds or any(map(is_tensor, leaves_of((args, kwargs)))):
+            return result
         leaves: list[Any] = []
         structure = flatten(result, "", leaves, [], shared=False)
-        if len(leaves) != len(self.kinds or ()) or any(map(is_tensor, leaves_of((args, kwargs)))):
+        if len(leaves) != len(self.kinds):
             return result
-        for i, kind in enumerate(self.kinds or ()):
-            if is_tensor(leaves[i]) and issubclass(kind, (np.ndarray, np.generic)):
-                leaves[i] = np.asarray(to_host(leaves[i])) if issubclass(kind, np.ndarray) else to_host(leaves[i])
+        for i, (x, kind) in enumerate(zip(leaves, self.kinds)):
+            if is_tensor(x) and issubclass(kind, (np.ndarray, np.generic)):
+                leaves[i] = np.asarray(to_host(x)) if issubclass(kind, np.ndarray) else to_host(x)
         return structure.build(leaves)
 
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:

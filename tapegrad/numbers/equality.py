@@ -55,9 +55,8 @@ def alike(a: Any, b: Any) -> bool:
         return (alike(parts_of(a), parts_of(b)) and all(map(alike, values_of(a), values_of(b)))
                 and are_made_alike(a, b))
     if isinstance(a, np.ndarray):
-        same = (a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject
-                and np.ndarray.tobytes(a) == np.ndarray.tobytes(b))
-        return same and (type(a) is np.ndarray or not hasattr(a, "__dict__") or alike(vars(a), vars(b)))
+        return (a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject
+                and np.ndarray.tobytes(a) == np.ndarray.tobytes(b) and are_made_alike(a, b))
     if isinstance(a, (float, complex, np.generic)):
         return repr(a) == repr(b)
     try:
@@ -68,7 +67,7 @@ def alike(a: Any, b: Any) -> bool:
 
 # of which equal ones are the same in all that a program can ask
 _TOLD_APART = frozenset([int, bool, str, bytes, type(None), type(Ellipsis), type, CodeType, FunctionType, MethodType])
-_PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset])
+_PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset, np.ndarray])
 _STATES = ("__eq__", "__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
@@ -86,8 +85,8 @@ def state_of(x: Any) -> Any:
 
 
 def are_made_alike(a: Any, b: Any) -> bool:
-    """Return whether two containers of one class and equal content are alike in what else they hold."""
-    return a is b or type(a) in _PLAIN_KINDS or _alike_once(a, b, _held_beside)
+    """Return whether two containers or arrays are of one class, and alike in what they hold besides their content."""
+    return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _held_beside)))
 
 
 def _alike_once(a: Any, b: Any, facts: Callable[[Any], Any]) -> bool:

@@ -142,8 +142,7 @@ class Outside:
         if is_tensor(x):
             if x.nbytes <= BYTES:
                 self.held.append((x, detached(x).clone()))
-            self.held.append((x.__dict__, x.__dict__.copy()))
-            return [*x.__dict__.values()]
+            return self._table(x.__dict__)
         if isinstance(x, type):
             return self._of_class(x)
         return self._of_object(x)
@@ -154,14 +153,14 @@ class Outside:
         cells = [value for _, value in full]
         if is_foreign(package_of(fn.__module__)):
             return [x for x in cells if callable(x)]  # of a wrapper
-        self.held.append((fn.__dict__, fn.__dict__.copy()))
+        own = self._table(fn.__dict__)
         named = mentioned(code_of(fn))
         self.attributes |= named.attributes
         space = fn.__globals__
         names = {name: space.get(name, _GONE) for name in (named.names | named.attributes if named.assigns
                                                              else named.names & space.keys())}
         self.spaces.append((space, names))
-        return [*cells, *fn.__dict__.values(), *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values(),
+        return [*cells, *own, *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values(),
                 *[value for value in names.values() if value is not _GONE]]
 
     def _of_class(self, cls: type) -> list[Any]:
@@ -187,11 +186,12 @@ class Outside:
         if is_foreign(package) and package not in _WATCHED and not isinstance(x, BaseException) and not is_module(x):
             return [*parts, x.__wrapped__] if isinstance(x, CACHED) else parts
         own = own_dict(x)
-        if own is not None:
-            self.held.append((own, own.copy()))
-            parts += own.values()
-        return [*parts, kind]
+        return [*parts, *(self._table(own) if own is not None else ()), kind]
 
+    def _table(self, own: dict[str, Any]) -> list[Any]:
+        """Hold a dict of attributes; return what is in it."""
+        self.held.append((own, own.copy()))
+        return [*own.values()]
 
     def _file(self, x: Any) -> None:
         if x.closed or not x.seekable():

@@ -12,8 +12,6 @@ import importlib
 import inspect
 import math
 import textwrap
-import types
-from collections.abc import Callable
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
@@ -130,9 +128,6 @@ class Vendor:
                     return f"{package.replace('numpy', 'np')}.{name}"
                 self.imports.add(f"import {package}")
                 return f"{package}.{name}"
-        if isinstance(value, type) and (known := next((key for key, x in vars(types).items() if x is value), None)):
-            self.imports.add("import types")
-            return f"types.{known}"
         return None
 
     def array(self, value: Any) -> str:
@@ -156,7 +151,11 @@ class Vendor:
     def function(self, name: str, fn: FunctionType) -> None:
         """Copy a function, and what it refers to."""
         self.needed(name, [fn])
-        text = _source_of(fn)
+        try:
+            text = _source_of(fn)
+        except OSError:  # eval's, or of a session without a file
+            raise ArgumentError(f"{fn.__qualname__} has no source: it stands in no file", None,
+                                "a def in a file; tape.save(path)") from None
         is_lambda = fn.__name__ == "<lambda>"
         if fn.__closure__:
             cells = dict(zip(fn.__code__.co_freevars, (cell.cell_contents for cell in fn.__closure__)))
@@ -207,19 +206,11 @@ def _global_names(code: CodeType) -> set[str]:
     return names.union(*[_global_names(part) for part in code.co_consts if isinstance(part, CodeType)])
 
 
-def _lines_of(search: Callable[[Any], Any], fn: FunctionType) -> Any:
-    try:
-        return search(fn)
-    except OSError:  # eval's, or of a session without a file
-        raise ArgumentError(f"{fn.__qualname__} has no source: it stands in no file", None,
-                            "a def in a file; tape.save(path)") from None
-
-
 def _source_of(fn: FunctionType) -> str:
     """Return the source of a function, or of a lambda wherever it stands."""
     if fn.__name__ != "<lambda>":
-        return textwrap.dedent(_lines_of(inspect.getsource, fn)).rstrip()
-    lines, _ = _lines_of(inspect.findsource, fn)
+        return textwrap.dedent(inspect.getsource(fn)).rstrip()
+    lines, _ = inspect.findsource(fn)
     module = ast.parse("".join(lines))
     found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda)
              and node.lineno == fn.__code__.co_firstlineno]

@@ -57,8 +57,7 @@ class Sequence:
         self.then, self.items = [original(part) for part in parts_of(value)], _listed(checks)
 
     def __call__(self, found: Any) -> bool:
-        return (type(found) is self.kind and _are_same(parts_of(found), self.then, self.items)
-                and are_made_alike(found, self.value))
+        return are_made_alike(found, self.value) and _are_same(parts_of(found), self.then, self.items)
 
 
 class Table:
@@ -72,8 +71,8 @@ class Table:
         self.items = _listed(checks)
 
     def __call__(self, found: Any) -> bool:
-        return (type(found) is self.kind and _are_same(parts_of(found), self.keys, ())
-                and _are_same(values_of(found), self.then, self.items) and are_made_alike(found, self.value))
+        return (are_made_alike(found, self.value) and _are_same(parts_of(found), self.keys, ())
+                and _are_same(values_of(found), self.then, self.items))
 
 
 class Members:
@@ -86,8 +85,7 @@ class Members:
         self.value, self.kind, self.then, self.items = value, type(value), parts_of(value), ()
 
     def __call__(self, found: Any) -> bool:
-        return (type(found) is self.kind and _are_same(parts_of(found), self.then, ())
-                and are_made_alike(found, self.value))
+        return are_made_alike(found, self.value) and _are_same(parts_of(found), self.then, ())
 
 
 _CONTAINERS = (Sequence, Table, Members)
@@ -180,8 +178,7 @@ class Array:
         self.held = None if self.bytes is not None or (is_sealed(value) and value.nbytes > FEW) else _held(value)
 
     def __call__(self, found: Any) -> bool:
-        if not isinstance(found, np.ndarray) or _kind(found) != self.kind or not (
-                type(found) is np.ndarray or are_made_alike(found, self.value)):
+        if not isinstance(found, np.ndarray) or _kind(found) != self.kind or not are_made_alike(found, self.value):
             return False
         if self.bytes is not None:
             return np.ndarray.tobytes(found) == self.bytes
