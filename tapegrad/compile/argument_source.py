@@ -241,6 +241,9 @@ class Unpacked:
             self.check(f"{text} is not {value!r}")
         elif type(value) is str:
             self.check(f"type({text}) is not str or {text} != {value!r}")
+        elif self.standalone and type(value) in (slice, range, bytes):  # whose texts tell 1 from True
+            kind = self.name(type(value))
+            self.check(f"type({text}) is not {kind} or {self.name(repr)}({text}) != {repr(value)!r}")
         else:
             name = self.name(value, "static")
             self.check(f"{text} is not {name} and {self.name(differs)}({text}, {name})")

@@ -12,7 +12,8 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextvars import copy_context
+from contextlib import suppress
+from contextvars import Context, copy_context
 from itertools import islice
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import class_of
 
 NEAR = 3000  # things that are looked through of what a program reaches by name
+_NODE = "hamt"  # how the names of types begin of which Python builds contexts
 _PASSED = (FrameType, CodeType, ModuleType, Traced, Operation)  # whose parts are their own, or nobody's
 
 
@@ -88,6 +90,9 @@ class Made:
         some.clear()
         if missing := search.missing():
             search.look(gc.get_referrers(*missing))
+        for context in _contexts_of(search.nodes):
+            with suppress(RuntimeError):  # it is that of a call which has not ended
+                context.run(search.reset_variables)
         search.tell()
 
 
@@ -106,6 +111,7 @@ class _Search:
         self.looked: set[int] = set()  # what goes on referring to some
         self.holders: dict[int, Any] = {}  # what has been written to
         self.lost: list[Place] = []
+        self.nodes: list[Any] = []  # parts of contexts that hold some
 
     def meet(self, things: Iterable[Any]) -> None:
         """Take the traced values and the copies among some things."""
@@ -155,6 +161,8 @@ class _Search:
                         if not old:  # the list of young things holds it too
                             self.found[id(x)] = self.found.get(id(x), 0) + 1
                 self.looked.add(id(x))
+                if type(x).__name__.startswith(_NODE):
+                    self.nodes.append(x)
                 for part in hits:  # it still refers to them: a generator does, which waits
                     self.found[id(part)] = self.found.get(id(part), 0) + 1
 
@@ -184,9 +192,20 @@ class _Search:
                     self.lost.append(Place(what, ops=[op]))
 
     def tell(self) -> None:
-        """Warn of what was stored."""
+        """Warn of what was stored: of the first value, in the order in which the program computed them."""
         if self.lost:
-            Pending([], self.lost[:1], self.made.tape).settle()  # type: ignore[arg-type]
+            first = min(self.lost, key=lambda place: place.ops[0].id)
+            Pending([], [first], self.made.tape).settle()  # type: ignore[arg-type]
+
+
+def _contexts_of(nodes: list[Any]) -> list[Context]:
+    """Return the contexts of which some things are parts: their variables stand in trees of nodes."""
+    found: dict[int, Context] = {}
+    while nodes:
+        above = gc.get_referrers(*nodes)
+        found.update((id(x), x) for x in above if isinstance(x, Context))
+        nodes = [x for x in above if type(x).__name__.startswith(_NODE)]
+    return [*found.values()]
 
 
 def _parts_of(x: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from tapegrad.errors import UnknownFunction, unknown, user_location
 from tapegrad.numbers.formatting import spelled
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, STAND_IN, Refusal
-from tapegrad.trace.call_arguments import call_plainly, takes
+from tapegrad.trace.call_arguments import answers_ufuncs, call_plainly, takes
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.handing import loses
 from tapegrad.trace.methods import into_out
@@ -25,7 +25,11 @@ def plain(x: Any, tracer: Tracer) -> Any:
 
 
 def by_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Apply what a ufunc, or a method of one, means; raise UnknownFunction where that is not known."""
+    """Apply what a ufunc, or a method of one, means; NotImplemented where an argument says so itself. Raises
+    UnknownFunction where it is not known.
+    """
+    if any(answers_ufuncs(type(x)) for x in inputs):
+        return NotImplemented  # NumPy asks that one next
     result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
     if result is NotImplemented:
         raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))

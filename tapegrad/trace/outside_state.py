@@ -184,7 +184,7 @@ class Outside:
             self.lasting = True
         package = package_of(kind.__module__)
         if is_foreign(package) and package not in _WATCHED and not isinstance(x, BaseException) and not is_module(x):
-            return [*parts, x.__wrapped__] if isinstance(x, CACHED) else parts
+            return [*parts, x.__wrapped__, *self._table(vars(x))] if isinstance(x, CACHED) else parts
         own = own_dict(x)
         return [*parts, *(self._table(own) if own is not None else ()), kind]
 

@@ -25,7 +25,7 @@ from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, looks_up, lost, pickled, rounded_to, torch_asks
-from tapegrad.trace.call_arguments import content, shown_arrays
+from tapegrad.trace.call_arguments import answers_ufuncs, content, shown_arrays
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
@@ -352,7 +352,7 @@ class Proxy(Slotted):
     # -- operators
 
     def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
+        return np.divmod(self, other) if answers_ufuncs(type(other)) else (self // other, self % other)
 
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self

@@ -39,7 +39,7 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.twins import is_doubled, tie, twins
 from tapegrad.trace.value_retention import Economy, is_large
-from tapegrad.trace.write_back import Copies, settle
+from tapegrad.trace.write_back import Copies, attributes_of_tensors, settle
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.flatten import Walk, flatten, is_leaf
 
@@ -199,7 +199,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         if tracer.refusal is not None:
             raise tracer.refusal
         copies = None if rerouting is None else rerouting.copies
-        if copies is not None or tracer.written:
+        if copies is not None or tracer.written or any(attributes_of_tensors(tracer, originals)):
             copies = copies or Copies((), {})
             signature.effects = copies.effects(tape, tracer, originals, grad)
             if signature.effects is not None and blind is not None:

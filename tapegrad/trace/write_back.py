@@ -47,6 +47,8 @@ from tapegrad.tree.sparse import is_sparse
 
 RETURN = "return it beside the value, has_aux=True"
 LOADS = "LOAD_"  # how Python's instructions begin that name what is written to
+# what a traced tensor holds itself, and that one is a parameter
+_OWN = frozenset(["_op", "_val", "_tracer", "_view", "_held", "_made", "_is_param"])
 Table = tuple[Any, Any, dict[Any, Any], Any]
 
 _told: set[tuple[str, int, str]] = set()  # programs, and what of theirs a warning has said is lost
@@ -108,12 +110,16 @@ class Copies:
         cells = [part for part in self.cells if not all(map(is_, now := _content(part[0]), part[2]))
                  or len(now) != len(part[2])]
         slots = [part for part in self.slots if not _is_same(_filled(part[0], _all_slots(part[0])), part[2])]
-        if not (tables or groups or cells or slots or tracer.written):
+        tensors = list(attributes_of_tensors(tracer, given))
+        if not (tables or groups or cells or slots or tensors or tracer.written):
             return None
         effects = _Written(self, tape, tracer, given, differentiated(tape) if grad else ())
         effects.arrays()
         for table in tables:
             effects.table(*table)
+        for new, x in tensors:
+            there = vars(x)
+            effects.table({**there, **new}, there, {**there}, x)
         for attributes in slots:
             effects.attributes(*attributes)
         for group in groups:
@@ -125,6 +131,14 @@ class Copies:
         pending = Pending(effects.writes, effects.lost, tape)
         pending.stored, pending.memory = effects.stored, {key: effects.plain.memory[key] for key in effects.form.inputs}
         return pending
+
+
+def attributes_of_tensors(tracer: Any, given: Sequence[Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield what the program has set on traced tensors that are inputs, and the tensor of each."""
+    for proxy, x in zip(tracer.inputs, given):
+        own = getattr(proxy, "__dict__", None)
+        if own is not None and len(own) > 3 and (names := own.keys() - _OWN):
+            yield {name: own[name] for name in own if name in names}, x
 
 
 def _content(cell: CellType) -> list[Any]:

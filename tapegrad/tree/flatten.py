@@ -74,6 +74,11 @@ def is_leaf(x: Any) -> bool:
             or system_of(kind) is not None)
 
 
+def is_traced_slice(x: Any) -> bool:
+    """True for a slice of traced numbers, which a program may return."""
+    return type(x) is slice and any(hasattr(type(part), "_tracer") for part in (x.start, x.stop, x.step))
+
+
 def is_generator(x: Any) -> bool:
     """True for NumPy's random generators: an input, so that a replay can be given another."""
     return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")
@@ -249,7 +254,7 @@ class Walk:
                 self.seen.setdefault(id(x), leaf)
                 self.keep.append((x, label))
             return leaf
-        if type(x) in _STATIC or type(x) is Text or type(x) is NoInput:
+        if (type(x) in _STATIC and not is_traced_slice(x)) or type(x) is Text or type(x) is NoInput:
             if type(x) is type:
                 self.called.append(x)
             return Static(x.value if type(x) is NoInput else x if type(x) is not Text else plain_text(x))
@@ -386,7 +391,7 @@ class Walk:
                    **{key: NoInput(part) if _is_count(part) else part for key, part in x.__dict__.items()}}
             return Subclassed(x, list(own)), ((part, label if name == NUMBERS else _join(label, name))
                                               for name, part in own.items())
-        if not is_container(x):
+        if not is_container(x) and type(x) is not slice:
             if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
                 items = x.items() if isinstance(x, dict) else enumerate(x)
                 named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **dict_of(x)}

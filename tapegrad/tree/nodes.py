@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.errors import ArgumentError
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
 from tapegrad.tree.copies import class_of, code_of, space_of
@@ -119,6 +120,8 @@ def level(x: Any) -> Level:
     make = _PLAIN.get(type(x))
     if make is not None:
         return Level(x, None, range(len(x)), make)
+    if type(x) is slice:
+        return Level((x.start, x.stop, x.step), None, ("start", "stop", "step"), lambda metadata, parts: slice(*parts))
     children, metadata, entries, make = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)[:4]
     return Level(children, metadata, entries, make)
 
@@ -136,9 +139,15 @@ class Container:
         self.metadata, self.make = parts.metadata, parts.make
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        if id(self) not in memo:
-            memo[id(self)] = self.make(self.metadata, tuple([child.build(leaves, memo) for child in self.children]))
-        return memo[id(self)]
+        key = id(self)
+        if key not in memo:
+            memo[key] = _OPEN
+            made = self.make(self.metadata, tuple([child.build(leaves, memo) for child in self.children]))
+            memo[key] = made
+        elif memo[key] is _OPEN:
+            raise ArgumentError(f"a {self.type.__name__} that holds itself cannot be taken apart", None,
+                                "an object of a class in its place, which may lead back to itself")
+        return memo[key]
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if not self.leafy and not is_hollow(self):

@@ -522,4 +522,17 @@ E.A.rate=2.0
 def f(x,e): return x*e.rate
 given=(E.A,)
 """, "", "if k==4: E.A.rate=5.0"),
+    "pickled object": ("""
+import pickle
+class C: pass
+c=C(); c.r=[2.0]
+def f(x): return x*len(pickle.dumps(c))
+""", "", "if k==4: c.r.append(5.0)"),
+    "pickled object of a class with a state": ("""
+import pickle
+class C:
+    def __getstate__(self): return {'k': KEPT}
+KEPT=(1.0,); c=C()
+def f(x): return x*len(pickle.dumps([c]))
+""", "", "if k==4: KEPT=(1.0, 2.0, 3.0)"),
 }

@@ -82,6 +82,14 @@ def test_dicts_by_number() -> None:
         exported({1: 3.0, 6: np.arange(2.0)})
 
 
+def test_slices_and_ranges_among_the_arguments_are_compared() -> None:
+    written = module(tg.trace(lambda x, s, r: x[s].sum() * len(r), np.arange(4.0), slice(1, 3), range(2))[1].to_python("f"))["f"]
+    assert written(np.ones(4), slice(1, 3), range(2)) == 4.0
+    for s, r in ((slice(True, 3), range(2)), (slice(1, 2), range(2)), (slice(1, 3), range(3)), ([1, 2], range(2))):
+        with pytest.raises(ValueError, match="recorded"):
+            written(np.ones(4), s, r)
+
+
 class Level(enum.IntEnum):
     LOW = 1
     HIGH = 2

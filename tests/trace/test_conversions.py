@@ -650,10 +650,21 @@ class First(Shown):
         return other * 10.0
 
 
+class Said:
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **kwargs: Any) -> Any:
+        return ufunc.__name__, method
+
+
+@pytest.mark.parametrize("f", [lambda x: divmod(x, Said()), lambda x: np.divmod(Said(), x), lambda x: np.add.outer(x, Said()),
+                               lambda x: np.add.at(x, [0], Said()), lambda x: np.logaddexp.outer(Said(), x)])
+def test_an_object_is_told_which_ufunc_and_which_method(f: Any) -> None:
+    assert tg.trace(f, np.ones(2))[0] == f(np.ones(2))
+
+
 @pytest.mark.parametrize("f", [
     lambda x: x + First(x), lambda x: x * Shown(x), lambda x: Shown(2 * x) - x, lambda x: np.add(x, Shown(x)), lambda x: np.maximum(Shown(2 * x), x),
     lambda x: (Computing(x) + x).array, lambda x: (x / Computing(x * x)).array, lambda x: (Computing(x) @ x).array,
-    lambda x: np.hypot(x, Computing(x)).array,
+    lambda x: np.hypot(x, Computing(x)).array, lambda x: np.add.outer(x, Computing(x * x)).array,
 ])
 def test_operators_ask_objects_of_the_program_as_numpy_does(f: Any) -> None:
     x = np.array([1.0, 2.0, 3.0])

@@ -152,8 +152,12 @@ def class_kept(x: Any) -> Any:
 VARIABLE: Any = contextvars.ContextVar("variable", default=1.0)
 
 
+COPIED: list[Any] = []
+
+
 def variable_set(x: Any) -> Any:
     VARIABLE.set((x * 2, [x]))
+    COPIED[0].run(VARIABLE.set, x * 3)
     return VARIABLE.get()[0] * x
 
 
@@ -165,8 +169,9 @@ def test_classes_and_context_variables_keep_plain_values(mode: str) -> None:
         MODES[mode](class_kept)
         others = [float(i) for i in range(200)]  # where Python kept what a class held, something else stands now
         assert LOG[-1].v == 2.0 and len(others) == 200
+    COPIED[:] = [contextvars.copy_context()]  # no older one: another test may have frozen that
     MODES[mode](variable_set)
-    assert VARIABLE.get() == (4.0, [2.0])
+    assert VARIABLE.get() == (4.0, [2.0]) and COPIED[0][VARIABLE] == 6.0
     clear()
 
 

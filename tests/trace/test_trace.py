@@ -23,6 +23,28 @@ def calls(tape: tg.Tape) -> list[str]:
 
 
 @pytest.mark.quick
+def test_a_slice_of_traced_numbers_is_a_result() -> None:
+    def f(x: Any) -> Any:
+        return slice(x, 2 * x), {"part": slice(None, x, 1)}
+    value, tape = tg.trace(f, 2.0)
+    assert value == f(2.0) and tape.play(3.0) == f(3.0)
+    assert [step(x) for step in [tg.compile(f)] for x in (1.0, 2.0, 3.0, 4.0)] == list(map(f, (1.0, 2.0, 3.0, 4.0)))
+
+
+@pytest.mark.parametrize("way", [lambda f, *args: tg.trace(f, *args), lambda f, *args: tg.compile(f)(*args)])
+def test_a_container_that_holds_itself_is_refused(way: Any) -> None:
+    def made(x: Any) -> Any:
+        parts = [x]
+        parts.append(parts)
+        return parts
+    known: Any = {"w": 2.0}
+    known["again"] = [known]
+    with pytest.raises(tg.ArgumentError, match="a list that holds itself"):
+        way(made, 2.0)
+    with pytest.raises(tg.ArgumentError, match="a dict that holds itself"):
+        way(lambda x: x * known["again"][0]["w"], 2.0)
+
+
 def test_the_first_example() -> None:
     def g(a: Any, b: Any) -> Any:
         return a * b

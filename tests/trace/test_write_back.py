@@ -394,8 +394,14 @@ class Registry:
     kept: Any = None
 
 
+@functools.lru_cache
+def cached(n: int) -> Any:
+    return n
+
+
 def outside(x: Any) -> Any:
     global TIMES
+    cached.last = x  # type: ignore[attr-defined]
     TIMES += 1
     LOG.append((TIMES, x))
     TABLE["seen"][TIMES % 3] += 1.0
@@ -420,7 +426,7 @@ def test_a_batch_writes_to_globals_and_prints_as_a_loop_does(f: Any, capsys: pyt
         LOG.clear(), TABLE["seen"].fill(0.0)
         globals()["TIMES"], Registry.count, Registry.kept = 0, 0, None
         value = list(run())
-        found.append((value, told(LOG), TIMES, told(TABLE), Registry.count, Registry.kept, capsys.readouterr().out))
+        found.append((value, vars(cached).get("last"), told(LOG), TIMES, told(TABLE), Registry.count, Registry.kept, capsys.readouterr().out))
     assert found[0] == found[1]
 
 

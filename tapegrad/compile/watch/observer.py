@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import pickle
 import sys
 import threading
 import warnings
@@ -40,6 +41,7 @@ from tapegrad.trace.conversions import ORIGINAL, to_isinstance
 from tapegrad.trace.imported_names import captured_by
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, running
+from tapegrad.tree.installed import library_of
 from tapegrad.tree.signature import Signature
 
 
@@ -144,6 +146,8 @@ class Observer:
                 self.reads.place(SETTINGS, "thread", "the thread that runs it")
         elif fn is print:
             self.refuse("it prints", frame)
+        elif fn is pickle.dumps:
+            self.reads.enter_by_name(library_of(module), False)  # all that is in an object
         elif not caller or owner is not sys:
             self.ask(unknown(fn, caller), frame)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -36,3 +37,30 @@ def test_other_attributes_are_as_they_were() -> None:
         return y.sum() * y.scale
     assert tg.grad(f, w)[1][1].tolist() == [6.0] * 3
     assert w.note == "kept"  # type: ignore[attr-defined]
+
+
+WAYS: dict[str, Any] = {
+    "grad": lambda f, *args: tg.grad(f, *args), "trace": lambda f, *args: tg.trace(f, *args), "jvp": lambda f, w, x: tg.jvp(f, (w, x), (w, x)),
+    "compile": lambda f, *args: STEP(f)(*args), "value_and_grad": lambda f, *args: FAST(f)(*args)}
+STEP, FAST = functools.cache(tg.compile), functools.cache(lambda f: tg.value_and_grad(f, argnums=None))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("where", ["argument", "captured", "of a module"])
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning", "ignore::tapegrad.EffectWarning")
+def test_what_a_program_sets_on_a_tensor_is_there_afterwards(where: str, way: str) -> None:
+    given, m = torch.ones(3), nn.Linear(3, 1)
+    held = {"argument": given, "captured": torch.ones(3), "of a module": m.weight}[where]
+
+    def f(w: Any, x: Any) -> Any:
+        v = w if where == "argument" else held if where == "captured" else m.weight
+        v.loss, v.note = (v * x).sum(), [1, "two"]
+        return v.loss * w.sum() + m(x).sum()
+    for k in range(4):
+        x = torch.full((3,), float(k))
+        WAYS[way](f, given, x)
+        found: Any = held
+        assert found.note == [1, "two"] and type(found.loss) is torch.Tensor
+        torch.testing.assert_close(found.loss, (held * x).sum().detach())
+        if where == "of a module" and k == 0:  # a global, which is read again with the attributes that it has
+            break
