@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, overlap
+from tapegrad.numbers.tensors import ORDINARY, duplicate, is_memory, is_tensor, overlap
 from tapegrad.ops.elementwise import copy, stop_gradient
 from tapegrad.ops.structure import unpacked
 from tapegrad.ops.write import setitem
@@ -136,9 +136,8 @@ class Copies:
 def attributes_of_tensors(tracer: Any, given: Sequence[Any]) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield what the program has set on traced tensors that are inputs, and the tensor of each."""
     for proxy, x in zip(tracer.inputs, given):
-        own = getattr(proxy, "__dict__", None)
-        if own is not None and len(own) > 3 and (names := own.keys() - _OWN):
-            yield {name: own[name] for name in own if name in names}, x
+        if type(x) not in ORDINARY and is_tensor(x) and (names := vars(proxy).keys() - _OWN):
+            yield {name: vars(proxy)[name] for name in vars(proxy) if name in names}, x
 
 
 def _content(cell: CellType) -> list[Any]:
