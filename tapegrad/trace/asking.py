@@ -300,9 +300,10 @@ _NAMES = (
     r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
     r"|^No matching signature found|^Expected a \d-dim C contiguous array|^Invalid call to pythranized function"
     r"|^Object of type (?:float|int|complex|bool|float64) is not JSON serializable"
+    r"|^\w+\(\): incompatible function arguments\."
 )
 """What names the type of an argument; and what does not: Cython's functions for several types, SciPy's for splines,
-Pythran's, and json, which knows these types.
+Pythran's, json, which knows these types, and pybind11.
 """
 
 _WHOLE = r"integer is required$|must be an? integer|^Could not convert object to NumPy "
@@ -332,8 +333,9 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
             "tg.value(x) of each traced number in it, which drops its gradient: text has none"
             if module.startswith("json.") else f"int({whole}) in its place, which a tape guards" if whole else
             _cure(asker, frame))
+    said = str(err).partition(" The following argument types")[0]
     return ConcretizationError(
-        f"{asker.who}{_within(frame)} takes no traced value, and said: {re.sub(_PROXIES, 'a traced value', str(err))}",
+        f"{asker.who}{_within(frame)} takes no traced value, and said: {re.sub(_PROXIES, 'a traced value', said)}",
         where_raised(err),
         cure,
     )

@@ -171,6 +171,28 @@ def test_fftpack() -> None:
         assert np.allclose(found, [np.sum(2 * fn(x, 2, 8) * fn(e, 2, 8)) for e in np.eye(6)])
 
 
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "fftn", "ifftn", "fft2", "ifft2", "dctn", "idctn", "dstn", "idstn"])
+def test_fftpack_transforms_without_norm(name: str) -> None:
+    import scipy.fftpack as old
+    fn, x = getattr(old, name), draw(4, 5)
+    calls = [lambda x: fn(x), lambda x: fn(np.float32(1) * x)]
+    if name.endswith("n"):
+        calls += [lambda x: fn(x, shape=(3,), axes=(0,)), lambda x: fn(x, shape=(6, 4))]
+    elif name.endswith("2"):
+        calls += [lambda x: fn(x, (3, 8)), lambda x: fn(x, axes=(1, 0))]
+    else:
+        calls += [lambda x: fn(x, 7), lambda x: fn(x, n=4, axis=0), lambda x: fn(x[:, :4]), lambda x: fn(x, 3, 0, True), lambda x: fn(x[0]), lambda x: fn(x, 1)]
+    if not name.endswith(("rfft", "tn")):
+        calls += [lambda x: fn(x * (1 + 2j))]
+    for f in calls:
+        np.testing.assert_array_equal(tg.trace(f, x)[0], f(x))
+        weights = np.cos(np.arange(f(x).size)).reshape(f(x).shape)
+        value = lambda x, f=f, weights=weights: np.sum(np.abs(f(x)) ** 2 * weights)  # noqa: E731
+        found = tg.gradient(value, x)[0]
+        e = 1e-5 * np.eye(x.size).reshape(-1, *x.shape)
+        np.testing.assert_allclose(found.ravel(), [(value(x + d) - value(x - d)) / 2e-5 for d in e], rtol=1e-5, atol=1e-5)
+
+
 def test_the_multivariate_normal() -> None:
     f = ss.multivariate_normal
     check(lambda x, mean, cov: f.logpdf(x, mean, (cov + cov.T) / 2), draw(4, 3), U, S)

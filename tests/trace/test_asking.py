@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.fft._pocketfft import pypocketfft
 from scipy.interpolate import CloughTocher2DInterpolator
 from scipy.spatial import cKDTree
 
@@ -36,6 +37,7 @@ CASES: list[tuple[Callable[[Any], Any], Any, str, str]] = [
     (lambda x: cKDTree(x.reshape(-1, 1)), X, "cKDTree", "@tg.primitive"),
     (lambda x: array.array("d", x), X, "array.array asked for a plain float", "tg.value(x)"),
     (lambda x: CloughTocher2DInterpolator(np.eye(3)[:, :2], x)(0.5, 0.5), X, "CloughTocher2DInterpolator", "@tg.primitive"),
+    (lambda x: pypocketfft.c2c(x, (0,)), X, "c2c takes no traced value", "tg.differences(c2c)"),
     (lambda x: decimal.Decimal(x), 2.0, "decimal.Decimal takes no traced value", "tg.value(x)"),
     (lambda x: json.dumps({"x": x}), 2.0, "called in json.encoder", "tg.value(x)"),
     (lambda x: memoryview(x), X, "memoryview takes no traced value", "tg.value(x)"),

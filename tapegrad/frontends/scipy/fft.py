@@ -129,3 +129,54 @@ for _op in (ops.dct, ops.dst):
         register(getattr(real, _prefix + _op.__name__), _one)
         register(getattr(fftpack, _prefix + _op.__name__), _unscaled(_op, bool(_prefix)))
         register(getattr(real, f"{_prefix}{_op.__name__}n"), _several)
+
+# -- scipy.fftpack: the same transforms without `norm`; spectra of real signals are packed into real arrays:
+# y0, Re y1, Im y1, …, and of an even number of samples Re y(n/2)
+
+
+def _of_pack(name: str, meaning: Any) -> Callable[..., Any]:
+    def packed(x: Any, n: Any = None, axis: Axis = -1, overwrite_x: bool = False) -> Any:
+        n, axis = static(n), static(axis)
+        last = FOREIGN[np.moveaxis](as_array(x), axis, -1)
+        y = FOREIGN[np.moveaxis](meaning(last if n is None else resized(last, n, -1)), -1, axis)
+        return value_by(f"scipy.fftpack.{name}", y, x, **keywords(n=n, axis=axis))
+    return packed
+
+
+def _packed(x: Any) -> Any:
+    size = shape_of(x)[-1]
+    y = ops.scipy_rfft(x)
+    parts = ops.stack(ops.real(y), ops.imag(y), axis=-1)
+    flat = ops.reshape(parts, (*shape_of(x)[:-1], 2 * (size // 2 + 1)))
+    return ops.take(flat, np.array([0, *range(2, size + 1)]), axis=-1)
+
+
+def _unpacked(x: Any) -> Any:
+    size = shape_of(x)[-1]
+    odd, even = np.arange(1, size, 2), np.arange(2, size + 1, 2)
+    inside = even < size  # the imaginary part of y(n/2) is not there
+    one = ops.take(x, np.array([0]), axis=-1)
+    imaginary = ops.take(x, np.where(inside, even, 0), axis=-1) * (1j * inside)
+    spectrum = ops.concat(one * (1 + 0j), ops.take(x, odd, axis=-1) + imaginary, axis=-1)
+    return ops.scipy_irfft(spectrum, n=size)
+
+
+for _prefix, _op, _meaning in (("", ops.scipy_fft, _packed), ("i", ops.scipy_ifft, _unpacked)):
+    _name = f"{_prefix}fft"
+    register(getattr(fftpack, _name), lambda x, n=None, axis=-1, overwrite_x=False, f=_of_one(_op): f(x, n, axis))
+    for _suffix, _axes in (("n", None), ("2", (-2, -1))):
+        register(getattr(fftpack, _name + _suffix), lambda x, shape=None, axes=_axes, overwrite_x=False, f=_as_numpy(
+            f"{_name}n", True): f(x, shape, axes))
+    register(getattr(fftpack, f"{_prefix}rfft"), _of_pack(f"{_prefix}rfft", _meaning))
+
+
+def _of_each(op: Op, inverse: bool) -> Callable[..., Any]:
+    def meaning(x: Array, type: int = 2, shape: Any = None, axes: Axis = None, norm: Any = None,
+                overwrite_x: bool = False) -> Any:
+        return _each(op, False, x, TRANSPOSED.get(static(type), type) if inverse else type, shape, axes, norm, None)
+    return meaning
+
+
+for _op in (ops.dct, ops.dst):
+    for _prefix in ("", "i"):
+        register(getattr(fftpack, f"{_prefix}{_op.__name__}n"), _of_each(_op, bool(_prefix)))
