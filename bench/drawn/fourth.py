@@ -209,7 +209,7 @@ def angle_between_vectors() -> Built:
 @case("polliwog")
 def distance_to_plane() -> Built:
     from polliwog import Plane
-    return lambda p, n: Plane(np.array([0.1, 0.2, 0.3]), n).signed_distance(p), (
+    return lambda p, n: Plane(np.array([0.1, 0.2, 0.3]), n / np.linalg.norm(n)).signed_distance(p), (
         np.array([1.0, 2.0, 3.0]), np.array([0.5, -0.2, 1.0]))
 
 

@@ -300,16 +300,16 @@ _NAMES = (
     r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
     r"|^No matching signature found|^Expected a \d-dim C contiguous array|^Invalid call to pythranized function"
     r"|^Object of type (?:float|int|complex|bool|float64) is not JSON serializable"
-    r"|^\w+\(\): incompatible function arguments\."
+    r"|^\w+\(\): incompatible function arguments\.|\b(?:got|not) tapegrad\.[\w.]+$"
 )
-"""What names the type of an argument; and what does not: Cython's functions for several types, SciPy's for splines,
-Pythran's, json, which knows these types, and pybind11.
+"""What names the type of an argument, mypyc with its module; and what does not: Cython's functions for several types,
+SciPy's for splines, Pythran's, json, which knows these types, and pybind11.
 """
 
 _WHOLE = r"integer is required$|must be an? integer|^Could not convert object to NumPy "
 """What else is said where a whole number is asked for, in a line that names a traced one."""
 
-_PROXIES = r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b"
+_PROXIES = r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b|\btapegrad\.[\w.]+$"
 
 
 def in_our_words(err: Exception) -> ConcretizationError | None:
