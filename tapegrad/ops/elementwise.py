@@ -118,8 +118,7 @@ multiply = define("multiply", operator.mul, pointwise(
                   means=(np.multiply, operator.mul), torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, pointwise(
     lambda dy, _y, _a, b: over(dy, conj(b)),
-    lambda dy, y, _a, b: -times(dy, conj(y * y if type(_a) in (int, float) and _a == 1 else y / b)),
-    direct=True),
+    lambda dy, y, _a, b: -times(dy, conj(y * y if type(_a) in (int, float) and _a == 1 else y / b)), direct=True),
                 means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
@@ -215,9 +214,8 @@ def _cbrt(x: Array) -> Any:
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt, poles=True)
 exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), python=math.exp, poles=True)
-# Python 3.11
-exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), python=getattr(math, "exp2", None),
-                   poles=True)
+exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), poles=True,
+                   python=getattr(math, "exp2", None))  # Python 3.11
 expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), python=math.expm1, poles=True)
 log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), python=math.log, poles=True)
 log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), python=math.log2, poles=True)
@@ -248,8 +246,7 @@ asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x)
                     means=(np.asinh,), python=math.asinh)
 acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)),
                     means=(np.acosh,), python=math.acosh, poles=True)
-atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), python=math.atanh,
-                    poles=True)
+atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), poles=True, means=(np.atanh,), python=math.atanh)
 
 
 def _square_length(a: Array, b: Array) -> Any:

@@ -4,7 +4,6 @@ without arguments, with plain values.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from operator import is_
 from types import CellType
 from typing import Any
@@ -12,14 +11,10 @@ from typing import Any
 from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.outside_arrays import write_refused
+from tapegrad.tree.copies import KINDS, base_of
 
-KINDS = (list, deque, set, bytearray)
+__all__ = ["KINDS", "base_of"]
 NOTHING: Any = object()
-
-
-def base_of(x: Any) -> Any:
-    """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
-    return next(kind for kind in (OrderedDict, dict, *KINDS) if isinstance(x, kind))
 
 
 def content(x: Any) -> Any:
@@ -53,10 +48,10 @@ class TableWrite:
         if self.whole:
             base.clear(self.x)
         else:
-            for key in [key for key in self.x if key not in self.now]:
+            for key in [key for key in base.__iter__(self.x) if key not in self.now]:
                 base.__delitem__(self.x, key)
         for key, value in self.now.items():
-            if self.x.get(key, NOTHING) is not value:
+            if base.get(self.x, key, NOTHING) is not value:
                 base.__setitem__(self.x, key, value)
 
 

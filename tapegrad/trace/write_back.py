@@ -83,7 +83,7 @@ class Copies:
         if isinstance(new, dict):
             self._table(new, x, x)
         elif isinstance(new, KINDS):
-            self.groups.append((new, x, list(new)))
+            self.groups.append((new, x, _items_of(new)))
         own, theirs = own_dict(new), own_dict(x)
         if own is not None:
             self._table(own, theirs, x)
@@ -106,7 +106,8 @@ class Copies:
         differentiated.
         """
         tables = [part for part in self.tables if not _is_same(part[0], part[2])]
-        groups = [part for part in self.groups if len(part[0]) != len(part[2]) or not all(map(is_, part[0], part[2]))]
+        groups = [part for part in self.groups
+                  if len(now := _items_of(part[0])) != len(part[2]) or not all(map(is_, now, part[2]))]
         cells = [part for part in self.cells if not all(map(is_, now := _content(part[0]), part[2]))
                  or len(now) != len(part[2])]
         slots = [part for part in self.slots if not _is_same(_filled(part[0], _all_slots(part[0])), part[2])]
@@ -138,6 +139,10 @@ def attributes_of_tensors(tracer: Any, given: Sequence[Any]) -> Iterator[tuple[d
     for proxy, x in zip(tracer.inputs, given):
         if type(x) not in ORDINARY and is_tensor(x) and (names := vars(proxy).keys() - _OWN):
             yield {name: vars(proxy)[name] for name in vars(proxy) if name in names}, x
+
+
+def _items_of(x: Any) -> list[Any]:
+    return list(base_of(x).__iter__(x))
 
 
 def _content(cell: CellType) -> list[Any]:
@@ -314,8 +319,8 @@ class _Written:
 
     def group(self, new: Any, x: Any, then: list[Any]) -> None:
         """Take what was written to a list, a deque, a set or a bytearray."""
-        now = list(base_of(new).__iter__(new))
-        before = list(base_of(x).__iter__(x)) if not isinstance(new, set) else []
+        now = _items_of(new)
+        before = _items_of(x) if not isinstance(new, set) else []
         kept = {id(value): original for value, original in zip(then, before)}
         stored = None
         if isinstance(new, (list, deque)) and len(now) >= len(then):

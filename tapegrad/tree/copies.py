@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -132,6 +133,14 @@ class Attribute:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         value = current(self.value)
         return value.__get__(instance, owner) if hasattr(type(value), "__get__") else value
+
+
+KINDS = (list, deque, set, bytearray)
+
+
+def base_of(x: Any) -> Any:
+    """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
+    return next(kind for kind in (OrderedDict, dict, *KINDS, tuple) if isinstance(x, kind))
 
 
 def dict_of(x: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import enum
 import functools
 import numbers
 from array import array
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.attributes import attributes_of, holds_proxies, is_table
-from tapegrad.tree.copies import Member, NoInput, code_of, current, dict_of, is_empty
+from tapegrad.tree.copies import Member, NoInput, base_of, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
     NUMBERS,
@@ -77,6 +78,18 @@ def is_leaf(x: Any) -> bool:
 def is_traced_slice(x: Any) -> bool:
     """True for a slice of traced numbers, which a program may return."""
     return type(x) is slice and any(hasattr(type(part), "_tracer") for part in (x.start, x.stop, x.step))
+
+
+def is_extended(x: Any) -> bool:
+    """True for a container of a program's class, and for one of Python's that has attributes besides: it is read and
+    made by Python's own methods.
+    """
+    kind = type(x)
+    if kind in _NESTS or not isinstance(x, (dict, list, deque, tuple)):
+        return False
+    if isinstance(x, tuple) and not hasattr(kind, "_fields"):
+        return not is_container(x) and holds_proxies(x)
+    return bool(dict_of(x)) or not is_container(x) or (isinstance(x, tuple) and kind.__iter__ is not tuple.__iter__)
 
 
 def is_generator(x: Any) -> bool:
@@ -184,7 +197,8 @@ def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> b
     if type(part) is Fresh:
         if not isinstance(built, set):
             return bool(built != part.value)
-        return len(built) != len(part.value) or {*map(id, built)} != {*map(id, part.value)}
+        then, now = ({*map(id, set.__iter__(x))} for x in (part.value, built))
+        return now != then
     found = Walk([], []).take_apart(built, "")
     now = [] if found is None else [value for value, _ in found[1]]
     then = [child.build(leaves, memo) for child in part.children]
@@ -391,12 +405,13 @@ class Walk:
                    **{key: NoInput(part) if _is_count(part) else part for key, part in x.__dict__.items()}}
             return Subclassed(x, list(own)), ((part, label if name == NUMBERS else _join(label, name))
                                               for name, part in own.items())
+        if is_extended(x):
+            base = base_of(x)
+            items = base.items(x) if isinstance(x, dict) else enumerate(base.__iter__(x))
+            named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **dict_of(x)}
+            names = [f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name) for name in named]
+            return Extended(x, list(named)), zip(named.values(), names)
         if not is_container(x) and type(x) is not slice:
-            if isinstance(x, (dict, list)) or (isinstance(x, tuple) and holds_proxies(x)):
-                items = x.items() if isinstance(x, dict) else enumerate(x)
-                named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **dict_of(x)}
-                names = [f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name) for name in named]
-                return Extended(x, list(named)), zip(named.values(), names)
             attributes = attributes_of(x)
             if not attributes:
                 return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
-from tapegrad.tree.copies import class_of, code_of, space_of
+from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, space_of
 from tapegrad.tree.ways import way_to
 
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
@@ -89,10 +90,20 @@ class Fresh(Static):
     volatile = True
 
     def __init__(self, value: Any) -> None:
-        self.value = value.copy()
+        self.value = _copied(value)
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return memo.setdefault(id(self), self.value.copy())
+        return memo.setdefault(id(self), _copied(self.value))
+
+
+def _copied(x: Any) -> Any:
+    if type(x) is set or type(x) is bytearray:
+        return x.copy()
+    new = empty_like(x, class_of(x))
+    base_of(x).__init__(new, base_of(x).__iter__(x))
+    if named := dict_of(x):
+        vars(new).update(named)
+    return new
 
 
 class Level(NamedTuple):
@@ -268,22 +279,42 @@ class Extended(Instance):
     def bunch(self, parts: list[Any]) -> Any:
         """Return a tuple of its parts, which has attributes besides."""
         new: Any = tuple.__new__(self.cls, [part for name, part in zip(self.names, parts) if type(name) is Item])
-        new.__dict__.update({name: part for name, part in zip(self.names, parts) if type(name) is not Item})
+        if named := {name: part for name, part in zip(self.names, parts) if type(name) is not Item}:
+            vars(new).update(named)
         return new
 
+    def kind(self) -> tuple[Any, ...]:
+        return self.cls, *_facts_of(self.prototype)
+
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
-        base = dict if isinstance(self.prototype, dict) else list
-        new: Any = base.__new__(self.cls)
+        base, new = base_of(self.prototype), empty_like(self.prototype, self.cls)
 
         def fill(parts: dict[Any, Any]) -> None:
             for name, part in parts.items():
                 if type(name) is not Item:
                     object.__setattr__(new, name, part)
-                elif base is dict:
-                    dict.__setitem__(new, name.key, part)
+                elif issubclass(base, dict):
+                    base.__setitem__(new, name.key, part)
                 else:
-                    list.append(new, part)
+                    base.append(new, part)
         return new, fill
+
+
+def empty_like(x: Any, cls: type) -> Any:
+    """Return a dict, list, deque or set of a class without items, made as Python's own make it: no code of the class
+    runs.
+    """
+    new = base_of(x).__new__(cls)
+    if isinstance(x, defaultdict):
+        defaultdict.__init__(new, x.default_factory)
+    elif isinstance(x, deque):
+        deque.__init__(new, (), x.maxlen)
+    return new
+
+
+def _facts_of(x: Any) -> tuple[Any, ...]:
+    """Return what a container holds beside its items and its attributes."""
+    return ((x.default_factory,) if isinstance(x, defaultdict) else (x.maxlen,) if isinstance(x, deque) else ())
 
 
 class Item(NamedTuple):

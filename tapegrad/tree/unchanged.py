@@ -12,7 +12,7 @@ from typing import Any
 
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.tensors import is_memory, is_tensor
-from tapegrad.tree.copies import class_of, is_empty, slots_of
+from tapegrad.tree.copies import KINDS, class_of, is_empty, slots_of
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import forward_of, hooks_of_all, is_module
 from tapegrad.tree.sparse import is_sparse
@@ -80,6 +80,8 @@ class Unchanged:
             return
         if kind is dict or kind is OrderedDict:
             self._table(x)
+            if kind is OrderedDict:
+                self._table(vars(x))  # it has attributes
         elif kind is list or kind is set:  # of which the order matters as well
             self.lists.append((x, list(x)))
         elif kind is CellType and not is_empty(x):
@@ -93,7 +95,7 @@ class Unchanged:
                 elif type(part) is dict or type(part) is OrderedDict:
                     self._table(part)
         elif (isinstance(getattr(x, "__dict__", None), dict) and not any(map(slots_of, kind.__mro__))
-              and not issubclass(kind, (dict, list, set))):
+              and not issubclass(kind, (dict, *KINDS))):
             self.classes.append((x, class_of(x)))
             self._table(vars(x))
         else:
