@@ -29,7 +29,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
-from tapegrad.ops.poles import with_poles
+from tapegrad.ops.poles import over, times, with_poles
 from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import CONSTANT, FRESH, MOVED, RAISES, VIEW, Partial, Push, linear_in, pointwise
@@ -117,8 +117,9 @@ multiply = define("multiply", operator.mul, pointwise(
     lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a), direct=True),
                   means=(np.multiply, operator.mul), torch=of_tensors("multiply", operator.mul, (np.multiply,)))
 divide = define("divide", operator.truediv, pointwise(
-    lambda dy, _y, _a, b: dy / conj(b),
-    lambda dy, y, _a, b: -(dy * conj(y * y if type(_a) in (int, float) and _a == 1 else y / b)), direct=True),
+    lambda dy, _y, _a, b: over(dy, conj(b)),
+    lambda dy, y, _a, b: -times(dy, conj(y * y if type(_a) in (int, float) and _a == 1 else y / b)),
+    direct=True),
                 means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
@@ -190,7 +191,7 @@ def _has_pole(_x: Array, p: Any) -> bool:
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power,
                   poles=(_has_pole, True))  # by the exponent: the logarithm of the base, whatever the exponent
 float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
-                          python=math.pow)
+                          python=math.pow, poles=(_has_pole, True))
 
 # -- powers, exponentials, logarithms
 
@@ -213,10 +214,11 @@ def _cbrt(x: Array) -> Any:
 
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt, poles=True)
-exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), python=math.exp)
+exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), python=math.exp, poles=True)
 # Python 3.11
-exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), python=getattr(math, "exp2", None))
-expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), python=math.expm1)
+exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), python=getattr(math, "exp2", None),
+                   poles=True)
+expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), python=math.expm1, poles=True)
 log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), python=math.log, poles=True)
 log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), python=math.log2, poles=True)
 log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), python=math.log10,
@@ -235,18 +237,19 @@ tan = elementwise("tan", np.tan, lambda y, _x: 1 + y * y, means=(np.tan,), pytho
 # Of complex numbers by the result, which knows the side of a branch cut that it is on: 1 - x *
 # x has lost the sign of a zero
 asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) else 1 / sqrt(1 - x * x), means=(np.asin,),
-                   python=math.asin)
+                   python=math.asin, poles=True)
 acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x),
-                   means=(np.acos,), python=math.acos)
+                   means=(np.acos,), python=math.acos, poles=True)
 atan = elementwise("atan", np.atan, lambda _y, x: 1 / (1 + x * x), means=(np.atan,), python=math.atan)
-sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), python=math.sinh)
-cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), python=math.cosh)
+sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), python=math.sinh, poles=True)
+cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), python=math.cosh, poles=True)
 tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), python=math.tanh)
 asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1),
                     means=(np.asinh,), python=math.asinh)
 acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)),
-                    means=(np.acosh,), python=math.acosh)
-atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), python=math.atanh)
+                    means=(np.acosh,), python=math.acosh, poles=True)
+atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), means=(np.atanh,), python=math.atanh,
+                    poles=True)
 
 
 def _square_length(a: Array, b: Array) -> Any:

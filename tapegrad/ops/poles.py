@@ -1,4 +1,4 @@
-"""poles: derivatives that are infinite at a point, where a zero cotangent stops.
+"""poles: derivatives that are infinite at a point or overflow, where a zero cotangent stops.
 
 So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)` has the derivative 0 at 0, and not nan.
 """
@@ -24,21 +24,26 @@ from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import define
 from tapegrad.rules.types.elementwise import by_ufunc
 
+_vdot, _count = np.vdot, np.count_nonzero  # a trace replaces them in NumPy
+
 
 def _has_infinity(x: Any) -> bool:
     """True for numbers of a kind that has an infinity; exact ones have none."""
     return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
 
 
-def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
-    kind = type(derivative)
+def _is_finite(x: Any) -> bool:
+    """Return whether all numbers are known to be finite, without a look at each."""
+    kind = type(x)
     if kind is float or kind is np.float64 or kind is complex:
-        finite = cmath.isfinite(derivative)
-    elif kind is np.ndarray and (derivative.dtype == np.float64 or derivative.dtype == np.float32):
-        finite = cmath.isfinite(np.vdot(derivative, derivative))  # faster than to look at each
-    else:
-        finite = not _has_infinity(derivative)
-    if finite:
+        return cmath.isfinite(x)
+    if kind is np.ndarray and (x.dtype == np.float64 or x.dtype == np.float32):
+        return cmath.isfinite(_vdot(x, x))
+    return False
+
+
+def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
+    if _is_finite(derivative) or not _has_infinity(derivative):
         return dy * derivative
     if not isinstance(derivative, (np.ndarray, np.generic)):  # of Python's, which widens no array
         if isinstance(dy, (float, complex)):
@@ -56,6 +61,21 @@ def _multiply_no_nan_tensors(dy: Any, derivative: Any) -> Any:
     return y if dy else torch.zeros_like(y)
 
 
+def _divide_no_nan(dy: Any, x: Any) -> Any:
+    if isinstance(dy, (np.ndarray, np.generic)) or isinstance(x, (np.ndarray, np.generic)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = np.asarray(dy / x)
+        return y[()] if _is_finite(y) or y.dtype.kind not in "fc" else np.where(dy != 0, y, y.dtype.type(0))[()]
+    return dy / (x if dy else 1)
+
+
+def _divide_no_nan_tensors(dy: Any, x: Any) -> Any:
+    y = dy / x
+    if tensors.is_tensor(dy):
+        return y.masked_fill(dy == 0, 0)
+    return y if dy else torch.zeros_like(y)
+
+
 def _conj(x: Any) -> Any:
     kind = getattr(dtype_of(x), "kind", None)  # a Python number has none
     is_complex = kind == "c" if kind is not None else is_complex_number(plain(x))
@@ -67,7 +87,28 @@ multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
     direct=True), torch=tensors.elementwise(np.multiply, _multiply_no_nan_tensors, numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
-multiply_no_nan.pythonic = True  # its implementation serves every type of number
+divide_no_nan = define("divide_no_nan", _divide_no_nan, pointwise(
+    lambda dz, _z, _dy, x: divide_no_nan(dz, _conj(x)),
+    lambda dz, z, _dy, x: -multiply_no_nan(dz, _conj(divide_no_nan(z, x))), direct=True),
+    torch=tensors.elementwise(np.divide, _divide_no_nan_tensors, numbers=True), memory=FRESH,
+    batch=batching.elementwise, spec=by_ufunc(np.divide, operator.truediv))
+"""A cotangent divided by a number: 0 where the cotangent is 0, whatever the number."""
+for _op in (multiply_no_nan, divide_no_nan):
+    _op.pythonic = True  # its implementation serves every type of number
+
+
+def times(dy: Any, derivative: Any) -> Any:
+    """Return the product of a cotangent and a derivative: `multiply_no_nan`, unless that is known to be finite."""
+    return dy * derivative if _is_finite(derivative) else multiply_no_nan(dy, derivative)
+
+
+def over(dy: Any, x: Any) -> Any:
+    """Return a cotangent divided by a number: `divide_no_nan`, unless that is known to be finite and not 0."""
+    if _is_finite(x) or type(x) is int:
+        # the quicker way of the two by the size
+        if x if type(x) is not np.ndarray else _count(x) == x.size if x.size < 1024 else x.all():
+            return dy / x
+    return divide_no_nan(dy, x)
 
 
 def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool,
@@ -75,5 +116,5 @@ def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool
     """Return the partial that multiplies by a derivative which has poles, or may have with these arguments."""
     def partial(dy: Any, y: Any, *x: Any) -> Any:
         found = conj(derivative(y, *x))
-        return multiply_no_nan(dy, found) if poles is True or poles(*x) else dy * found  # type: ignore[operator]
+        return times(dy, found) if poles is True or poles(*x) else dy * found  # type: ignore[operator]
     return update_wrapper(partial, derivative, (), ())

@@ -83,19 +83,19 @@ def check_real(name: str, x: Array, try_: str = "the unscaled function, and the 
 
 def special(name: str, *derivatives: Callable[..., Any] | float | str, python: Callable[[float], float] | None = None,
             means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False,
-            bounded: bool = False, spec: types.Family | None = None) -> Op:
+            bounded: bool = False, spec: types.Family | None = None, poles: bool = False) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
 
     Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and
     back. `strong` says that SciPy lists the loop in double precision first, which a Python number then chooses; a
-    `bounded` function is nan outside its domain, and formulas hold within.
+    `bounded` function is nan outside its domain, and formulas hold within. The derivatives may have `poles`.
     """
     formulas = [_refused(name, d) if isinstance(d, str) else _within(d) if bounded and callable(d) else d
                 for d in derivatives]
     impl = implementation(name, python)
     of_tensors = (tensors.on_host(impl) if on_torch is None
                   else tensors.of_reals(tensors.number_function(on_torch, strong), impl))
-    return elementwise(name, impl, *formulas, python=python, means=means, on_torch=of_tensors,
+    return elementwise(name, impl, *formulas, python=python, means=means, on_torch=of_tensors, poles=poles,
                        spec=spec or types.by_scipy(name, scalar=python))
 
 
@@ -176,12 +176,13 @@ gamma = special("gamma", lambda y, x: y * digamma(x), python=math.gamma, means=(
 gammasgn = constant("gammasgn", implementation("gammasgn"),
                     on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise,
                     spec=types.by_scipy("gammasgn"))
-gammaln = special("gammaln", lambda _y, x: digamma(x), python=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
+gammaln = special("gammaln", lambda _y, x: digamma(x), python=math.lgamma, means=(math.lgamma,), on_torch="lgamma",
+                  poles=True)
 loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma)
 _OF_REALS = "a real argument: SciPy has polygamma of no other"
 digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _OF_REALS), n=1),
-                  on_torch="digamma")
+                  on_torch="digamma", poles=True)
 polygamma = define("polygamma", lambda x, n: needed("scipy.special").polygamma(n, x),
                    pointwise(lambda dy, _y, x, n: dy * polygamma(x, n=n + 1)),
                    torch=lambda x, n: _polygamma(x.double(), int(n)), memory=FRESH, spec=types.boxed_in_double)
@@ -209,11 +210,11 @@ erf = special("erf", lambda _y, x: 2 / SQRT_PI * exp(-x * x), python=math.erf, o
 erfc = special("erfc", lambda _y, x: -2 / SQRT_PI * exp(-x * x), python=math.erfc, on_torch="erfc")
 erfcx = special("erfcx", lambda y, x: 2 * x * y - 2 / SQRT_PI, on_torch="special.erfcx")
 erfi = special("erfi", lambda _y, x: 2 / SQRT_PI * exp(x * x))
-erfinv = special("erfinv", lambda y, _x: SQRT_PI / 2 * exp(y * y), on_torch="erfinv")
-erfcinv = special("erfcinv", lambda y, _x: -SQRT_PI / 2 * exp(y * y))
+erfinv = special("erfinv", lambda y, _x: SQRT_PI / 2 * exp(y * y), on_torch="erfinv", poles=True)
+erfcinv = special("erfcinv", lambda y, _x: -SQRT_PI / 2 * exp(y * y), poles=True)
 dawsn = special("dawsn", lambda y, x: 1 - 2 * x * y)
 ndtr = special("ndtr", lambda _y, x: exp(-x * x / 2) / SQRT_TAU, on_torch="special.ndtr")
-ndtri = special("ndtri", lambda y, _p: SQRT_TAU * exp(y * y / 2), on_torch="special.ndtri")
+ndtri = special("ndtri", lambda y, _p: SQRT_TAU * exp(y * y / 2), on_torch="special.ndtri", poles=True)
 log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU, on_torch="special.log_ndtr")
 ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
@@ -246,7 +247,7 @@ voigt_profile = special("voigt_profile", lambda y, x, s, g: real(_voigt(x, s, g)
 # -- logistic functions
 
 expit = special("expit", lambda y, _x: y * (1 - y), on_torch="special.expit")
-logit = special("logit", lambda _y, x: 1 / (x * (1 - x)), on_torch="special.logit")
+logit = special("logit", lambda _y, x: 1 / (x * (1 - x)), on_torch="special.logit", poles=True)
 log_expit = special("log_expit", lambda _y, x: expit(-x), on_torch="nn.functional.logsigmoid")
 
 # -- entropies, and products with a logarithm: 0 log 0 = 0
@@ -263,11 +264,11 @@ def _by_logarithm(_y: Array, x: Array, z: Array) -> Any:
     return where(nothing, 0.0, x / where(nothing, 1.0, z))
 
 
-xlogy = special("xlogy", _by_factor, _by_logarithm, on_torch="special.xlogy", strong=True)
+xlogy = special("xlogy", _by_factor, _by_logarithm, on_torch="special.xlogy", strong=True, poles=True)
 xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z), lambda y, x, z: _by_logarithm(y, x, 1 + z),
                   on_torch="special.xlog1py",
-                  strong=True)
-entr = special("entr", lambda _y, x: -log(x) - 1, on_torch="special.entr")
+                  strong=True, poles=True)
+entr = special("entr", lambda _y, x: -log(x) - 1, on_torch="special.entr", poles=True)
 
 
 def _rel_entr(a: Any, b: Any) -> Any:
@@ -280,8 +281,9 @@ def _kl_div(a: Any, b: Any) -> Any:
     return torch.where((a == 0) & (b >= 0), b, _rel_entr(a, b) - a + b)
 
 
-rel_entr = special("rel_entr", lambda _y, a, b: log(a / b) + 1, lambda _y, a, b: -a / b, on_torch=_rel_entr)
-kl_div = special("kl_div", lambda _y, a, b: log(a / b), lambda _y, a, b: 1 - a / b, on_torch=_kl_div)
+rel_entr = special("rel_entr", lambda _y, a, b: log(a / b) + 1, lambda _y, a, b: -a / b, on_torch=_rel_entr,
+                   poles=True)
+kl_div = special("kl_div", lambda _y, a, b: log(a / b), lambda _y, a, b: 1 - a / b, on_torch=_kl_div, poles=True)
 
 # -- exponentials, and the power transforms. 1F1(1; 2; x) = (e^x - 1) / x and 2F1(1, 1; 2; -x) = log(1 + x) / x, so that
 # their derivatives have no difference that cancels near 0
@@ -325,10 +327,10 @@ def boxcox_by_power(x: Array, lam: Any) -> Any:
 
 
 boxcox = special("boxcox", lambda _y, x, lam: x ** (lam - 1), lambda _y, x, lam: boxcox_by_power(x, lam),
-                 on_torch=_boxcox)
+                 on_torch=_boxcox, poles=True)
 boxcox1p = special("boxcox1p", lambda _y, x, lam: (1 + x) ** (lam - 1),
                    lambda _y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
-                   on_torch=_boxcox1p)
+                   on_torch=_boxcox1p, poles=True)
 inv_boxcox = special("inv_boxcox", lambda x, _y, lam: x ** (1 - lam),
                      lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
                      on_torch=_inv_boxcox)

@@ -18,6 +18,7 @@ from tapegrad.ops import (
     copy,
     cos,
     divide,
+    divide_no_nan,
     full,
     full_like,
     multiply,
@@ -96,8 +97,8 @@ def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def nowhere_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """A product that is 0 where its first factor is, if that is a number other than 0."""
-    return w.instead(op, multiply, a, b) if number(a) else None
+    """A product or a quotient that is 0 where its first operand is, if that is a number other than 0."""
+    return w.instead(op, multiply if op.fn is multiply_no_nan else divide, a, b) if number(a) else None
 
 
 def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
@@ -229,7 +230,7 @@ def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
 
 
 ALGEBRA = (
-    (multiply_no_nan, nowhere_zero),
+    (multiply_no_nan, nowhere_zero), (divide_no_nan, nowhere_zero),
     (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero),
     (subtract, minus_from_zero),
     (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (add, plus_negative),

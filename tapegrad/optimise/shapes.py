@@ -18,6 +18,7 @@ from tapegrad.ops import (
     copy,
     cos,
     divide,
+    divide_no_nan,
     equal,
     exp,
     expand_dims,
@@ -32,6 +33,7 @@ from tapegrad.ops import (
     maximum,
     minimum,
     multiply,
+    multiply_no_nan,
     negative,
     not_equal,
     permute_dims,
@@ -57,7 +59,7 @@ from tapegrad.transforms.walk import Walk, is_call
 
 ELEMENTWISE = (
     add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum,
-    minimum, where,
+    minimum, where, multiply_no_nan, divide_no_nan,
     equal, not_equal, less, less_equal, greater, greater_equal)
 
 

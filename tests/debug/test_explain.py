@@ -94,26 +94,26 @@ def test_lines_flows_and_parts() -> None:
 
 
 @pytest.mark.quick
-def test_the_hidden_zero_by_zero_is_named_in_one_screen() -> None:
+def test_the_hidden_logarithm_of_zero_is_named_in_one_screen() -> None:
     found = tg.explain(masked, X)
     first, second = found.findings
-    assert found.finding is first and first.kind == second.kind == "nan" and (first.phase, second.phase) == ("forward", "backward")
-    assert first.where.source == "y = np.where(x > 0, np.sin(x) / x, 1.0)" and name_of(first.operation) == "divide"
+    assert found.finding is first and (first.kind, second.kind) == ("inf", "nan") and (first.phase, second.phase) == ("forward", "backward")
+    assert first.where.source == "y = np.where(x > 0, x * np.log(x), 0.0)" and name_of(first.operation) == "log"
     assert first.operation in found.tape and second.operation in found.reverse
-    assert "does not use it" in first.message and "0 * nan is nan" in first.message and "np.where(mask, x, 1.0)" in first.try_
+    assert "does not use it" in first.message and "0 * inf is nan" in first.message and "np.where(mask, x, 1.0)" in first.try_
     for width in (60, 80, 120):
         text = on_console(found, width)
-        assert len(text.splitlines()) <= 24 and "debugged.py:20" in text and "nan in 1 of 3" in text
+        assert len(text.splitlines()) <= 24 and "debugged.py:20" in text and "inf in 1 of 3" in text
 
 
 def test_what_only_the_reverse_sweep_shows() -> None:
-    found = tg.explain(root, X)
-    assert [finding.phase for finding in found.findings] == ["backward"] and "pullback of acos" in str(found)
+    found = tg.explain(lambda x: np.sqrt(x * x).sum(), X)
+    assert [finding.phase for finding in found.findings] == ["backward"] and "pullback of sqrt" in str(found)
 
 
 def test_a_nan_that_harms_nobody_is_told_all_the_same() -> None:
     def quiet(x: Any) -> Any:
-        y = np.where(x > 0, tg.stop_gradient(np.sin(x) / x), 1.0)
+        y = np.where(x > 0, tg.stop_gradient(x * np.log(x)), 1.0)
         return (y * x).sum()
     found = tg.explain(quiet, X)
     assert np.isfinite(found.gradient[1]).all() and "Neither the result nor the gradient" in found.finding.message and not found.finding.try_

@@ -42,24 +42,24 @@ MAKERS = [traced, swept, flat]
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("replay", [False, True])
-def test_zero_by_zero_in_a_masked_branch(make: Callable[..., tg.Tape], replay: bool) -> None:
+def test_zero_times_infinity_in_a_masked_branch(make: Callable[..., tg.Tape], replay: bool) -> None:
     tape = make(masked, SAFE if replay else X)
     found = tape.find("nan", *[X] if replay else [])
-    assert found.phase == "forward" and name_of(found.operation) == "divide" and found.tape is tape and found.operation in tape
-    assert found.where.source == "y = np.where(x > 0, np.sin(x) / x, 1.0)" and found.where.function == "masked"
+    assert found.phase == "forward" and name_of(found.operation) == "multiply" and found.tape is tape and found.operation in tape
+    assert found.where.source == "y = np.where(x > 0, x * np.log(x), 0.0)" and found.where.function == "masked"
     assert np.isnan(found.value).tolist() == [True, False, False]
-    assert "nan in 1 of 3 elements, first at [0]: divide(0.0, 0.0)" in found.message
+    assert "nan in 1 of 3 elements, first at [0]: multiply(0.0, -inf)" in found.message
 
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("replay", [False, True])
-def test_a_root_of_zero_in_a_masked_branch_goes_wrong_backward(make: Callable[..., tg.Tape], replay: bool) -> None:
+def test_a_root_of_zero_goes_wrong_backward(make: Callable[..., tg.Tape], replay: bool) -> None:
     found = make(root, SAFE if replay else X).find("nan", *[X] if replay else [])
     assert found.phase == "backward" and found.operation.id >= turn(found.tape)
-    assert found.where.source == "return np.where(x > 0, np.arccos(1.0 - x / 4.0), 0.0).sum()"
+    assert found.where.source == "return np.sqrt(x * x).sum()"
     assert np.isnan(found.value).tolist() == [True, False, False]
     if make is not flat:
-        assert "pullback of acos" in found.message and "dy=0.0, x=1.0, y=0.0" in found.message and "np.where(mask" in found.try_
+        assert "pullback of multiply" in found.message and "dy=inf, x1=0.0, x2=0.0" in found.message
         assert "try: " in str(found) and "debugged.py:" in str(found)
 
 
@@ -75,7 +75,7 @@ def test_no_warning_is_raised_by_looking() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for tape in tapes:
-            assert tape.find("nan", X) and tape.find("nan") and not tape.find("large", X)
+            assert tape.find("nan", X) and tape.find("nan") and not tape.find("large", X + 1)
 
 
 def test_inf_and_large() -> None:

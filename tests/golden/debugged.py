@@ -17,12 +17,12 @@ X = np.array([0.0, 1.0, 2.0])
 
 
 def masked(x: Any) -> Any:
-    y = np.where(x > 0, np.sin(x) / x, 1.0)
+    y = np.where(x > 0, x * np.log(x), 0.0)
     return y.sum()
 
 
 def root(x: Any) -> Any:
-    return np.where(x > 0, np.arccos(1.0 - x / 4.0), 0.0).sum()
+    return np.sqrt(x * x).sum()
 
 
 def layers(x: Any, w: Any, b: float) -> Any:

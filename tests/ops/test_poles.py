@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tapegrad as tg
 
@@ -21,6 +22,21 @@ MASKED: dict[str, Callable[[Any], Any]] = {
     "power": lambda x: np.where(x > 0, x ** 0.5 + x ** -1.5, 2.0).sum(),
     "powers": lambda x: np.where(x > 0, x ** np.array([0.5, 0.7, -2.0]), 2.0).sum(),
     "reciprocal": lambda x: np.reciprocal(x)[1:].sum(),
+    "divide": lambda x: np.where(x > 0, np.sin(x) / x, 1.0).sum() + np.divide(x + 1.0, x)[1:].sum(),
+    "divided number": lambda x: np.where(x > 0, 1.0 / x + 2 / x, 1.0).sum(),
+    "divided after a pole": lambda x: np.where(x > 0, x / np.log((np.sqrt(1 + x * x) + x) / 1.0), 1.0).sum(),
+    "logistic": lambda x: (1.0 / (1.0 + np.exp(1e3 * (0.3 - x)))).sum() + np.where(x > 0, np.exp(-800 * x + 700), np.exp2(1e4 * (x + 0.5)))[1:].sum(),
+    "softplus": lambda x: np.where(x > 0, np.log1p(np.exp(1e3 * np.maximum(0.8 - x, 0.0))) + np.expm1(1e3 * np.maximum(0.8 - x, 0.0)) / 1e200, 0.0).sum(),
+    "sinh": lambda x: np.where(x > 0, np.sinh(9e2 * np.maximum(0.8 - x, 0.0)) / 1e180 + np.cosh(9e2 * np.maximum(0.8 - x, 0.0)) / 1e180, 0.0).sum(),
+    "arcsin": lambda x: np.where(x > 0, np.arcsin(1.0 - x / 4.0) + np.arccos(1.0 - x / 4.0), 0.0).sum(),
+    "arccosh": lambda x: np.where(x > 0, np.arccosh(1.0 + x) + np.arctanh(1.0 - x / 4.0), 0.0).sum(),
+    "float_power": lambda x: np.where(x > 0, np.float_power(x, 0.5) + np.float_power(x, -1.5), 2.0).sum(),
+    "logit": lambda x: np.where(x > 0, scipy.special.logit(x / 4), 0.0).sum() + np.where(x > 0, scipy.special.ndtri(x / 4), 0.0).sum(),
+    "erfinv": lambda x: np.where(x > 0, scipy.special.erfinv(1 - x / 4) + scipy.special.erfcinv(x / 4), 0.0).sum(),
+    "entropies": lambda x: np.where(x > 0, scipy.special.entr(x) + scipy.special.rel_entr(1.0, x) + scipy.special.kl_div(x, 2.0), 0.0).sum(),
+    "xlogy": lambda x: np.where(x > 0, scipy.special.xlogy(x + 1.0, x) + scipy.special.xlog1py(1.0, x - 1.0), 0.0).sum(),
+    "gammaln": lambda x: np.where(x > 0, scipy.special.gammaln(x) + scipy.special.digamma(x), 0.0).sum(),
+    "boxcox": lambda x: np.where(x > 0, scipy.special.boxcox(x, 0.5) + scipy.special.boxcox1p(x - 1.0, 0.5), 0.0).sum(),
     "a row that is overwritten": lambda x: overwritten(np.sqrt(x)),
     "a step of Adam": lambda x: adam((x - 0.3) ** 2),
 }

@@ -132,6 +132,13 @@ def _no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.op(f"fmul {t} {xs[0]}, {emit.select(none, kind, zero, xs[1])}")
 
 
+def _ratio_no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
+    """A quotient that is 0 where its dividend is, without the flag of 0 / 0."""
+    t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
+    none = emit.op(f"fcmp oeq {t} {xs[0]}, {zero}")
+    return emit.op(f"fdiv {t} {xs[0]}, {emit.select(none, kind, emit.lanes.constant(1.0, kind), xs[1])}")
+
+
 def _where(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.select(xs[0], kind, xs[1], xs[2])
 
@@ -259,7 +266,7 @@ ROWS: dict[Op, Lowering] = {
     ops.add: Lowering(_ADD, _instruction("add"), _instruction("or"), _ADD),
     ops.subtract: Lowering(_SUBTRACT, _instruction("sub"), None, _SUBTRACT),
     ops.multiply: Lowering(_instruction("fmul"), _instruction("mul"), _instruction("and"), _product),
-    ops.multiply_no_nan: Lowering(_no_nan),
+    ops.multiply_no_nan: Lowering(_no_nan), ops.divide_no_nan: Lowering(_ratio_no_nan),
     ops.divide: Lowering(_instruction("fdiv"), complex=_ratio),
     ops.negative: Lowering(_instruction("fneg"), _negative, None, _by_parts(_instruction("fneg"))),
     ops.less: _compared("olt", "slt"), ops.less_equal: _compared("ole", "sle"),
