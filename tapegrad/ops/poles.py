@@ -104,11 +104,11 @@ def times(dy: Any, derivative: Any) -> Any:
 
 def over(dy: Any, x: Any) -> Any:
     """Return a cotangent divided by a number: `divide_no_nan`, unless that is known to be finite and not 0."""
-    if _is_finite(x) or type(x) is int:
-        # the quicker way of the two by the size
-        if x if type(x) is not np.ndarray else _count(x) == x.size if x.size < 1024 else x.all():
-            return dy / x
-    return divide_no_nan(dy, x)
+    if type(x) is np.ndarray:
+        nowhere_zero = _is_finite(x) and (_count(x) == x.size if x.size < 1024 else x.all())  # the quicker by the size
+    else:
+        nowhere_zero = (_is_finite(x) or type(x) is int) and x
+    return dy / x if nowhere_zero else divide_no_nan(dy, x)
 
 
 def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool,

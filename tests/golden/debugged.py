@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.special
 from rich.console import Console
 
 import tapegrad as tg
@@ -15,14 +16,13 @@ from tapegrad.debug.profile import Profile
 
 X = np.array([0.0, 1.0, 2.0])
 
-
 def masked(x: Any) -> Any:
     y = np.where(x > 0, x * np.log(x), 0.0)
     return y.sum()
 
 
 def root(x: Any) -> Any:
-    return np.sqrt(x * x).sum()
+    return np.where(x > 0, scipy.special.ellipe(1.0 - x / 4.0), 0.0).sum()
 
 
 def layers(x: Any, w: Any, b: float) -> Any:

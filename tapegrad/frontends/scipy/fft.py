@@ -161,12 +161,16 @@ def _unpacked(x: Any) -> Any:
     return ops.scipy_irfft(spectrum, n=size)
 
 
+def _without_norm(meaning: Any, axes: Axis = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return (lambda x, n=None, axis=-1, overwrite_x=False: meaning(x, n, axis),
+            lambda x, shape=None, axes=axes, overwrite_x=False: meaning(x, shape, axes))
+
+
 for _prefix, _op, _meaning in (("", ops.scipy_fft, _packed), ("i", ops.scipy_ifft, _unpacked)):
     _name = f"{_prefix}fft"
-    register(getattr(fftpack, _name), lambda x, n=None, axis=-1, overwrite_x=False, f=_of_one(_op): f(x, n, axis))
+    register(getattr(fftpack, _name), _without_norm(_of_one(_op))[0])
     for _suffix, _axes in (("n", None), ("2", (-2, -1))):
-        register(getattr(fftpack, _name + _suffix), lambda x, shape=None, axes=_axes, overwrite_x=False, f=_as_numpy(
-            f"{_name}n", True): f(x, shape, axes))
+        register(getattr(fftpack, _name + _suffix), _without_norm(_as_numpy(f"{_name}n", True), _axes)[1])
     register(getattr(fftpack, f"{_prefix}rfft"), _of_pack(f"{_prefix}rfft", _meaning))
 
 
