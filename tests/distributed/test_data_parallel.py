@@ -26,8 +26,9 @@ def mean(w: Any, X: Any, y: Any) -> Any:
 
 @needs_gloo
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_on_ranks(ranks: int, tmp_path: Path) -> None:
-    torchrun(ranks, str(HERE / "data_checks.py"), CHECKS=str(tmp_path))
+@pytest.mark.parametrize("checks", ["data", "collective"])
+def test_on_ranks(ranks: int, checks: str, tmp_path: Path) -> None:
+    torchrun(ranks, str(HERE / f"{checks}_checks.py"), CHECKS=str(tmp_path))
 
 
 PROGRAM = """

@@ -3,6 +3,7 @@
 from tapegrad.frontends.torch import (
     arrange,
     call,
+    collective,
     compiled,
     create,
     elementwise,
