@@ -14,8 +14,7 @@ import torch.distributed.nn.functional as nnf
 import tapegrad as tg
 from tests.distributed.data_checks import raises, run
 
-dist.init_process_group("gloo")
-RANK, SIZE = dist.get_rank(), dist.get_world_size()
+RANK, SIZE = tg.distributed.rank(), tg.distributed.size()
 MEAN = dist.ReduceOp.AVG
 
 
@@ -247,4 +246,5 @@ def check_a_loop_like_that_of_ddp() -> None:
 
 
 if __name__ == "__main__":
+    dist.init_process_group("gloo")
     run({name: check for name, check in list(globals().items()) if name.startswith("check_")})

@@ -26,7 +26,7 @@ def mean(w: Any, X: Any, y: Any) -> Any:
 
 @needs_gloo
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("checks", ["data", "collective"])
+@pytest.mark.parametrize("checks", ["data", "collective", "mesh"])
 def test_on_ranks(ranks: int, checks: str, tmp_path: Path) -> None:
     torchrun(ranks, str(HERE / f"{checks}_checks.py"), CHECKS=str(tmp_path))
 
