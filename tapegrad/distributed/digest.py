@@ -40,9 +40,9 @@ def program(f: Any) -> list[Any]:
         elif isinstance(x, FunctionType) and id(x) not in seen:
             seen.add(id(x))
             found += [x.__qualname__, *_code(x.__code__)]
-            package = x.__module__.partition(".")[0]
+            package = _package(x)
             named = [x.__globals__.get(name) for name in sorted(_names(x.__code__))]
-            waits += [fn for fn in named if isinstance(fn, FunctionType) and fn.__module__.partition(".")[0] == package]
+            waits += [fn for fn in named if isinstance(fn, FunctionType) and _package(fn) == package]
             waits += [cell.cell_contents for cell in x.__closure__ or () if not is_empty(cell)]
             waits += [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), getattr(x, "__wrapped__", None)]
         elif isinstance(x, MethodType):
@@ -54,6 +54,10 @@ def program(f: Any) -> list[Any]:
         else:
             found.append(type(x).__qualname__)
     return found
+
+
+def _package(fn: FunctionType) -> str:
+    return str(fn.__module__).partition(".")[0]
 
 
 def _code(code: CodeType) -> list[Any]:
@@ -103,4 +107,4 @@ def arguments(x: Any) -> tuple[list[Any], list[Any]]:
 
 def sample(x: np.ndarray) -> list[Any]:
     """Return what stands for a long array: dtype, shape, and some of its rows."""
-    return [x.dtype, x.shape, x[::max(1, len(x) // SAMPLE)].tobytes()]
+    return [x.dtype, x.shape, b"" if x.dtype.hasobject else x[::max(1, len(x) // SAMPLE)].tobytes()]

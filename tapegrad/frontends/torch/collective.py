@@ -8,16 +8,19 @@ them call them on whole tensors, along the first axis; what writes to a tensor i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from tapegrad.frontends.torch.write import copy_
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.facts import FRESH, LINEAR, NESTED, direct
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import means, of_frontend, refuse, refused
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, means, of_frontend, refuse, refused
 from tapegrad.rules.types.family import opaque
+from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import running
 
 dist = torch.distributed
@@ -31,6 +34,9 @@ class Collective(Op):
 
     def __init__(self, fn: Callable[..., Any], transpose: Callable[..., Any]) -> None:
         def run(x: Any, **options: Any) -> Any:
+            if not is_tensor(x):
+                raise refused(f"torch.distributed.{fn.__name__} of a {type(x).__name__}", "it takes tensors",
+                              "torch.from_numpy(x); tg.distributed.value_and_grad, for NumPy programs")
             running.exchanged += 1
             with torch.no_grad():
                 return fn(x.detach(), **options)
@@ -192,8 +198,19 @@ def _all_to_all_single(output: Array, input: Array, output_split_sizes: Any = No
     return _written(output, all_to_all(input, group=group), async_op)
 
 
-refuse(dist.scatter, dist.gather, dist.all_to_all, dist.send, dist.recv, dist.isend, dist.irecv, dist.batch_isend_irecv,
-       dist.all_reduce_coalesced, dist.all_gather_coalesced, dist.all_gather_object, dist.broadcast_object_list,
-       dist.gather_object, dist.scatter_object_list,
-       why="what one rank sends is on no other rank's tape",
+_OTHERS = (dist.scatter, dist.gather, dist.all_to_all, dist.send, dist.recv, dist.isend, dist.irecv, dist.barrier,
+           dist.batch_isend_irecv, dist.all_reduce_coalesced, dist.all_gather_coalesced, dist.all_gather_object,
+           dist.broadcast_object_list, dist.gather_object, dist.scatter_object_list, dist.monitored_barrier)
+refuse(*_OTHERS, why="what one rank sends is on no other rank's tape",
        try_="all_reduce, all_gather, reduce_scatter, broadcast, all_to_all_single; x.detach(), where no gradient flows")
+
+
+def untraced(_tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a collective of nothing traced, which is on no tape: such a path is traced in each call."""
+    unrepeatable(f"it calls torch.distributed.{fn.__name__} of what its arguments do not decide, for which other "
+                 "processes wait", "make the tensor inside the function, or pass it as an argument")
+    return fn(*args, **kwargs)
+
+
+CONSTRUCTORS.update(dict.fromkeys([*_OTHERS, *(fn for fn in FOREIGN if isinstance(fn, FunctionType) and fn.__module__
+                                               == dist.all_reduce.__module__)], untraced))
