@@ -84,7 +84,11 @@ class DataParallel:
         self.local = compiled(f, argnums, has_aux, **options)
         self._probed = 0
         self.places = [_place(f, self.__name__, name) for name in batch]
-        if {*self.places} & {*([argnums] if isinstance(argnums, int) else argnums)}:
+        by = [argnums] if isinstance(argnums, int) else [*argnums]
+        if min(by, default=0) < 0:
+            raise ArgumentError(f"{NAME}: argnums={argnums!r} counts arguments from the last", user_location(),
+                                "argnums counted from 0")
+        if {*self.places} & {*by}:
             raise ArgumentError(f"{NAME}: {self.__name__} is to be differentiated by a batch argument", user_location(),
                                 "argnums of arguments that all ranks have alike; tg.value_and_grad, by its own rows")
         self._program = digest.digest([*digest.program(f), argnums, has_aux, batch, sharded, reduction])
@@ -143,7 +147,8 @@ class DataParallel:
         if kept is not None and kept["key"].tolist() == key:
             total, done = Part(int(kept["rows"]), kept["numbers"]), int(kept["done"])
         for number, (given, named) in enumerate(calls):
-            if path is not None and number >= max(done, 1) and number % every == 0:  # the last one tells the nesting
+            # before the last chunk at the latest, which tells the nesting
+            if path is not None and number >= max(done, 1) and number % max(every, 1) == 0:
                 written(path, {"key": key, "done": number, "seen": seen, "rows": total.rows, "numbers": total.numbers})
             leaves = self._rows(given, named)
             seen = digest.digest([seen, *itertools.chain.from_iterable(map(digest.sample, leaves))])

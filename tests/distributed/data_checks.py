@@ -1,13 +1,11 @@
-"""What holds on each rank of tg.distributed.value_and_grad; run by torchrun, each check by all ranks."""
+"""What holds on each rank of tg.distributed.value_and_grad; see run_checks."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import sys
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -226,20 +224,3 @@ def check_the_mixture() -> None:
     step = tg.distributed.value_and_grad(likelihood, (0, 1, 2), batch="x")
     for _ in range(3):
         close(step(*args), tg.value_and_grad(likelihood, (0, 1, 2))(*args), 1e-10)
-
-
-def run(checks: dict[str, Callable[[], None]]) -> None:
-    """Run checks, and exit with those that failed."""
-    failed = []
-    for name, check in checks.items():
-        try:
-            check()
-        except Exception:
-            failed.append(name)
-            print(f"rank {RANK}: {name}\n{traceback.format_exc()}", flush=True)
-            break  # ranks may no longer stand at the same call
-    sys.exit(", ".join(failed) or 0)
-
-
-if __name__ == "__main__":
-    run({name: check for name, check in list(globals().items()) if name.startswith("check_")})

@@ -148,7 +148,7 @@ class OnMesh(Torch):
                 return value, tree_map(lambda x: self.place(x, where[names[argnums]]), gradients)
             return value, tuple([tree_map(lambda x, at=where[names[number]]: self.place(x, at), gradient)
                                  for number, gradient in zip(argnums, gradients)])
-        call.local = step  # type: ignore[attr-defined]
+        vars(call).update(__wrapped__=f, __name__=step.__name__, local=step, stats=step.stats, explain=step.explain)
         return call
 
     def ways(self, placement: Any) -> tuple[Any, ...]:

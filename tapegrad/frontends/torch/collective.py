@@ -16,7 +16,7 @@ import torch
 from tapegrad.frontends.torch.write import copy_
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.rules.facts import FRESH, LINEAR, NESTED, direct
+from tapegrad.rules.facts import FRESH, LINEAR, direct
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, means, of_frontend, refuse, refused
 from tapegrad.rules.types.family import opaque
@@ -38,11 +38,15 @@ class Collective(Op):
                 raise refused(f"torch.distributed.{fn.__name__} of a {type(x).__name__}", "it takes tensors",
                               "torch.from_numpy(x); tg.distributed.value_and_grad, for NumPy programs")
             running.exchanged += 1
-            with torch.no_grad():
-                return fn(x.detach(), **options)
+            tracers, running.tracers = running.tracers, []  # what torch calls is no call of the program's
+            try:
+                with torch.no_grad():
+                    return fn(x.detach(), **options)
+            finally:
+                running.tracers = tracers
         run.__name__ = fn.__name__
         super().__init__(fn.__name__, run, direct(lambda dy, _y, _x, **options: transpose(dy, **options)),
-                         spec=opaque("it depends on the number of ranks"), memory=FRESH, effects=NESTED, tangent=LINEAR,
+                         spec=opaque("it depends on the number of ranks"), memory=FRESH, tangent=LINEAR,
                          batch=False, torch=run)
         self.__doc__, self.__wrapped__ = fn.__doc__, fn  # a function of somebody else's for all passes
 
