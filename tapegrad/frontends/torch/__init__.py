@@ -3,7 +3,6 @@
 from tapegrad.frontends.torch import (
     arrange,
     call,
-    collective,
     compiled,
     create,
     elementwise,
