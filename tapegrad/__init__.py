@@ -46,7 +46,7 @@ from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
 
 if TYPE_CHECKING:
-    from tapegrad import passes
+    from tapegrad import distributed, passes
     from tapegrad.bridges.jax_functions import from_jax, to_jax
     from tapegrad.bridges.torch_functions import to_torch
     from tapegrad.compile.compiling import compile, value_and_grad
@@ -131,7 +131,7 @@ the package.
 """
 _HOMES = {name: f"tapegrad.{module}" for module, names in LATER.items() for name in names}
 _MODULES = {"inspect": "tapegrad.replay.inspect", **{name: f"tapegrad.{name}" for name in (
-    "debug", "passes", "show", "store", "testing")}}
+    "debug", "distributed", "passes", "show", "store", "testing")}}
 for _package in ("compile", "optimise"):
     del globals()[_package]  # the functions have these names
 

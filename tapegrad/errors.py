@@ -351,6 +351,10 @@ class EscapedProxy(TapeError, RuntimeError):
     refuses = True
 
 
+class DistributedError(TapeError, RuntimeError):
+    """Processes that compute together do not do the same, or one of them has failed; nothing was added up."""
+
+
 class EffectWarning(UserWarning):
     """What a program has written is lost: to a copy that its trace made, of what the call is differentiated by."""
 

@@ -19,7 +19,7 @@ ROOT = Path(tapegrad.__file__).parent
 
 # A room imports only rooms that stand above it here (DESIGN: where code lives).
 ORDER = ["errors", "interrupts", "progress", "numbers", "tape", "tree", "rules", "ops", "trace", "frontends", "replay", "transforms", "show", "optimise", "compile", "bridges",
-         "store", "debug", "testing", "passes", "api", "elsewhere", "tapegrad", "cli", "__main__"]
+         "distributed", "store", "debug", "testing", "passes", "api", "elsewhere", "tapegrad", "cli", "__main__"]
 
 
 def name_of(path: Path) -> str:

@@ -16,7 +16,9 @@ from tapegrad.ops import default_rng, draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.structure import unpacked
 from tapegrad.replay.warning_errors import may_lose
-from tapegrad.tape.tape import Call, Tape
+from tapegrad.tape.subtape import carries
+from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape
+from tapegrad.trace.guards import FIXED
 from tapegrad.trace.random_state import Found, unrecorded
 from tapegrad.trace.write_back import Pending
 
@@ -141,6 +143,8 @@ class Attempt:
                     "again as it takes to trace"), None
         if not self.compiled.backend.returns([op.val for op in unpacked(tape.result)[0] if type(op) is Call]):
             return 'it returns a tensor, for which there is backend="torch"', None
+        if (branch := _branch_after(tape)) is not None:
+            return "it branches after an exchange with other processes, which no call may make twice", branch.where
         lacking = unrecorded(tape)
         return ("" if lacking is None else f"it {lacking.expected[0]}"), None
 
@@ -200,6 +204,24 @@ def draws(tape: Tape) -> bool:
     make: it must not be made twice.
     """
     return any((op.fn is draw and not _is_made(op.args[0])) or (is_checkpoint(op) and op.fn.drawing) for op in tape.ops)
+
+
+def exchanges(tape: Tape) -> bool:
+    """Return whether other processes wait for a call of a tape."""
+    return any(map(_exchanges, tape.ops))
+
+
+def _exchanges(op: Operation) -> bool:
+    return getattr(op.fn, "exchanges", False) or (carries(op) and exchanges(op.fn.body))
+
+
+def _branch_after(tape: Tape) -> Guard | None:
+    """Return a guard by which a replay may end after a call for which other processes wait, if there is one."""
+    ops = iter(tape.ops)
+    if not any(map(_exchanges, ops)):
+        return None
+    return next((op for op in ops if type(op) is Guard and op.fact not in FIXED and type(op.args[0]) is not Input),
+                None)
 
 
 def _is_made(generator: Any) -> bool:

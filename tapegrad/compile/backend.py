@@ -258,7 +258,8 @@ BACKENDS: dict[str, Callable[[Any, str, Sequence[Pass]], Backend]] = {"numpy": _
 """What makes the backend of a name, of a device, a mode and passes. A backend is a folder beside this
 file that puts itself here.
 """
-LATER = {"torch": "tapegrad.compile.torch.backend", "native": "tapegrad.compile.native.backend"}
+LATER = {"torch": "tapegrad.compile.torch.backend", "mesh": "tapegrad.compile.torch.mesh",
+         "native": "tapegrad.compile.native.backend"}
 """Backends, and modes of NumPy's, that are imported when they are asked for: what they need need not be installed, or
 takes long to import.
 """

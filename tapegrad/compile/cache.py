@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws
+from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws, exchanges
 from tapegrad.compile.backend import KEPT, Backend, First
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.effects import apart
@@ -21,7 +21,7 @@ from tapegrad.compile.reasons import CURES, IDLE, Log, Reason, Reasons, reason_o
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.probe import codes_of, probe
-from tapegrad.errors import fold
+from tapegrad.errors import GuardError, fold
 from tapegrad.numbers.formatting import count_of
 from tapegrad.numbers.tensors import is_tensor, to_host
 from tapegrad.optimise.checked import CHECKED, check_call
@@ -35,6 +35,7 @@ from tapegrad.trace.twins import is_doubled
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.watched import WATCHES, context, watch
+from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Walk, flatten, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
@@ -102,24 +103,30 @@ class Compiled(ByName, Generic[P, R]):
                 self._missed("which objects are written to")
                 continue
             tape = entry.tape  # another thread may compile it meanwhile
-            tried = entry.first in self._tapes
+            tried, exchanged = entry.first in self._tapes, running.exchanged
             try:
                 result = (entry.run.straight if tried else entry.run)(*args, **kwargs)  # type: ignore[attr-defined]
             except Miss as miss:
                 if miss.tape is not tape and miss.tape is not entry.tape:
                     raise  # of another compiled tape, in a function of the user's
                 self._missed(miss.describe())
+                if running.exchanged > exchanged:
+                    raise GuardError(f"{self.__name__}: a compiled call has exchanged numbers with other processes, "
+                                     f"and does not fit: {miss.describe()} is another; traced, it would exchange them "
+                                     "twice", None, "tg.grad, which traces; or branches before the exchange") from miss
                 continue
             except Unfit:
                 raise
             except Exception as err:  # the program may catch it: only the program itself can tell
+                if running.exchanged > exchanged:
+                    raise
                 self._missed(f"whether it raises {type(err).__name__}")
                 continue
             if entry.stored is not None:
                 result, stored = apart(result, self.sweeps)
                 entry.stored.settle(stored, *found)
             next(self.stats._hits)
-            if CHECKED and entry.stored is None and not draws(entry.tape):
+            if CHECKED and entry.stored is None and not (entry.exchanges or draws(entry.tape)):
                 fresh = self.backend.record(lambda _, *given: First(None, self._fresh(*given)), self.__wrapped__, args,
                                             kwargs, leaves_of((args, kwargs)))
                 check_call(self.__name__, result, fresh.result)
@@ -202,7 +209,8 @@ class Compiled(ByName, Generic[P, R]):
             attempt.effects.settle()
         reason, self.missed = reason_of(attempt), ""
         attempt.end()
-        if entry is not None and self.warmup is not None and entry.stored is None and not draws(entry.tape):
+        if (entry is not None and self.warmup is not None and entry.stored is None
+                and not (entry.exchanges or draws(entry.tape))):
             try:
                 result = entry.run(*args, **kwargs)
                 next(self.stats._hits)
@@ -294,7 +302,8 @@ class Compiled(ByName, Generic[P, R]):
             return None
         drop_large(tape, KEPT)
         fresh = self._shared(attempt.fresh, [entry.fresh for entries in self._entries.values() for entry in entries])
-        entry = Entry(tape, self.backend, fresh, attempt.choice, attempt.observer.ran, attempt.loses, attempt.stored)
+        entry = Entry(tape, self.backend, fresh, attempt.choice, attempt.observer.ran, attempt.loses,
+                      exchanges(tape), attempt.stored)
         with self._lock:
             path.keep(entry)
             self._entries[attempt.key] = (entry, *self._entries.get(attempt.key, ()))

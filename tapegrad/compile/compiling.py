@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar, overload
@@ -12,7 +12,7 @@ from tapegrad.compile.backend import First, choose, recorded_result
 from tapegrad.compile.cache import Compiled
 from tapegrad.compile.effects import apart
 from tapegrad.compile.memo import anew, memoised
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.systems import systems_of
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
@@ -91,7 +91,8 @@ def compile(f: Any, *, backend: str | None = None, device: Any = None, mode: Mod
 def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = False, *, captured: bool = True,
                    seed: Any = 1, backend: str | None = None, device: Any = None, mode: Mode = "auto",
                    passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
-                   warmup: int | None = None) -> Compiled[P, tuple[R, Any]]:
+                   warmup: int | None = None, mesh: Any = None,
+                   placements: Mapping[str, Any] | None = None) -> Compiled[P, tuple[R, Any]]:
     """Return a function of f's arguments that returns `(value, dx)`, from compiled gradient tapes, as JAX and autograd
     have it and `scipy.optimize` takes it.
 
@@ -103,6 +104,11 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
     As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
     `backend`, `device` and `mode` and `warmup` are those of `compile`.
 
+    With `backend="torch"` and a `mesh` of `torch.distributed`, a NumPy program runs on DTensors: arrays, the same in
+    all processes, or DTensors may be given, and lie as `placements` says of arguments by name, as in
+    `{"X": Shard(0)}`, the others in all processes. A gradient is a DTensor that lies as its argument does, the value a
+    tensor that all have. Each process traces with the whole arrays.
+
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
     >>> step(2.0, 3.0), step(-2.0, 3.0), step(4.0, 3.0)
@@ -110,7 +116,11 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
     >>> step.stats
     Stats(traces=2, hits=1, misses=0)
     """
-    chosen, asked = choose(backend, device, mode, passes), wanted(argnums, captured)
+    if mesh is not None and (backend != "torch" or device is not None):
+        raise ArgumentError("mesh= is for tensors of torch, which lie where it says", user_location(),
+                            'backend="torch", without device=')
+    chosen = choose(backend, device, mode, passes) if mesh is None else choose("mesh", mesh, mode, passes)
+    asked = wanted(argnums, captured)
     given, seed = seed, (seed, None) if has_aux else seed
 
     def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
@@ -142,6 +152,10 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=given, argnums=argnums, captured=captured, has_aux=has_aux, **kwargs)
     again = partial(anew, value_and_grad, f, argnums, has_aux, captured=captured, seed=given, backend=backend,
-                    device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup)
-    return Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
+                    device=device, mode=mode, passes=passes, max_tapes=max_tapes, warmup=warmup, mesh=mesh,
+                    placements=placements)
+    step: Compiled[P, Any] = Compiled(f, make, plainly, max_tapes, chosen, warmup, sweeps=True, again=again)
+    if mesh is None:
+        return step
+    return chosen.placed(step, f, placements or {}, argnums)  # type: ignore[no-any-return, attr-defined]
 

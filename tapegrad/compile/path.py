@@ -157,13 +157,14 @@ def spent_on(path: Path, paths: Iterable[Path]) -> float:
 class Entry:
     """A tape that is kept, and the function that it is compiled to by the first call that it fits."""
 
-    __slots__ = ("apart", "backend", "choice", "earlier", "first", "fresh", "hits", "is_compiled", "left", "lock",
-                 "loses", "ran", "reached", "run", "stored", "tape")
+    __slots__ = ("apart", "backend", "choice", "earlier", "exchanges", "first", "fresh", "hits", "is_compiled", "left",
+                 "lock", "loses", "ran", "reached", "run", "stored", "tape")
 
     def __init__(self, tape: Tape, backend: Backend, fresh: Freshness | None, choice: Choice | None,
-                 ran: set[CodeType], loses: bool, stored: Effects | None) -> None:
+                 ran: set[CodeType], loses: bool, exchanges: bool, stored: Effects | None) -> None:
         self.tape, self.backend, self.fresh, self.choice, self.ran = tape, backend, fresh, choice, ran
         self.loses = loses  # what NumPy may warn of
+        self.exchanges = exchanges  # calls for which other processes wait
         self.stored = stored  # what its calls write: the tape's results have the values
         reached = tape.structure.reached
         self.reached: Reached | None = reached if reached is not None and reached.may_be_among(tape.structure) else None

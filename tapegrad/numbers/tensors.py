@@ -57,7 +57,8 @@ def check_dense(x: Any) -> None:
     """Raise UnknownFunction for a sparse, a nested, a quantized or a distributed tensor."""
     if is_distributed(x):
         raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(),
-                              "x.to_local()")
+                              "x.to_local(), and torch.distributed for what is exchanged; for a NumPy program "
+                              'tg.value_and_grad(f, backend="torch", mesh=mesh, placements={...})')
     if x.layout is not sys.modules["torch"].strided or x.is_quantized or x.is_nested:
         kind, cure = (("quantized tensor", "x.dequantize()") if x.is_quantized
                       else ("nested tensor", "a padded tensor and a mask") if x.is_nested

@@ -107,6 +107,7 @@ class Op:
 
     _tapegrad_op = True  # and no object of the program's, whatever module a class of it is from
     loose = False  # made by a context for one trace: only that context calls it primitive
+    exchanges = False  # other processes wait for each of its calls: none may be made twice (`all_reduce` of torch)
     hosted = 0  # arguments at the front that stay on the host: the state of a generator (`dropout_mask`)
 
     def __init__(self, name: str, impl: Callable[..., Any],

@@ -16,6 +16,9 @@ _WAITING: dict[str, tuple[str, ...]] = {
        for owner in ("", "scipy._lib.", "scipy._external.", "sklearn.externals.")},
     "numpy.ma.core": ("frontends.numpy.masked",),
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
+    "torch.distributed.distributed_c10d": ("frontends.torch.collective",),  # where torch was built with it
+    **{f"torch.distributed.{name}": ("frontends.torch.functional_collective",)
+       for name in ("_functional_collectives", "nn.functional")},
     "statistics": ("frontends.statistics",), "mpmath": ("frontends.mpmath",), "numba": ("frontends.numba",),
     **dict.fromkeys(("sympy", "uncertainties", "gmpy2"), ("frontends.number_libraries",))}
 for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),

@@ -36,6 +36,7 @@ class _Running(threading.local):
         self.observers: list[Any] = []
         self.filtering: list[Filtering] = []  # where the program may filter warnings, innermost last
         self.open: list[Any] = []  # the same tracers, also while code runs that is none of their programs'
+        self.exchanged = 0  # calls for which other processes wait
         # those that are set aside while plain code runs, and whose code that is
         self.aside: list[tuple[list[Any], str]] = []
 

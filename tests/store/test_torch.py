@@ -6,12 +6,14 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
 import tapegrad as tg
@@ -31,7 +33,27 @@ def rewritten(x: Any) -> Any:
     return y * x
 
 
+@pytest.fixture(scope="module", autouse=True)
+def alone() -> Iterator[None]:
+    """Be the only process of a group, for collectives."""
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    yield
+    dist.destroy_process_group()
+
+
+def exchanged(x: Any) -> Any:
+    y, out = x.sin(), torch.empty_like(x)
+    dist.all_reduce(y)
+    dist.broadcast(y, 0)
+    dist.reduce(y, 0)
+    for collective in (dist.all_gather_into_tensor, dist.all_to_all_single, dist.reduce_scatter_tensor):
+        collective(out, y)
+        y = out * y
+    return y
+
+
 OTHERS: dict[str, Any] = {
+    "collectives": exchanged,
     "dropout": lambda x: F.dropout(x, 0.5) * F.dropout2d(x[None, None]), "zeros": lambda x: torch.zeros(3, dtype=torch.float64) + x,
     "ones and full": lambda x: torch.ones(3) * x + torch.full((3,), 2.0), "arange": lambda x: torch.arange(3) * x,
     "linspace": lambda x: torch.linspace(0, 1, 3) * x, "eye": lambda x: x @ torch.eye(3, dtype=torch.float64),

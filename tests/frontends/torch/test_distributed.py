@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 
 import tapegrad as tg
+from tapegrad.tree.copies import running
 
 dist = torch.distributed
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="torch was built without gloo")
@@ -56,3 +59,57 @@ def test_a_module_that_is_the_same_in_all_processes(mesh: Any) -> None:
     wanted = torch.autograd.grad(inner(X).pow(2).sum(), list(inner.parameters()))
     for name, dp in zip(["module.weight", "module.bias"], wanted):
         torch.testing.assert_close(gradients[name], dp)
+
+
+def exchanging(x: Any) -> Any:
+    y, z = x.sin(), x.cos()
+    dist.all_reduce(y)
+    dist.all_reduce(z)
+    dist.all_reduce(y)
+    out = torch.empty_like(y)
+    dist.all_gather_into_tensor(out, y)
+    return (out * out).sum()
+
+
+@pytest.mark.parametrize("warmup", [None, 1])
+def test_each_collective_is_called_once_in_each_call(mesh: Any, warmup: int | None) -> None:
+    """Traced, observed, compiling and compiled: four forward, of which nobody needs the second, and three in the sweep."""
+    step = tg.value_and_grad(exchanging, warmup=warmup)
+    for i in range(6):
+        before = running.exchanged
+        step(X + i)
+        assert running.exchanged - before == 7, i
+    assert step.stats.hits >= 4
+
+
+def test_a_tape_with_collectives(mesh: Any, tmp_path: Path) -> None:
+    value, tape = tg.trace(exchanging, X)
+    tape.save(tmp_path / "f.tape")
+    for again in (tape, tg.load(tmp_path / "f.tape")):
+        torch.testing.assert_close(again.play(X), value)
+    assert str(tape).count("all_reduce") == 3
+    with pytest.raises(tg.UnknownFunction, match=r"all_reduce of a ndarray(?s:.*)tg\.distributed"):
+        tg.grad(lambda x: dist.all_reduce(x), X.numpy())
+
+
+def outside(x: Any) -> Any:
+    dist.all_reduce(COUNT)
+    return x.sum()
+
+
+def waiting(x: Any) -> Any:
+    dist.barrier()
+    return x.sum()
+
+
+COUNT = torch.ones(1)
+
+
+@pytest.mark.parametrize("f", [outside, waiting])
+def test_a_collective_of_nothing_traced_is_called_in_each_call(mesh: Any, f: Any) -> None:
+    step = tg.value_and_grad(f)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            step(X)
+    assert step.stats.hits == 0 and any("for which other processes wait" in str(each.message) for each in caught)

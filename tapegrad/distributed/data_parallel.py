@@ -1,0 +1,340 @@
+"""data_parallel: value and gradient of a NumPy program whose data are spread over processes by rows."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tapegrad.compile.compiling import value_and_grad as compiled
+from tapegrad.distributed import digest
+from tapegrad.distributed.checkpoint import read, written
+from tapegrad.distributed.team import Agreed, rank, size, team
+from tapegrad.errors import ArgumentError, DistributedError, user_location
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.trace.tracer import trace
+from tapegrad.tree.flatten import Structure, flatten, leaves_of
+from tapegrad.tree.functions import map as tree_map
+
+NAME = "tg.distributed.value_and_grad"
+PROBE = 12  # rows by which is checked that values add up over rows
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Nesting(NamedTuple):
+    """How the numbers of value and gradient are nested: each leaf's type, dtype and shape."""
+
+    structure: Structure
+    leaves: tuple[tuple[type, np.dtype[Any], tuple[int, ...]], ...]
+
+    @property
+    def shown(self) -> list[Any]:
+        """What is the same in all processes; whether a value is Python's or NumPy's may depend on a branch."""
+        return [repr(self.structure), *[(dtype.kind, shape) for _, dtype, shape in self.leaves]]
+
+    def build(self, numbers: np.ndarray) -> Any:
+        """Nest numbers again, in the types that they had."""
+        found, start = [], 0
+        for kind, dtype, shape in self.leaves:
+            end = start + int(np.prod(shape)) * (2 if dtype.kind == "c" else 1)
+            leaf = numbers[start:end].view(complex if dtype.kind == "c" else float).reshape(shape).astype(dtype)
+            found.append(leaf if issubclass(kind, np.ndarray) else kind(leaf[()]))  # type: ignore[call-arg]
+            start = end
+        return self.structure.build(found)
+
+
+def taken_apart(x: Any) -> tuple[np.ndarray, Nesting]:
+    """Return the numbers of value and gradient as doubles, complex ones as pairs; and how they are nested."""
+    found: list[Any] = []
+    structure = flatten(x, "", found, [], shared=False)
+    arrays = [np.asarray(leaf) for leaf in found]
+    for leaf in arrays:
+        if leaf.dtype not in (np.float16, np.float32, np.float64, np.complex64, np.complex128):
+            raise ArgumentError(f"{NAME}: value or gradient has numbers of dtype {leaf.dtype}, which are not added up "
+                                "over ranks", user_location(), "float64 or complex128")
+    numbers = [np.ascontiguousarray(leaf, complex).reshape(-1).view(float) if leaf.dtype.kind == "c" else leaf.ravel()
+               for leaf in arrays]
+    return (np.concatenate(numbers, dtype=float),
+            Nesting(structure, tuple([(type(x), leaf.dtype, leaf.shape) for x, leaf in zip(found, arrays)])))
+
+
+class Part(NamedTuple):
+    """What some rows give: how many they are, the numbers of value and gradient, how these are nested, aux."""
+
+    rows: int
+    numbers: np.ndarray
+    nesting: Nesting | None = None
+    aux: Any = None
+
+
+class DataParallel:
+    """A function that returns value and gradient by all rows of the batch arguments, of which each rank has some."""
+
+    def __init__(self, f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, batch: tuple[int | str, ...],
+                 sharded: bool, reduction: str, check: bool, timeout: float, options: dict[str, Any]) -> None:
+        self.__wrapped__, self.__name__ = f, getattr(f, "__name__", type(f).__name__)
+        self.has_aux, self.batch, self.sharded, self.reduction = has_aux, batch, sharded, reduction
+        self.check, self.timeout, self.calls = check, timeout, 0
+        self.local = compiled(f, argnums, has_aux, **options)
+        self._probed = 0
+        self.places = [_place(f, self.__name__, name) for name in batch]
+        by = [argnums] if isinstance(argnums, int) else [*argnums]
+        if min(by, default=0) < 0:
+            raise ArgumentError(f"{NAME}: argnums={argnums!r} counts arguments from the last", user_location(),
+                                "argnums counted from 0")
+        if {*self.places} & {*by}:
+            raise ArgumentError(f"{NAME}: {self.__name__} is to be differentiated by a batch argument", user_location(),
+                                "argnums of arguments that all ranks have alike; tg.value_and_grad, by its own rows")
+        self._program = digest.digest([*digest.program(f), argnums, has_aux, batch, sharded, reduction])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if size() == 1:
+            return self.local(*args, **kwargs)
+        return self._over([(args, kwargs)], *self._others(args, kwargs))
+
+    def accumulate(self, chunks: Iterable[Any], *args: Any, checkpoint: str | Path | None = None, every: int = 1,
+                   **kwargs: Any) -> Any:
+        """Return value and gradient by all rows of an iterator's chunks, of which one is in memory at a time.
+
+        A chunk is the batch argument, or a tuple of them; `args` and `kwargs` are the other arguments. Aux is that of
+        the last chunk. With a `checkpoint`, each rank writes the sums so far to a file of this name and its number,
+        after every so many chunks; a run that is started anew with the same arguments passes over the chunks that the
+        file has. It is removed when the sum is made.
+        """
+        return self._over((self._with(chunk, args, kwargs) for chunk in chunks), args, kwargs,
+                          Path(f"{checkpoint}.{rank()}of{size()}") if checkpoint else None, every)
+
+    def _over(self, calls: Iterable[Call], args: tuple[Any, ...], kwargs: dict[str, Any], path: Path | None = None,
+              every: int = 1) -> Any:
+        """Return value and gradient of some calls together, over all ranks; `args` and `kwargs` are no batch."""
+        self.calls += 1
+        agreed = [0, 0, 0]
+        try:
+            kinds, values = digest.arguments((args, kwargs))
+            agreed = [digest.digest(kinds), digest.digest(values), 0]
+            total, seen = self._total(calls, path, [self._program, *agreed[:2]], every)
+            if total.nesting is None:
+                raise ArgumentError(f"{NAME}: {self.__name__} was given no chunks", user_location(),
+                                    "a chunk at least on each rank, of no rows where there is nothing for it")
+            agreed = [digest.digest([*kinds, *total.nesting.shown]), agreed[1], 0 if self.sharded else seen]
+        except Exception:
+            with suppress(DistributedError):
+                self._sum(agreed, Part(0, np.zeros(0)), failed=True)
+            raise
+        rows, numbers = self._sum(agreed, total)
+        if path is not None:
+            path.unlink(missing_ok=True)
+        if self.reduction == "mean":
+            if not rows:
+                raise ArgumentError(f"{NAME}: the batch of {self.__name__} has no rows, and no mean", user_location(),
+                                    'reduction="sum"')
+            numbers = numbers / rows
+        value, gradient = total.nesting.build(numbers)
+        return (value, total.aux) if self.has_aux else value, gradient
+
+    def _total(self, calls: Iterable[Call], path: Path | None, key: list[int], every: int) -> tuple[Part, int]:
+        """Return the sum of this rank's parts, and a digest of the batch; go on from a file that was written for the
+        same program, arguments and ranks.
+        """
+        total, seen, done = Part(0, np.zeros(())), 0, 0
+        kept = read(path) if path is not None else None
+        if kept is not None and kept["key"].tolist() == key:
+            total, done = Part(int(kept["rows"]), kept["numbers"]), int(kept["done"])
+        for number, (given, named) in enumerate(calls):
+            # before the last chunk at the latest, which tells the nesting
+            if path is not None and number >= max(done, 1) and number % max(every, 1) == 0:
+                written(path, {"key": key, "done": number, "seen": seen, "rows": total.rows, "numbers": total.numbers})
+            leaves = self._rows(given, named)
+            seen = digest.digest([seen, *itertools.chain.from_iterable(map(digest.sample, leaves))])
+            if number >= done:
+                part = self._part(given, named, leaves)
+                total = part._replace(rows=total.rows + part.rows, numbers=total.numbers + part.numbers)
+            elif number == done - 1 and kept is not None and seen != int(kept["seen"]):
+                raise ArgumentError(f"{NAME}: {path} was written for other chunks", user_location(),
+                                    "remove the file, or give the chunks in the same order")
+        return total, seen
+
+    def _part(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[np.ndarray]) -> Part:
+        """Return what this rank's rows give, of a call with all rows that it has."""
+        count = len(leaves[0])
+        own = range(count) if self.sharded else range(count * rank() // size(), count * (rank() + 1) // size())
+
+        def rows(start: int, stop: int) -> Call:
+            return self._mapped(lambda x: x[start:stop], args, kwargs)
+        # without rows, the nesting of one that is not counted
+        given, named = (rows(own.start, own.stop) if own else rows(0, 1) if count
+                        else self._mapped(lambda x: np.zeros((1, *x.shape[1:]), x.dtype), args, kwargs))
+        value, gradient = self.local(*given, **named)
+        value, aux = value if self.has_aux else (value, None)
+        numbers, nesting = taken_apart((value, gradient))
+        if not own:
+            return Part(0, np.zeros_like(numbers), nesting)
+        if self.check and size() > 1 and self.calls & (self.calls - 1) == 0 and self._probed < self.calls:
+            self._probed = self.calls
+            self._probe(lambda start, stop: rows(own.start + start, own.start + stop), min(PROBE, len(own)))
+        return Part(len(own), numbers * (len(own) if self.reduction == "mean" else 1), nesting, aux)
+
+    def _probe(self, rows: Callable[[int, int], Call], count: int) -> None:
+        """Raise ArgumentError where the program's value is no sum, or mean, over rows: by a few, and by two parts of
+        these; by none, a sum is zero. This is looked at in the calls 1, 2, 4, 8 ...
+        """
+        def value(start: int, stop: int) -> Any:
+            args, kwargs = rows(start, stop)
+            found = trace(self.__wrapped__, *args, **kwargs)[0]
+            return found[0] if self.has_aux else found
+        half = (2 * count + 2) // 5
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            empty: Any = 0.0
+            if self.reduction == "sum":
+                with suppress(Exception):  # the largest of no numbers, say
+                    empty = value(0, 0)
+            both, one, two = (value(0, count), value(0, half), value(half, count)) if half else (0.0, 0.0, 0.0)
+        tolerance = np.sqrt(np.finfo(np.result_type(both, np.float16)).eps) * max(abs(both), abs(one), abs(two))
+        sums = abs(one + two - both) <= tolerance
+        means = abs(half * one + (count - half) * two - count * both) <= count * tolerance
+        if np.isfinite(empty) and empty != 0:
+            raise ArgumentError(f"{NAME}: {self.__name__} is {empty:.6g} without rows, which each rank would add",
+                                user_location(), "add what depends on no row, a penalty say, outside; or the mean over "
+                                                 'rows, with reduction="mean"')
+        if np.isfinite(both) and not (sums if self.reduction == "sum" else means):
+            other = {"sum": "mean", "mean": "sum"}[self.reduction]
+            raise ArgumentError(
+                f"{NAME}: {self.__name__} is no {self.reduction} over rows: {both:.6g} by {count} rows, {one:.6g} and "
+                f"{two:.6g} by {half} and {count - half} of them", user_location(),
+                f'reduction="{other}"' if (means if self.reduction == "sum" else sums) else
+                "a sum or a mean of what each row gives; check=False for one that only random numbers make another")
+
+    def _sum(self, agreed: Sequence[int], part: Part, failed: bool = False) -> tuple[float, np.ndarray]:
+        """Return rows and numbers of all ranks together."""
+        if size() == 1:
+            return part.rows, part.numbers
+        name, batch = self.__name__, ", ".join(map(str, self.batch))
+        said = [Agreed(self._program, f"{name} is another program, or has other options, than on other ranks",
+                       "the same source on all; call functions in the same order"),
+                Agreed(agreed[0], f"arguments or results of {name} have other dtypes, shapes or nesting than on other "
+                                  "ranks", "the same on all, but for the rows of the batch"),
+                Agreed(agreed[1], f"arguments of {name} besides {batch} have other values than on other ranks",
+                       "the same numbers on all: the same seed, or broadcast them from one"),
+                Agreed(agreed[2], f"the batch {batch} of {name} is another than on other ranks",
+                       "the whole arrays on each rank; sharded=True where each has rows of its own")]
+        return team(self.timeout).sum(said, part.rows, part.numbers, failed)
+
+    def _rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
+        """Return the arrays of the batch; raise ArgumentError for what has no rows, or another number of them."""
+        found: list[np.ndarray] = []
+        for name, place in zip(self.batch, self.places):
+            leaves = leaves_of(_at(self.__name__, name, place, args, kwargs))
+            if not leaves or any(not isinstance(x, np.ndarray) or not x.ndim for x in leaves):
+                what = "a tensor" if any(map(is_tensor, leaves)) else "no array, or one without rows"
+                raise ArgumentError(f"{NAME}: the batch argument {name!r} of {self.__name__} has {what}",
+                                    user_location(), "NumPy arrays, one row for each example")
+            found += leaves
+        if len({len(x) for x in found}) > 1:
+            raise ArgumentError(f"{NAME}: the batch of {self.__name__} has arrays of {sorted({len(x) for x in found})} "
+                                "rows", user_location(), "arrays with as many rows each")
+        return found
+
+    def _mapped(self, fn: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the arguments of a call with a function of each array of the batch."""
+        placed, named = list(args), dict(kwargs)
+        for name, place in zip(self.batch, self.places):
+            part = tree_map(fn, _at(self.__name__, name, place, args, kwargs))
+            if isinstance(place, int) and place < len(placed):
+                placed[place] = part
+            else:
+                named[str(name)] = part
+        return tuple(placed), named
+
+    def _others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the arguments of a call that are no batch."""
+        return (tuple([x for i, x in enumerate(args) if i not in self.places]),
+                {name: x for name, x in kwargs.items() if name not in self.batch})
+
+    def _with(self, chunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the arguments of a call with a chunk in the places of the batch."""
+        parts = chunk if isinstance(chunk, tuple) else (chunk,)
+        if len(parts) != len(self.places):
+            raise ArgumentError(f"{NAME}: a chunk has {len(parts)} parts", user_location(),
+                                f"chunks of {', '.join(map(str, self.batch))}, a tuple where these are several")
+        placed, named = list(args), dict(kwargs)
+        for name, place, part in sorted(zip(self.batch, self.places, parts), key=lambda part: str(part[1])):
+            if isinstance(place, int) and place <= len(placed):
+                placed.insert(place, part)
+            else:
+                named[str(name)] = part
+        return tuple(placed), named
+
+
+def _at(f: str, name: int | str, place: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the batch argument at a place of a call."""
+    if isinstance(place, int) and place < len(args):
+        return args[place]
+    if name in kwargs:
+        return kwargs[str(name)]
+    raise ArgumentError(f"{NAME}: {f} was called without its batch argument {name!r}", user_location(), "pass it")
+
+
+def _place(f: Callable[..., Any], told: str, name: Any) -> int | str:
+    """Return the number of a positional argument, or the name of another; raise ArgumentError for one that is none."""
+    if isinstance(name, int) and name >= 0:
+        return name
+    parameters: dict[str, Any] = {}
+    with suppress(TypeError, ValueError):
+        parameters.update(inspect.signature(f).parameters)
+    kinds = [parameter.kind for parameter in parameters.values()]
+    if name in parameters and kinds[at := [*parameters].index(name)] <= inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        return at
+    if name in parameters or inspect.Parameter.VAR_KEYWORD in kinds:
+        return str(name)
+    raise ArgumentError(f"{NAME}: {told} has no argument {name!r}, which batch= names", user_location(),
+                        f"batch of these: {', '.join(parameters)}" if parameters else "the argument's number, from 0")
+
+
+def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, *,
+                   batch: int | str | Sequence[int | str], sharded: bool = False,
+                   reduction: Literal["sum", "mean"] = "sum", check: bool = True, timeout: float = 600.0,
+                   **options: Any) -> DataParallel:
+    """Return a function of f's arguments that returns `(value, dx)`, computed by all processes that `torchrun` started.
+
+    It is `tg.value_and_grad` with the rows of the arguments `batch` (names or numbers) spread over the ranks. Each rank
+    calls it with the same arguments, and computes its share of the rows by compiled code; with `sharded`, the batch
+    that it is given is its own share, as long as it likes. Values and gradients are added up by one all-reduce, in
+    double precision, and come out equal on all ranks, in the types that they had. Without `torchrun` it is
+    `tg.value_and_grad`, to the last bit. Its `accumulate` takes an iterator of chunks. Aux is a rank's own, None where
+    it has no rows.
+
+    `f` must be the sum of what its rows give (`reduction="sum"`), or the mean, which weights ranks by their rows. With
+    `check` this is tried on a few rows in the calls 1, 2, 4, 8 ... `options` are those of `tg.value_and_grad`.
+
+    All ranks raise DistributedError where one raises an error, ends, or does not come within `timeout` seconds; where
+    programs, options, nesting, dtypes or shapes differ; where the arguments besides the batch are not equal to the
+    last bit; and where some rows of the batch differ, unless it is `sharded`. Branches may differ, as the data do.
+
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> def loss(w, X, y):
+    ...     return np.mean((X @ w - y) ** 2)
+    >>> step = tg.distributed.value_and_grad(loss, batch=("X", "y"), reduction="mean")
+    >>> X, y = np.arange(8.0).reshape(4, 2), np.ones(4)
+    >>> step(np.zeros(2), X, y)
+    (np.float64(1.0), array([-6., -8.]))
+    >>> step.accumulate(((X[i:i + 2], y[i:i + 2]) for i in (0, 2)), np.zeros(2))
+    (np.float64(1.0), array([-6., -8.]))
+    """
+    names = (batch,) if isinstance(batch, (int, str)) else tuple(batch)
+    if not names or len({*names}) < len(names):
+        raise ArgumentError(f"{NAME}: batch={batch!r} names {'an argument twice' if names else 'no argument'}",
+                            user_location(), 'batch=("X", "y"), the arguments that have a row for each example')
+    if reduction not in ("sum", "mean"):
+        raise ArgumentError(f"{NAME}: reduction is {reduction!r}", user_location(), 'reduction="sum" or "mean"')
+    if argnums is None:
+        raise ArgumentError(f"{NAME}: argnums is None, and the batch is not differentiated by", user_location(),
+                            "argnums=0, or several")
+    return DataParallel(f, argnums, has_aux, names, sharded, reduction, check, timeout, options)

@@ -1,0 +1,132 @@
+"""team: the ranks that add up their buckets, and how they notice that they do not do the same."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapegrad.errors import DistributedError
+from tapegrad.numbers.lazy import needed
+
+HALF = 1 << 16  # digests travel in halves, of which a double holds the sum of the squares over 2**21 ranks
+WEIGHT, FAILED, WHO, GROWS, DIGESTS = range(5)  # what stands at the front of a bucket
+
+
+def rank() -> int:
+    """Return the number of this process among those of `torchrun`, 0 where it is the only one.
+
+    >>> rank(), size()
+    (0, 1)
+    """
+    return int(_dist().get_rank()) if _begun() else int(os.environ.get("RANK", 0)) if size() > 1 else 0
+
+
+def size() -> int:
+    """Return how many processes `torchrun` has started, 1 without it."""
+    return int(_dist().get_world_size()) if _begun() else int(os.environ.get("WORLD_SIZE", 1))
+
+
+def _dist() -> Any:
+    return needed("torch.distributed")
+
+
+def _begun() -> bool:
+    dist = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and dist.is_initialized()
+
+
+def _end() -> None:
+    """Let go of all groups, and end that of the process: gloo's threads must not outlive the interpreter."""
+    _team.cache_clear()
+    if _begun():
+        _dist().destroy_process_group()
+
+
+class Agreed(NamedTuple):
+    """What all ranks have alike: its digest, what is said where it differs, and what to try then."""
+
+    digest: int
+    what: str
+    cure: str
+
+
+class Team:
+    """The ranks of a group, which make one sum of all their buckets at each call.
+
+    A bucket has a header, then numbers. Its length is what all ranks agreed on before: the longest so far. A rank that
+    needs a longer one says so in the header (`GROWS`), and all add up once more. So buckets are always equally long,
+    whatever the ranks do, and one sum is enough where nothing is new.
+
+    The header has digests too, each as halves and their squares: by Cauchy and Schwarz all are equal exactly where
+    n Σd² = (Σd)², which every rank finds alike.
+    """
+
+    def __init__(self, group: Any, timeout: float) -> None:
+        self.group, self.timeout, self.room = group, timeout, 0
+        self.rank, self.size = rank(), size()
+        self.ended = ""  # why no sum can be made any more
+
+    def sum(self, agreed: Sequence[Agreed], weight: float, numbers: np.ndarray, failed: bool = False
+            ) -> tuple[float, np.ndarray]:
+        """Return the sums of weights and numbers over all ranks, which all call this alike.
+
+        Raises DistributedError, on each rank, where a rank has `failed`, digests differ, or a rank does not come.
+        """
+        halves = [half for part in agreed for half in divmod(part.digest, HALF)]
+        start = DIGESTS + 2 * len(halves)
+        while True:
+            fits = len(numbers) <= self.room
+            bucket = np.zeros(start + self.room)
+            bucket[:DIGESTS] = weight, failed, failed * (self.rank + 1), not fits
+            bucket[DIGESTS:start] = [*halves, *(half * half for half in halves)]
+            if fits:
+                bucket[start:start + len(numbers)] = numbers
+            self._add(bucket)
+            if bucket[FAILED]:
+                raise DistributedError(self._who(int(bucket[FAILED]), int(bucket[WHO])), None,
+                                       "its own error, in its own output")
+            sums = [int(x) for x in bucket[DIGESTS:start]]
+            count = len(halves)
+            differ = [self.size * squares != half * half for half, squares in zip(sums[:count], sums[count:])]
+            for i, part in enumerate(agreed):
+                if any(differ[2 * i:2 * i + 2]):
+                    raise DistributedError(f"rank {self.rank} of {self.size}: {part.what}", None, part.cure)
+            if fits:
+                return float(bucket[WEIGHT]), bucket[start:start + len(numbers)]
+            self.room = len(numbers)
+
+    def _who(self, count: int, sum_of_numbers: int) -> str:
+        what = "has raised an error; nothing was added up"
+        return f"rank {sum_of_numbers - 1} {what}" if count == 1 else f"{count} of {self.size} ranks: each {what}"
+
+    def _add(self, bucket: np.ndarray) -> None:
+        if self.ended:
+            raise DistributedError(f"an earlier sum over ranks has failed: {self.ended}", None, "start all anew")
+        try:
+            _dist().all_reduce(needed("torch").from_numpy(bucket), group=self.group)
+        except RuntimeError as err:
+            self.ended = str(err).partition("\n")[0]
+            raise DistributedError(
+                f"rank {self.rank}: no sum with the other {self.size - 1} ranks: one has ended, or has not come "
+                f"within {self.timeout:g} s ({self.ended})", None,
+                "the first error in the other ranks' output; timeout=, in seconds, where one may take longer") from err
+
+
+def team(timeout: float) -> Team:
+    """Return the team of all processes, which waits `timeout` seconds for each of them. All call this alike."""
+    if not _begun():
+        _dist().init_process_group("gloo", timeout=timedelta(seconds=timeout))
+        atexit.register(_end)
+    return _team(timeout, _dist().group.WORLD)
+
+
+@functools.cache
+def _team(timeout: float, _world: Any) -> Team:
+    return Team(_dist().new_group(backend="gloo", timeout=timedelta(seconds=timeout)), timeout)

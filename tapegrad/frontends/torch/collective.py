@@ -1,0 +1,220 @@
+"""Collectives of torch.distributed: each an operation of the tape, whose gradient is its transpose.
+
+Each rank differentiates what it returns; the gradient is that of the sum over all ranks, as in torch.distributed.nn.
+They are calls of a user's functions, so that no pass drops, merges or moves one: the other ranks wait for it. All of
+them call them on whole tensors, along the first axis; what writes to a tensor is a write of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from tapegrad.frontends.torch.write import copy_
+from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.rules.facts import FRESH, LINEAR, direct
+from tapegrad.rules.op import Op
+from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, means, of_frontend, refuse, refused
+from tapegrad.rules.types.family import opaque
+from tapegrad.trace.observers import unrepeatable
+from tapegrad.tree.copies import running
+
+dist = torch.distributed
+SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
+
+
+class Collective(Op):
+    """An operation that is linear in its tensor, with its transpose, of which the other ranks wait for each call."""
+
+    exchanges = True
+
+    def __init__(self, fn: Callable[..., Any], transpose: Callable[..., Any]) -> None:
+        def run(x: Any, **options: Any) -> Any:
+            if not is_tensor(x):
+                raise refused(f"torch.distributed.{fn.__name__} of a {type(x).__name__}", "it takes tensors",
+                              "torch.from_numpy(x); tg.distributed.value_and_grad, for NumPy programs")
+            running.exchanged += 1
+            tracers, running.tracers = running.tracers, []  # what torch calls is no call of the program's
+            try:
+                with torch.no_grad():
+                    return fn(x.detach(), **options)
+            finally:
+                running.tracers = tracers
+        run.__name__ = fn.__name__
+        super().__init__(fn.__name__, run, direct(lambda dy, _y, _x, **options: transpose(dy, **options)),
+                         spec=opaque("it depends on the number of ranks"), memory=FRESH, tangent=LINEAR,
+                         batch=False, torch=run)
+        self.__doc__, self.__wrapped__ = fn.__doc__, fn  # a function of somebody else's for all passes
+
+
+def _linear(transpose: Callable[..., Any]) -> Callable[[Callable[..., Any]], Op]:
+    """Make an operation of a function, which is linear in its tensor."""
+    return lambda fn: of_frontend(Collective(fn, transpose))
+
+
+@_linear(lambda dy, **options: all_reduce(dy, **options))
+def all_reduce(x: Any, *, group: Any, mean: bool) -> Any:
+    y = x.contiguous().clone()
+    dist.all_reduce(y, AVG if mean else SUM, group)
+    return y
+
+
+@_linear(lambda dy, group: reduce_scatter(dy, group=group, mean=False))
+def all_gather(x: Any, *, group: Any) -> Any:
+    """Return the tensors of all ranks, one after the other along the first axis."""
+    count = dist.get_world_size(group)
+    y = x.new_empty((count * x.shape[0], *x.shape[1:]))
+    dist.all_gather(list(y.chunk(count)), x.contiguous(), group)
+    return y
+
+
+@_linear(lambda dy, group, mean: over(all_gather(dy, group=group), group, mean))
+def reduce_scatter(x: Any, *, group: Any, mean: bool) -> Any:
+    """Return this rank's part, along the first axis, of the sum of the tensors of all ranks."""
+    count = dist.get_world_size(group)
+    y = x.new_empty((x.shape[0] // count, *x.shape[1:]))
+    dist.reduce_scatter(y, [part.contiguous() for part in x.chunk(count)], SUM, group)
+    return over(y, group, mean)
+
+
+def over(x: Any, group: Any, mean: bool) -> Any:
+    """Return a sum over ranks, or their mean."""
+    return x / dist.get_world_size(group) if mean else x
+
+
+@_linear(lambda dy, group, src: sum_on(dy, group=group, dst=src))
+def broadcast(x: Any, *, group: Any, src: int) -> Any:
+    y = x.contiguous().clone()
+    dist.broadcast(y, src, group)
+    return y
+
+
+@_linear(lambda dy, group, dst: broadcast(dy, group=group, src=dst))
+def sum_on(x: Any, *, group: Any, dst: int) -> Any:
+    """Return the sum of the tensors of all ranks on one rank, zeros on the others."""
+    y = x.contiguous().clone()
+    dist.reduce(y, dst, SUM, group)
+    return y if dist.get_rank() == dst else torch.zeros_like(y)
+
+
+@_linear(lambda dy, group: all_to_all(dy, group=group))
+def all_to_all(x: Any, *, group: Any) -> Any:
+    """Return the parts for this rank, along the first axis, of the tensors of all ranks, in their order."""
+    y = torch.empty_like(x)
+    dist.all_to_all_single(y, x.contiguous(), group=group)
+    return y
+
+
+# -- torch.distributed: results are written into tensors
+
+
+class Done:
+    """Stands for the handle of a call that is awaited at once."""
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Return that the call has ended."""
+        return True
+
+    def is_completed(self) -> bool:
+        """Return that the call has ended."""
+        return True
+
+
+def is_mean(name: str, op: Any) -> bool:
+    """Return whether a reduction is the mean; raise UnknownFunction for one that is no sum either."""
+    if op in (SUM, AVG, "sum", "avg"):
+        return op in (AVG, "avg")
+    raise refused(f"torch.distributed.{name} with op={op}", "it is not linear, and torch has no gradient of it either",
+                  "op=ReduceOp.SUM; x.detach(), where no gradient flows")
+
+
+def check_even(name: str, x: Any, group: Any, *splits: Any) -> None:
+    """Raise UnknownFunction for parts of unequal length."""
+    if any(split is not None and len({*split}) > 1 for split in splits) or x.shape[0] % dist.get_world_size(group):
+        raise refused(f"torch.distributed.{name} with parts of unequal length", "ranks exchange equal parts on a tape",
+                      "tensors that are padded to one length")
+
+
+def _written(out: Any, y: Any, async_op: bool) -> Done | None:
+    copy_(out, y.reshape(out.shape))
+    return Done() if async_op else None
+
+
+@means(dist.all_reduce)
+def _all_reduce(tensor: Array, op: Any = SUM, group: Any = None, async_op: bool = False) -> Any:
+    return _written(tensor, all_reduce(tensor, group=group, mean=is_mean("all_reduce", op)), async_op)
+
+
+@means(dist.broadcast)
+def _broadcast(tensor: Array, src: int | None = None, group: Any = None, async_op: bool = False,
+               group_src: int | None = None) -> Any:
+    return _written(tensor, broadcast(tensor, group=group, src=_global(src, group, group_src)), async_op)
+
+
+@means(dist.reduce)
+def _reduce(tensor: Array, dst: int | None = None, op: Any = SUM, group: Any = None, async_op: bool = False,
+            group_dst: int | None = None) -> Any:
+    """The tensors of other ranks are left as they are: torch leaves there what it likes."""
+    at = _global(dst, group, group_dst)
+    y = over(sum_on(tensor, group=group, dst=at), group, is_mean("reduce", op))
+    return _written(tensor, y if dist.get_rank() == at else tensor, async_op)
+
+
+def _global(rank: int | None, group: Any, in_group: int | None) -> int:
+    return rank if rank is not None else dist.get_global_rank(group or dist.group.WORLD, in_group or 0)
+
+
+@means(dist.all_gather)
+def _all_gather(tensor_list: Sequence[Array], tensor: Array, group: Any = None, async_op: bool = False) -> Any:
+    for out, y in zip(tensor_list, all_gather(tensor[None], group=group)):
+        copy_(out, y)
+    return Done() if async_op else None
+
+
+@means(*{dist.all_gather_into_tensor, getattr(dist, "all_gather_single", dist.all_gather_into_tensor)})
+def _all_gather_into_tensor(output_tensor: Array, input_tensor: Array, group: Any = None,
+                            async_op: bool = False) -> Any:
+    return _written(output_tensor, all_gather(input_tensor, group=group), async_op)
+
+
+@means(dist.reduce_scatter)
+def _reduce_scatter(output: Array, input_list: Sequence[Array], op: Any = SUM, group: Any = None,
+                    async_op: bool = False) -> Any:
+    y = reduce_scatter(torch.stack(list(input_list)), group=group, mean=is_mean("reduce_scatter", op))
+    return _written(output, y, async_op)
+
+
+@means(*{dist.reduce_scatter_tensor, getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)})
+def _reduce_scatter_tensor(output: Array, input: Array, op: Any = SUM, group: Any = None,
+                           async_op: bool = False) -> Any:
+    check_even("reduce_scatter_tensor", input, group)
+    return _written(output, reduce_scatter(input, group=group, mean=is_mean("reduce_scatter_tensor", op)), async_op)
+
+
+@means(dist.all_to_all_single)
+def _all_to_all_single(output: Array, input: Array, output_split_sizes: Any = None, input_split_sizes: Any = None,
+                       group: Any = None, async_op: bool = False) -> Any:
+    check_even("all_to_all_single", input, group, output_split_sizes, input_split_sizes)
+    return _written(output, all_to_all(input, group=group), async_op)
+
+
+_OTHERS = (dist.scatter, dist.gather, dist.all_to_all, dist.send, dist.recv, dist.isend, dist.irecv, dist.barrier,
+           dist.batch_isend_irecv, dist.all_reduce_coalesced, dist.all_gather_coalesced, dist.all_gather_object,
+           dist.broadcast_object_list, dist.gather_object, dist.scatter_object_list, dist.monitored_barrier)
+refuse(*_OTHERS, why="what one rank sends is on no other rank's tape",
+       try_="all_reduce, all_gather, reduce_scatter, broadcast, all_to_all_single; x.detach(), where no gradient flows")
+
+
+def untraced(_tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a collective of nothing traced, which is on no tape: such a path is traced in each call."""
+    unrepeatable(f"it calls torch.distributed.{fn.__name__} of what its arguments do not decide, for which other "
+                 "processes wait", "make the tensor inside the function, or pass it as an argument")
+    return fn(*args, **kwargs)
+
+
+CONSTRUCTORS.update(dict.fromkeys([*_OTHERS, *(fn for fn in FOREIGN if isinstance(fn, FunctionType) and fn.__module__
+                                               == dist.all_reduce.__module__)], untraced))

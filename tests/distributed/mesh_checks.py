@@ -1,0 +1,158 @@
+"""NumPy programs on DTensors, on each rank; see run_checks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+import tapegrad as tg
+from bench.problems import gmm
+from tests.distributed.data_checks import RANK, SIZE, raises
+
+S, C = Shard(0), Shard(1)
+RNG = np.random.default_rng(0)
+X, Y, Y_WIDE = RNG.standard_normal((11, 3)), RNG.standard_normal(11), RNG.standard_normal((11, 2))
+W, V, U = RNG.standard_normal(3), RNG.standard_normal((3, 8)), RNG.standard_normal((8, 2))
+MIXTURE = gmm.make(3, 4, 41)
+
+
+def regression(w: Any, X: Any, y: Any) -> Any:
+    e = np.tanh(X @ w) - y
+    return np.mean(e * e)
+
+
+def layers(V: Any, U: Any, X: Any, y: Any) -> Any:
+    return np.sum((np.maximum(X @ V, 0) @ U - y) ** 2)
+
+
+def softmax(V: Any, X: Any) -> Any:
+    z = X @ V
+    top = z.max(axis=1, keepdims=True)
+    return np.sum(np.log(np.sum(np.exp(z - top), axis=1)) + top[:, 0])
+
+
+def written(w: Any, X: Any, y: Any) -> Any:
+    out = np.zeros(11)
+    out[:] = X @ w
+    out[1:] += y[1:]
+    return np.sum(np.where(out > 0, out, 0.1 * out) ** 2)
+
+
+def branches(w: Any, X: Any) -> Any:
+    total = np.sum(X @ w)
+    return total * total if total > 0 else 3 * total
+
+
+def solved(w: Any, X: Any, y: Any) -> Any:
+    return np.sum(np.linalg.solve(X.T @ X + np.eye(3), X.T @ y) * w)
+
+
+def steps(w: Any, X: Any) -> Any:
+    total = 0.0
+    for i in range(3):
+        total = total + np.sum(X @ w * (i + 1)) * w[i]
+    return total
+
+
+def mixture(means: Any, x: Any) -> Any:
+    return gmm.objective(MIXTURE["alphas"], means, MIXTURE["icf"], x, 1.0, 0)
+
+
+CASES: list[tuple[Callable[..., Any], tuple[Any, ...], Any, dict[str, Any]]] = [
+    (regression, (W, X, Y), 0, {"X": S, "y": S}), (regression, (W, X, Y), (1, 0), {"X": S}), (regression, (W, X, Y), 0, {"X": C, "w": S}),
+    (layers, (V, U, X, Y_WIDE), (0, 1), {"X": S, "y": S}), (layers, (V, U, X, Y_WIDE), (0, 1), {"V": C, "U": S}),
+    (softmax, (V, X), 0, {"X": S}), (written, (W, X, Y), 0, {"X": S, "y": S}), (branches, (W, X), 0, {"X": S}),
+    (solved, (W, X, Y), 2, {"X": S, "y": S}), (steps, (W, X), 0, {"X": S}), (mixture, (MIXTURE["means"], MIXTURE["x"]), 0, {"x": S})]
+
+
+def mesh() -> Any:
+    return dist.device_mesh.init_device_mesh("cpu", (SIZE,))
+
+
+def close(found: Any, wanted: Any) -> None:
+    for a, b in zip(tg.tree.leaves(found), tg.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a.full_tensor() if isinstance(a, DTensor) else a, b, 1e-10, 1e-12)
+
+
+def check_gradients_against_one_process() -> None:
+    on = mesh()
+    for f, args, argnums, placements in CASES:
+        step = tg.value_and_grad(f, argnums, backend="torch", mesh=on, placements=placements)
+        names = f.__code__.co_varnames
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*is computed whole in each process", UserWarning)
+            for scale in (1.0, 1.0, 0.5, -1.0, -1.0, -1.0, 2.0):
+                given = (scale * args[0], *args[1:])
+                value, gradients = step(*given)
+                close((value, gradients), tg.value_and_grad(f, argnums)(*given))
+                several = gradients if isinstance(argnums, tuple) else (gradients,)
+                for number, gradient in zip(argnums if isinstance(argnums, tuple) else (argnums,), several):
+                    assert gradient.placements == (placements.get(names[number], Replicate()),)
+        assert step.stats.hits >= 3, (f.__name__, step.explain())
+
+
+def check_what_is_sent() -> None:
+    """Of sharded rows nothing is gathered: two sums, of the value and of the gradient. DTensor flattens even parts alone."""
+    for f, args, placements in ((softmax, (V, X), {"X": S}), (layers, (V, U, X[:8], Y_WIDE[:8]), {"X": S, "y": S})):
+        step = tg.value_and_grad(f, backend="torch", mesh=mesh(), placements=placements)
+        for _ in range(3):
+            with CommDebugMode() as sent:
+                step(*args)
+        counts = {str(name): count for name, count in sent.get_comm_counts().items()}
+        assert counts == {"c10d_functional.all_reduce": 2}, counts
+
+
+def check_nested_parameters_aux_and_dtensors() -> None:
+    def f(p: Any, X: Any) -> Any:
+        out = np.tanh(X @ p["w"]) * p["scale"]
+        return np.sum(out ** 2), np.mean(out)
+    on = mesh()
+    params = {"w": W, "scale": 2.0, "name": "tanh"}
+    (wanted, mean), by = tg.value_and_grad(f, has_aux=True)(params, X)
+    step = tg.value_and_grad(f, has_aux=True, backend="torch", mesh=on, placements={"X": S})
+    spread = distribute_tensor(torch.from_numpy(X), on, [S])
+    for given in (X, X, X, spread, torch.from_numpy(X), spread):
+        (value, aux), gradient = step(params, X=given)
+        close((value, aux, gradient["w"], float(gradient["scale"])), (wanted, mean, by["w"], by["scale"]))
+        assert gradient["name"] is None
+
+
+def check_what_is_told() -> None:
+    on = mesh()
+    step = tg.value_and_grad(written, backend="torch", mesh=on, placements={"X": S})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        for _ in range(4):
+            step(W, X, Y)
+    told = [str(each.message) for each in caught if "computed whole" in str(each.message)]
+    assert any(each.startswith("setitem is computed whole in each process, of gathered arguments: DTensor raised") for each in told)
+    assert len(told) == len({each.split()[0] for each in told})
+    for options, match in (({"placements": {"Z": S}}, "placements= names Z, no argument of regression"), ({"argnums": None}, "argnums must name"),
+                           ({"placements": {"X": (S, S)}}, "2 placements for a mesh of 1"), ({"backend": "numpy"}, "mesh= is for tensors of torch"),
+                           ({"mode": "graph"}, "no mode 'graph'")):
+        with raises(tg.ArgumentError, match):
+            tg.value_and_grad(regression, **{"backend": "torch", "mesh": on, **options})
+    with raises(tg.UnknownFunction, "DTensor, which is spread over processes(?s:.*)mesh=mesh"):
+        tg.grad(lambda x: (x * x).sum(), distribute_tensor(torch.ones(4), on, [S]))
+
+
+def check_tensor_parallel_layers_of_torch() -> None:
+    """Columns, then rows of two layers on each rank, and torch's own collective between."""
+    part = slice(8 * RANK // SIZE, 8 * (RANK + 1) // SIZE)
+
+    def f(v: Any, u: Any, x: Any, y: Any) -> Any:
+        out = torch.relu(x @ v) @ u
+        dist.all_reduce(out)
+        return ((out - y) ** 2).sum() / SIZE
+    step = tg.value_and_grad(f, (0, 1))
+    value, (dV, dU) = tg.value_and_grad(layers, (0, 1))(V, U, X, Y_WIDE)
+    for _ in range(4):
+        found, (dv, du) = step(*map(torch.from_numpy, (V[:, part].copy(), U[part].copy(), X, Y_WIDE)))
+        close((found * SIZE, dv, du), (value, dV[:, part], dU[part]))
