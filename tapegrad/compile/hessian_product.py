@@ -20,7 +20,7 @@ from tapegrad.tree.flatten import leaves_of
 
 
 @memoised
-def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Product:
     """Return a function of f's arguments and a vector that returns the second derivative along it, at
     the cost of about two gradients.
 
