@@ -10,7 +10,7 @@ author = "tapegrad"
 copyright = "tapegrad"  # noqa: A001
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "package.md"]  # package.md is the description on a package index
 html_theme = "furo"
 html_title = "tapegrad"
 html_static_path = ["_static"]

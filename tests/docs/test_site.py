@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import linecache
 import re
 from pathlib import Path
@@ -62,3 +63,11 @@ def test_every_example_is_run() -> None:
         assert "+SKIP" not in text, path.name
         for block in FENCE.findall(text):
             assert block.lstrip().startswith(">>>"), f"{path.name}: {block[:60]}"
+
+
+def test_a_package_index_shows_the_description_whole() -> None:
+    """It has the text alone: a picture or a page that is named by its path is not found."""
+    settings = configparser.ConfigParser()
+    settings.read(DOCS.parent / "setup.cfg", encoding="utf-8")
+    text = (DOCS.parent / settings["metadata"]["long_description"].removeprefix("file: ")).read_text("utf-8")
+    assert re.findall(r"\]\((?!http)[^)]*\)|<img|\{image\}", text) == []
