@@ -15,8 +15,7 @@ import tapegrad as tg
 DOCS = Path(__file__).parents[2] / "docs"
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXECUTED = [path for path in sorted(DOCS.rglob("*.md")) if CELL.search(text := path.read_text("utf-8")) and "\nslow: true\n" not in text]
-"""What takes more than two seconds runs when the site is built."""
+EXECUTED = [path for path in sorted(DOCS.rglob("*.md")) if CELL.search(path.read_text("utf-8"))]
 
 
 class Cell(NamedTuple):
@@ -32,7 +31,7 @@ def cells(path: Path) -> list[Cell]:
 
 
 def run(path: Path) -> dict[str, Any]:
-    """Run a page's cells in one namespace, but for those that only draw: matplotlib is not among what tests need."""
+    """Run a page's cells in one namespace, but for those that only draw: matplotlib is not among what tests need, and draws when CI builds the site."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(cells(path), 1):
         if "picture" in cell.tags:
