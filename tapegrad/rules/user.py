@@ -8,10 +8,10 @@ from typing import Any, TypeGuard, TypeVar, overload
 from tapegrad.errors import DuplicateRule, MissingRule
 from tapegrad.numbers.formatting import name_of
 from tapegrad.rules.facts import CONSTANT, PROGRAM, Frule, Rrule, where_of
-from tapegrad.rules.op import UNSIZED, Op
+from tapegrad.rules.op import OPS, UNSIZED, Op
 from tapegrad.rules.opaque_rule import followed
 from tapegrad.rules.readonly import reading
-from tapegrad.rules.registry import FOREIGN, OPS, REGISTERED, set_meaning, user_location_of_definition
+from tapegrad.rules.registry import FOREIGN, REGISTERED, set_meaning, user_location_of_definition
 from tapegrad.tape.tape import Call
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -54,7 +54,8 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
 _NAMED: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
 
 
-def named_as(made: Callable[..., Any], f: Callable[..., Any], between: tuple[int, str] | None = None) -> Callable[..., Any]:
+def named_as(made: Callable[..., Any], f: Callable[..., Any],
+             between: tuple[int, str] | None = None) -> Callable[..., Any]:
     """Return a function of any arguments that was made of `f`, with the names that it and its arguments have;
     `between` them, at a place, it may have one more.
     """
