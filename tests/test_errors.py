@@ -43,6 +43,16 @@ def ruleless(x: Any) -> Any:
     return x
 
 
+@tg.primitive
+def ruled(x: Any) -> Any:
+    return x
+
+
+@tg.rrule(ruled)
+def _(x: Any) -> Any:
+    return ruled(x)
+
+
 def _by_another_name(x: Any) -> Any:
     SHARED[0] += 1.0
     return (x * x).sum()
@@ -165,6 +175,10 @@ def _of(a: Any, b: Any = 1.0) -> Any:
 @pytest.mark.parametrize(("run", "words"), [
     (lambda: tg.rrule(np.sin)(lambda x: None), r"of your own that calls sin(.|\n)*tapegrad's rule of sin stays"),
     (lambda: tg.frule(np.sin)(lambda x: None), r"of your own that calls sin(.|\n)*tapegrad's rule of sin stays"),
+    (lambda: tg.gradient(ruled, 1.0), "the rule of ruled returned 1.0, and no pair of the value"),
+    (lambda: tg.gradient(tg.primitive(lambda a: a), 1.0), r"\n      @tg.rrule\(f\)\n"),
+    (lambda: tg.gradient(lambda x: {"loss": x}, 1.0), "return one number"),
+    (lambda: tg.gradient(lambda x: 2 * x, X), r"tg.jacobian\(f\)\(x\)"),
     (lambda: tg.trace(_of, X, 2.0)[1].play(X), r"_of was recorded with 2 arguments \(a, b\), and is given 1\n"),
     (lambda: tg.trace(_of, X, b=2.0)[1].play(X, c=2.0), r"_of was recorded with 2 arguments \(a, b=\), and is given 1 and c=\n"),
     (lambda: tg.hvp(_of)(X, 1.0), r"the tangent of a has shape \(\), and a \(2,\)\n  try: an array of shape \(2,\), or None"),

@@ -121,7 +121,7 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
 def _listed(tangents: Any) -> tuple[Any, ...]:
     if not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"the tangents are {brief(tangents)}", None,
-                            "a tuple with one for each argument, None for one that is constant")
+                            "a tuple with one for each argument, None for one that is constant: tg.jvp(f, (x,), (dx,))")
     return tuple(tangents)
 
 
