@@ -1,16 +1,14 @@
 """The documentation's settings. Build: sphinx-build -W -b html docs build/docs.
 
-With TAPEGRAD_DOCS=quick in the environment no cell is executed: the build then finds broken references and markup.
+With -D nb_execution_mode=off -D suppress_warnings=myst-nb.lexer no cell is executed: broken references and markup are found.
 """
-
-import os
 
 project = "tapegrad"
 author = "tapegrad"
 copyright = "tapegrad"  # noqa: A001
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "package.md"]  # package.md is the description on a package index
 html_theme = "furo"
 html_title = "tapegrad"
 html_static_path = ["_static"]
@@ -29,9 +27,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "deflist", "attrs_block"]
 myst_heading_anchors = 3
 myst_url_schemes = ["http", "https", "mailto"]
 
-quick = os.environ.get("TAPEGRAD_DOCS") == "quick"
-nb_execution_mode = "off" if quick else "force"  # what a page prints is what the code prints today
-suppress_warnings = ["myst-nb.lexer"] if quick else []  # a kernel says what language its cells are in
+nb_execution_mode = "force"  # what a page prints is what the code prints today
 nb_execution_timeout = 60
 nb_execution_raise_on_error = True
 nb_merge_streams = True

@@ -14,6 +14,7 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import type_name
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.progress import Work
+from tapegrad.trace.inputs import argument_names
 from tapegrad.trace.tracer import trace
 from tapegrad.transforms.grad import grad, gradtape
 from tapegrad.tree.flatten import flatten, leaves_of
@@ -36,7 +37,8 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
 def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], order: int, rtol: float,
                  atol: float, eps: float) -> None:
     leaves: list[Any] = []
-    structures = [flatten(arg, f"argument {i}", leaves, []) for i, arg in enumerate(args)]
+    labels: list[str] = []
+    structures = [flatten(arg, name, leaves, labels) for name, arg in zip(argument_names(f, len(args)), args)]
     if any(map(is_tensor, leaves)):
         raise ArgumentError("check_grads varies numbers and arrays, and no tensors", None,
                             "torch.autograd.gradcheck, or arrays")
@@ -57,7 +59,8 @@ def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     found = [dx for structure, part in zip(structures, grad(total, *args)[1][1:]) for dx in structure.unmirror(part)]
     for number, i in enumerate(free):
         expected = central_difference(at, points, number, eps)
-        what = f"gradient by leaf {i}, of shape {shape_of(leaves[i])}"
+        what = (f"the gradient with respect to {labels[i]}, of shape {shape_of(leaves[i])} (ACTUAL), "
+                "and central differences (DESIRED)")
         if not np.allclose(found[i], expected, rtol, atol, equal_nan=True):  # a tie is one reason
             what = "\n".join([what, *_ties(total, args)])
         np.testing.assert_allclose(found[i], expected, rtol, atol, err_msg=what)

@@ -43,6 +43,16 @@ def ruleless(x: Any) -> Any:
     return x
 
 
+@tg.primitive
+def ruled(x: Any) -> Any:
+    return x
+
+
+@tg.rrule(ruled)
+def _(x: Any) -> Any:
+    return ruled(x)
+
+
 def _by_another_name(x: Any) -> Any:
     SHARED[0] += 1.0
     return (x * x).sum()
@@ -95,7 +105,7 @@ def _branch(x: Any) -> Any:
     return x if x > 0 else -x
 
 
-ONE, TWO = (1.0,), (np.ones(2),)
+ONE, TWO, X = (1.0,), (np.ones(2),), np.ones(2)
 MEMORY, SHARED = np.ones(3), np.ones(3)
 
 # one row for each of the table in errors.py: what is run, and a word of the message
@@ -156,6 +166,26 @@ def test_refusals(row: str) -> None:
     assert not OUTSIDE.any() and (MEMORY == 1.0).all()
     if ROWS[row] != "ArgumentError" and "another name" not in row:  # those are of the call of tapegrad itself
         assert caught.value.where.file == __file__ and "test_errors.py:" in str(caught.value)
+
+
+def _of(a: Any, b: Any = 1.0) -> Any:
+    return (a * b).sum()
+
+
+@pytest.mark.parametrize(("run", "words"), [
+    (lambda: tg.rrule(np.sin)(lambda x: None), r"of your own that calls sin(.|\n)*tapegrad's rule of sin stays"),
+    (lambda: tg.frule(np.sin)(lambda x: None), r"of your own that calls sin(.|\n)*tapegrad's rule of sin stays"),
+    (lambda: tg.gradient(ruled, 1.0), "the rule of ruled returned 1.0, and no pair of the value"),
+    (lambda: tg.gradient(tg.primitive(lambda a: a), 1.0), r"\n      @tg.rrule\(f\)\n"),
+    (lambda: tg.gradient(lambda x: {"loss": x}, 1.0), "return one number"),
+    (lambda: tg.gradient(lambda x: 2 * x, X), r"tg.jacobian\(f\)\(x\)"),
+    (lambda: tg.trace(_of, X, 2.0)[1].play(X), r"_of was recorded with 2 arguments \(a, b\), and is given 1\n"),
+    (lambda: tg.trace(_of, X, b=2.0)[1].play(X, c=2.0), r"_of was recorded with 2 arguments \(a, b=\), and is given 1 and c=\n"),
+    (lambda: tg.hvp(_of)(X, 1.0), r"the tangent of a has shape \(\), and a \(2,\)\n  try: an array of shape \(2,\), or None"),
+])
+def test_what_is_said(run: Any, words: str) -> None:
+    with pytest.raises(tg.TapeError, match=words):
+        run()
 
 
 def test_copies_of_a_proxy_are_the_value() -> None:

@@ -182,3 +182,36 @@ def test_what_is_imported_later_is_there_for_the_first_call_of_a_process(program
     code = f"import numpy as np\nimport tapegrad as tg\n{program}"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (out.stdout, out.stderr) == ("(array([1.]),)\n", "")
+
+
+def test_the_examples_need_neither_torch_nor_scipy_nor_llvmlite() -> None:
+    """All examples in modules and in README and docs are right without them, or say what to install."""
+    code = f"""
+import doctest, importlib, sys
+from pathlib import Path
+missing = ("torch", "scipy", "llvmlite", "jax")
+sys.modules.update(dict.fromkeys(missing))
+import tapegrad as tg
+
+class Runner(doctest.DocTestRunner):
+    def report_unexpected_exception(self, out, test, example, exc_info):
+        if not (isinstance(exc_info[1], ImportError) and any(name in str(exc_info[1]) for name in missing)):
+            super().report_unexpected_exception(out, test, example, exc_info)
+            wrong.append(test.name)
+    def report_failure(self, out, test, example, got):
+        super().report_failure(out, test, example, got)
+        wrong.append(test.name)
+
+wrong, ran = [], 0
+modules = [importlib.import_module(name) for name in {sorted(name for name in FILES if ".torch" not in name and ".scipy" not in name)}]
+tests = [test for module in modules[1:] for test in doctest.DocTestFinder().find(module)]
+for page in map(Path, {[str(path) for path in (ROOT.parent / "README.md", *sorted((ROOT.parent / "docs").glob("*.md")))]}):
+    tests.append(doctest.DocTestParser().get_doctest(page.read_text("utf-8"), {{"__name__": "__main__"}}, page.name, str(page), 0))
+for test in tests:
+    ran += Runner(optionflags=doctest.FAIL_FAST, verbose=False).run(test).attempted
+print(ran, *wrong)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    ran, *wrong = run.stdout.splitlines()[-1].split()
+    assert int(ran) > 400 and not wrong, run.stdout

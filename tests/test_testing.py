@@ -70,3 +70,8 @@ def test_rows_that_fail_are_named_and_the_others_run() -> None:
         check(*first.values, dtype="f")  # type: ignore[call-arg]
     assert "[row 2]" in str(caught.value) and "AssertionError: 2 is wrong" in str(caught.value)
     assert ran == [(0, "f"), (1, "f"), (2, "f")]
+
+
+def test_it_names_the_argument() -> None:
+    with pytest.raises(AssertionError, match=r"with respect to p\['a'\]\[1\], of shape \(\) \(ACTUAL\), and central differences"):
+        check_grads(lambda p: p["a"][0] * 2 + abs(p["a"][1]) * np.sign(p["a"][1]), {"a": [1.0, 0.0]})

@@ -91,7 +91,6 @@ def doubles() -> Any:
         return needed("jax.experimental").enable_x64()
 
 
-@functools.cache
 def from_jax(fn: Callable[..., Any]) -> Op:
     """Return a function of JAX's, jitted or not, as one operation: `jax.vjp` is its pullback, `jax.jvp` its tangent and
     `jax.vmap` its batch.
@@ -103,6 +102,11 @@ def from_jax(fn: Callable[..., Any]) -> Op:
     >>> tg.gradient(lambda x: np.sum(wave(x)), np.zeros(2))
     (array([3., 3.]),)
     """
+    return _from_jax(fn)
+
+
+@functools.cache
+def _from_jax(fn: Callable[..., Any]) -> Op:
     compiled = jax.jit(fn)
 
     def run(*args: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
+
 import tapegrad
 from tapegrad.cli.command import (
     Command,
@@ -36,7 +38,8 @@ def run_explain(options: argparse.Namespace) -> None:
 def run_find(options: argparse.Namespace) -> None:
     """Print the first operation that is what is looked for."""
     program = program_of(options)
-    found = primal_of(program).find(options.kind, *program.args, **program.kwargs)
+    with np.errstate(all="ignore"):  # what NumPy would warn of is what is looked for
+        found = primal_of(program).find(options.kind, *program.args, **program.kwargs)
     print(f"nothing is {options.kind}") if found is None else print_found(found)
 
 

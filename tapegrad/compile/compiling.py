@@ -30,17 +30,18 @@ from tapegrad.tree.argnums import Argnums, wanted
 
 P = ParamSpec("P")
 R = TypeVar("R")
+BackendName = Literal["numpy", "torch"]
 Mode = Literal["auto", "native", "numpy", "eager", "graph", "inductor"]
 
 
 @overload
-def compile(f: Tape, *, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+def compile(f: Tape, *, backend: BackendName | None = None, device: Any = None, mode: Mode = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Callable[..., Any]: ...
 @overload
-def compile(f: Callable[P, R], *, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+def compile(f: Callable[P, R], *, backend: BackendName | None = None, device: Any = None, mode: Mode = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Compiled[P, R]: ...
 @memoised
-def compile(f: Any, *, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+def compile(f: Any, *, backend: BackendName | None = None, device: Any = None, mode: Mode = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Any:
     """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
     those it was recorded with.
@@ -89,7 +90,7 @@ def compile(f: Any, *, backend: str | None = None, device: Any = None, mode: Mod
 
 @memoised
 def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = False, *, captured: bool = True,
-                   seed: Any = 1, backend: str | None = None, device: Any = None, mode: Mode = "auto",
+                   seed: Any = 1, backend: BackendName | None = None, device: Any = None, mode: Mode = "auto",
                    passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
                    warmup: int | None = None, mesh: Any = None,
                    placements: Mapping[str, Any] | None = None) -> Compiled[P, tuple[R, Any]]:

@@ -11,8 +11,9 @@ from tapegrad.compile.cache import NONE
 from tapegrad.compile.jacobian import TENSORS, asked_for, compiled_for_numpy
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError
-from tapegrad.numbers.formatting import brief, name_of
+from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.tensors import is_tensor
+from tapegrad.trace.inputs import named_as
 from tapegrad.transforms.forward import jvp
 from tapegrad.transforms.grad import pullback
 from tapegrad.tree.argnums import Argnums
@@ -20,7 +21,7 @@ from tapegrad.tree.flatten import leaves_of
 
 
 @memoised
-def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Product:
     """Return a function of f's arguments and a vector that returns the second derivative along it, at
     the cost of about two gradients.
 
@@ -49,8 +50,9 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
         tangents = [along.get(i) for i in range(len(given))]
         def gradient(*args: Any) -> Any:
             return pullback(f, *args, argnums=places, **kwargs)[1](1)
-        return jvp(gradient, given, tangents)[1]
-    product.__name__ = name_of(f)
+        return jvp(named_as(gradient, f), given, tangents)[1]
+    last = max(asked.argnums, default=-1) if isinstance(asked.argnums, tuple) else asked.argnums
+    named_as(product, f, None if last is None or last < 0 else (last + 1, "v"))
     return Product(f, product, functools.partial(anew, hvp, f, argnums))
 
 

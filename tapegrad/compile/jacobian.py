@@ -10,7 +10,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 
 Sweep = Callable[..., list[Any]]
 Given = Callable[[int, int], list[Any]]
-MODES = ("auto", "forward", "reverse")
+Direction = Literal["auto", "forward", "reverse"]
 ROOM = 1 << 27  # bytes that the largest value of a function may take for all rows or columns of a chunk
 OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile them
 PATIENCE = 16  # such calls in a row that were traced all the same
@@ -49,8 +49,8 @@ TENSORS = "tensors, with which derivatives are computed directly"
 
 
 @memoised
-def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
-             chunk_size: int | None = None, has_aux: bool = False) -> Callable[..., Any]:
+def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",
+             chunk_size: int | None = None, has_aux: bool = False) -> Derivative:
     """Return a function of f's arguments that returns the derivative of each number of its value with respect to
     each number of an argument.
 
@@ -70,7 +70,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
     return Derivative(f, asked_for(argnums, "jacobian"), *way_of(mode, chunk_size), made, has_aux=has_aux)
 
 
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Derivative:
     """Return `jacobian(f, argnums, mode="forward")`: column by column, for a function of few numbers.
 
     >>> jacfwd(lambda t: t ** 2 * np.arange(3.0))(3.0)
@@ -79,7 +79,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -
     return jacobian(f, argnums, "forward", has_aux=has_aux)
 
 
-def jacrev(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+def jacrev(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Derivative:
     """Return `jacobian(f, argnums, mode="reverse")`: row by row, for a function with few results.
 
     >>> jacrev(lambda x: x.sum() ** 2)(np.array([1.0, 2.0]))
@@ -89,8 +89,8 @@ def jacrev(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -
 
 
 @memoised
-def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
-                       chunk_size: int | None = None, has_aux: bool = False) -> Callable[..., Any]:
+def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",
+                       chunk_size: int | None = None, has_aux: bool = False) -> Derivative:
     """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run; with
     `has_aux` `((value, aux), jacobian)`.
 
@@ -104,7 +104,7 @@ def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str = 
 
 @memoised
 def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None,
-            has_aux: bool = False) -> Callable[..., Any]:
+            has_aux: bool = False) -> Derivative:
     """Return a function of f's arguments that returns the second derivatives of its value, a real
     number: forward over reverse.
 
@@ -125,8 +125,8 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
 
 def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
     """Return how to sweep; raise ArgumentError for what is no way."""
-    if mode not in MODES:
-        raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, MODES))}")
+    if mode not in get_args(Direction):
+        raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, get_args(Direction)))}")
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(f"chunk_size is {chunk_size!r}", None,
                             "how many rows or columns to sweep at once, 1 or more; None for all")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.jacobian import Columns, Derivative, Rows, Sweeps, asked_for, way_of
+from tapegrad.compile.jacobian import Columns, Derivative, Direction, Rows, Sweeps, asked_for, way_of
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
@@ -36,8 +36,8 @@ ROOM = 1 << 21  # bytes that the largest value may take for all columns that are
 
 @memoised
 def sparse_jacobian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto", chunk_size: int | None = None
-) -> Callable[..., Any]:
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto", chunk_size: int | None = None
+) -> SparseDerivative:
     """Return a function of f's arguments that returns the derivative of its value by an argument, as a
     `scipy.sparse.csr_array`.
 
@@ -56,7 +56,7 @@ def sparse_jacobian(
 
 
 @memoised
-def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> Callable[..., Any]:
+def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None) -> SparseDerivative:
     """Return a function of f's arguments that returns the second derivatives of its value, a real number, as a
     `scipy.sparse.csr_array`.
 

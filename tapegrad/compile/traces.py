@@ -18,7 +18,7 @@ from tapegrad.numbers.formatting import name_of
 from tapegrad.transforms.forward import both_ways
 
 
-def divergence(f: Callable[..., Any], chunk_size: int | None = None) -> Callable[..., Any]:
+def divergence(f: Callable[..., Any], chunk_size: int | None = None) -> Combined:
     """Return a function of f's arguments that returns the trace of f's Jacobian by the first; the value has its shape.
 
     `chunk_size` is that of `jacobian`. Raises ArgumentError for a value of another shape.
@@ -30,7 +30,7 @@ def divergence(f: Callable[..., Any], chunk_size: int | None = None) -> Callable
     return Combined(f, jacobian(f, mode="forward", chunk_size=chunk_size), _trace)
 
 
-def laplacian(f: Callable[..., Any], chunk_size: int | None = None) -> Callable[..., Any]:
+def laplacian(f: Callable[..., Any], chunk_size: int | None = None) -> Combined:
     """Return a function of f's arguments that returns the trace of f's Hessian by the first; the value is real.
 
     >>> import numpy as np

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.by_name import Combined
-from tapegrad.compile.jacobian import Derivative, asked_for, way_of
+from tapegrad.compile.jacobian import Derivative, Direction, asked_for, way_of
 from tapegrad.compile.memo import memoised
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
@@ -25,8 +25,8 @@ ROUNDING = 256  # units in the last place of the largest number of a block by wh
 
 
 @memoised
-def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
-              chunk_size: int | None = None) -> Callable[..., Any]:
+def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",
+              chunk_size: int | None = None) -> Derivative:
     """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value
     by z and by its conjugate.
 
@@ -39,8 +39,8 @@ def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
     return Derivative(f, asked_for(argnums, "wirtinger"), *way_of(mode, chunk_size), by_complex=True)
 
 
-def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: str = "auto",
-                           chunk_size: int | None = None) -> Callable[..., Any]:
+def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",
+                           chunk_size: int | None = None) -> Combined:
     """Return a function of f's arguments that returns df/dz, the complex derivative of a holomorphic function.
 
     For arrays it has the value's shape followed by the argument's, as `jacobian` has. Raises ArgumentError, with df/dz

@@ -31,6 +31,14 @@ KINDS = ("nan", "inf", "large", "zero-gradient")
 LIMIT = 1e10
 MASK = ("mask before the operation, not only after it: give it a harmless argument where its result is not used, "
         "np.where(mask, x, 1.0), then mask what it returns")
+CURES = {
+    "exp": "subtract the largest exponent first: scipy.special.logsumexp, np.logaddexp, scipy.special.softmax",
+    "log": "keep the argument above 0: np.log(np.where(x > 0, x, 1.0)); scipy.special.xlogy(p, p) for p * log(p)",
+    "divide": "keep the denominator from 0: a / np.where(b == 0, 1.0, b), then mask the quotient",
+    "sqrt": "keep the argument above 0, where the slope is infinite: np.sqrt(np.where(x > 0, x, 1.0)), then mask it",
+    "multiply": "0 * inf is nan: scipy.special.xlogy(p, p) for p * log(p), or mask the factor that is infinite",
+}
+"""What helps where an operation, or its pullback, makes a nan or inf."""
 Test = Callable[[np.ndarray], np.ndarray]
 NOT_FINITE: dict[str, Test] = {"nan": np.isnan, "inf": np.isinf}
 
@@ -78,10 +86,10 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
     unrolled.
 
     >>> import tapegrad as tg
-    >>> value, tape = tg.trace(lambda x: np.where(x > 0, np.arccos(1.0 - x), 0.0).sum(), np.array([0.5, 1.0]))
-    >>> found = tape.find("nan", np.array([0.5, 0.0]))
+    >>> value, tape = tg.trace(lambda x: np.sqrt((x * x).sum()), np.array([3.0, 4.0]))
+    >>> found = tape.find("nan", np.zeros(2))
     >>> found.phase, found.operation.note, found.value.tolist()
-    ('backward', 'd%5', [-1.1547005383792517, nan])
+    ('backward', 'd%2', [nan, nan])
     """
     if kind not in KINDS:
         raise ArgumentError(f"there is no kind {kind!r} of value to find", try_=f"one of {', '.join(map(repr, KINDS))}")
@@ -153,8 +161,8 @@ def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: floa
                 begin = begin or turn(tape)
                 if bad(value) and (brought or not purposeful(visit, bad, op.id < begin and kind != "large")):
                     phase = "backward" if op.id >= begin else "forward"
-                    message, masked = describe(visit, pulled, kind, tests(limit)[kind], limit)
-                    return Finding(kind, op, tape, phase, value, message, MASK if masked else "")
+                    told = describe(visit, pulled, kind, tests(limit)[kind], limit)
+                    return Finding(kind, op, tape, phase, value, *told)
     return None
 
 
@@ -185,8 +193,8 @@ def tests(limit: float) -> dict[str, Test]:
     return {**NOT_FINITE, "large": lambda x: np.abs(x) > limit}
 
 
-def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: float) -> tuple[str, bool]:
-    """Say which element went wrong and what it was made of, and whether that was multiplied by a cotangent of zero."""
+def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: float) -> tuple[str, str]:
+    """Say which element went wrong and what it was made of, and what to try, "" where nobody knows."""
     op, rr = visit.op, triple_of(visit.op)
     x = next(x for x in numbers(visit.value) if test(x).any())
     wrong = test(x)
@@ -195,17 +203,18 @@ def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: f
     what = kind if kind == "nan" else f"{x[index]:.4g}" + (f" (above {figure(limit)})" if kind == "large" else "")
     if isinstance(op, (Input, Constant)):
         holder = f"the input {op.label or op.name}" if isinstance(op, Input) else f"the constant `{op!r}`"
-        return f"{holder} holds {what}{count}.", False
+        return f"{holder} holds {what}{count}.", ""
     if rr is not None and pulled is not None and triple_of(pulled.op) is rr:
         dy = element(pulled.given[0], index, x.shape)
         parts = [f"dy={dy}", *operands_at(pulled.fn, index, x.shape)]
         name = getattr(rr.args[0], "__name__", "")
-        return (f"The pullback of {name} makes {op.note}, `{op!r}`, {what}{count}, where {', '.join(parts)}.",
-                kind in ("nan", "inf") and dy in ("0.0", "-0.0"))
+        cure = "" if kind == "large" else MASK if dy in ("0.0", "-0.0") else CURES.get(name, "")
+        return f"The pullback of {name} makes {op.note}, `{op!r}`, {what}{count}, where {', '.join(parts)}.", cure
     if visit.fn is conform:
-        return f"The {op.note}, `{op!r}`, is {what}{count}, as the sum of its contributions.", False
+        return f"The {op.note}, `{op!r}`, is {what}{count}, as the sum of its contributions.", ""
     parts = [element(arg, index, x.shape) for arg in visit.given]
-    return f"`{op!r}` is {what}{count}: {visit.name}({', '.join(parts)}).", False
+    cure = "" if kind == "large" else CURES.get(visit.name, "")
+    return f"`{op!r}` is {what}{count}: {visit.name}({', '.join(parts)}).", cure
 
 
 def operands_at(pullback: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[str]:

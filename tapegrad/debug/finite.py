@@ -19,15 +19,6 @@ from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.watched import Watch, watching
 
-ANYWHERE = {
-    "exp": "subtract the largest exponent first: scipy.special.logsumexp, np.logaddexp, scipy.special.softmax",
-    "log": "keep the argument above 0: np.log(np.where(x > 0, x, 1.0)); scipy.special.xlogy(p, p) for p * log(p)",
-    "divide": "keep the denominator from 0: a / np.where(b == 0, 1.0, b), then mask the quotient",
-    "sqrt": "keep the argument above 0, where the slope is infinite: np.sqrt(np.where(x > 0, x, 1.0)), then mask it",
-    "multiply": "0 * inf is nan: scipy.special.xlogy(p, p) for p * log(p), or mask the factor that is infinite",
-}
-"""What helps where an operation, or its pullback, makes a nan or inf."""
-
 
 class Finite(Watch):
     """Raises at the call that makes a nan or an inf, at the program's line."""
@@ -50,9 +41,7 @@ class Finite(Watch):
             reverse = back(rewrite(tape.check()), seed)
         finding = first(reverse, recorded(reverse, turn(reverse)), NOT_FINITE)
         if finding is not None:
-            name = next((name for name in ANYWHERE if f"pullback of {name} makes" in finding.message), "")
-            raise NonFiniteError(f"{finding.kind}, backward. {finding.message}", finding.where,
-                                 finding.try_ or ANYWHERE.get(name, MASK))
+            raise NonFiniteError(f"{finding.kind}, backward. {finding.message}", finding.where, finding.try_ or MASK)
 
 
 def kind_of(value: Any) -> str | None:
@@ -64,10 +53,10 @@ def kind_of(value: Any) -> str | None:
 
 def raise_for(seen: Visit, kind: str, call: Call) -> None:
     """Raise for a value that is made, or was brought along."""
-    message, _ = describe(seen, None, kind, NOT_FINITE[kind], LIMIT)
-    cure = ("give it finite numbers" if isinstance(seen.op, (Input, Constant)) else
-            ANYWHERE.get(seen.name, "tg.explain(f, *args), for what the gradient makes of it"))
-    raise NonFiniteError(f"{kind}, forward. {message}", call.where, cure)
+    message, cure = describe(seen, None, kind, NOT_FINITE[kind], LIMIT)
+    otherwise = ("give it finite numbers" if isinstance(seen.op, (Input, Constant)) else
+                 "tg.explain(f, *args), for what the gradient makes of it")
+    raise NonFiniteError(f"{kind}, forward. {message}", call.where, cure or otherwise)
 
 
 def raise_on_nan() -> AbstractContextManager[None]:

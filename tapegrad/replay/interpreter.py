@@ -42,7 +42,7 @@ from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import SURROUNDINGS, check_surroundings
-from tapegrad.trace.inputs import flatten_call
+from tapegrad.trace.inputs import argument_names, flatten_call
 from tapegrad.trace.tracer import apart
 from tapegrad.tree.signature import ValueAndGradients
 
@@ -414,9 +414,16 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: boo
             raise ArgumentError(f"this tape takes {count_of(wanted, 'positional argument')}, "
                                 f"and got {len(args) + len(kwargs)}")
         return [fn, *args]
-    names = tape.structure.kwargs
-    if names.keys() == kwargs.keys():
-        kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
+    parts, names = tape.structure.args, tape.structure.kwargs
+    if len(args) != len(parts) or names.keys() != kwargs.keys():
+        recorded = [tape.inputs[part.start + 1].label if part.is_leaf and part.size else name
+                    for part, name in zip(parts, argument_names(tape.structure.fn, len(parts)))]
+        recorded += [f"{name}=" for name in names]
+        given = " and ".join([str(len(args)), *(f"{name}=" for name in kwargs)])
+        raise ArgumentError(f"{tape.name} was recorded with {count_of(len(recorded), 'argument')} "
+                            f"({', '.join(recorded)}), and is given {given}", None,
+                            "a value for each; by keyword those that were recorded so")
+    kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
     signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "

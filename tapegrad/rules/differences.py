@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from tapegrad.rules.user import primitive
 _STEPS = {"central": float(np.finfo(float).eps) ** (1 / 3), "complex": 1e-30}
 
 
-def differences(fn: Callable[..., Any], method: str = "central", step: float | None = None) -> Op:
+def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = "central",
+                step: float | None = None) -> Op:
     """Make a function one operation, whose derivative is that of finite differences.
 
     For functions that call C or another program, and have no rule. `fn` takes real numbers and arrays by position, and

@@ -12,15 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import MissingRule, where_raised
+from tapegrad.errors import ArgumentError, MissingRule, user_location, where_raised
 from tapegrad.numbers.cotangents import SPECIAL, ZERO, Absorbing, conform, dtype_of, shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import duplicate, is_memory
 from tapegrad.rules.facts import NESTED, Joint, where_of
 from tapegrad.rules.op import UNSIZED, Op, Traced, tracer_of
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import is_leaf, leaves_of
+
+
+def _pair(op: Op, found: Any) -> Any:
+    """Return what a rule has returned; raise ArgumentError for what is no pair of a value and a function."""
+    if isinstance(found, (tuple, list)) and len(found) == 2 and callable(found[1]):
+        return found
+    raise ArgumentError(f"the rule of {op.__name__} returned {brief(found)}, and no pair of the value and the pullback",
+                        user_location(), "return y, pullback")
 
 
 def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,11 +46,11 @@ def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
         leaves = leaves_of((args, kwargs))
         tracer = tracer_of(leaves)
         if tracer is None:
-            y, pb = rule(*args, **kwargs)
+            y, pb = _pair(op, rule(*args, **kwargs))
         else:
             undo, clear = tracer.attempt([x for x in leaves if isinstance(x, Traced)]), _refusals(tracer)
             try:
-                y, pb = rule(*args, **kwargs)
+                y, pb = _pair(op, rule(*args, **kwargs))
             except Exception as err:
                 undo()
                 clear()

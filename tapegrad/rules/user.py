@@ -8,15 +8,10 @@ from typing import Any, TypeGuard, TypeVar, overload
 from tapegrad.errors import DuplicateRule, MissingRule
 from tapegrad.numbers.formatting import name_of
 from tapegrad.rules.facts import CONSTANT, PROGRAM, Frule, Rrule, where_of
-from tapegrad.rules.op import UNSIZED, Op
+from tapegrad.rules.op import OPS, UNSIZED, Op
 from tapegrad.rules.opaque_rule import followed
 from tapegrad.rules.readonly import reading
-from tapegrad.rules.registry import (
-    FOREIGN,
-    REGISTERED,
-    set_meaning,
-    user_location_of_definition,
-)
+from tapegrad.rules.registry import FOREIGN, REGISTERED, set_meaning, user_location_of_definition
 from tapegrad.tape.tape import Call
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,7 +76,7 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         here = user_location_of_definition()
         if op.has_rule:
             there = where_of(op.rule) or REGISTERED.get(op.__name__) or "tapegrad's own rules"
-            raise DuplicateRule(f"{op.__name__} has a rule already, at {there}", here, "keep one of the two")
+            raise DuplicateRule(f"{op.__name__} has a rule already, at {there}", here, _instead(op, "rrule"))
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
@@ -89,6 +84,14 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         op.effects, op.loose, op.scalar = op.effects._replace(lends=True), False, None  # the rule says what it is
         return rule
     return decorate
+
+
+def _instead(op: Op, rule: str) -> str:
+    """Return what to do where a second rule is refused: a rule of tapegrad's own holds in all programs."""
+    if OPS.get(op.__name__) is op:
+        return (f"a function of your own that calls {op.__name__}, under @tg.primitive, and @tg.{rule} for that: "
+                f"tapegrad's rule of {op.__name__} stays")
+    return "keep one of the two; to try another one, define the function anew before it"
 
 
 def is_triple(op: Any) -> TypeGuard[Call]:
@@ -128,7 +131,7 @@ def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         op, here = op_of(fn), user_location_of_definition()
         if op.tangent is not None or op.pointwise:
             there = where_of(op.tangent) or REGISTERED.get(op.__name__)
-            raise DuplicateRule(f"{op.__name__} has a tangent already, at {there}", here, "keep one of the two")
+            raise DuplicateRule(f"{op.__name__} has a tangent already, at {there}", here, _instead(op, "frule"))
         if not isinstance(fn, Op) and (known := FOREIGN.get(fn)) is not op:
             if known is not None:
                 raise DuplicateRule(f"{op.__name__} is a program in other functions, which have tangents", here,

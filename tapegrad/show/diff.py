@@ -100,9 +100,6 @@ class Diff(Displayed):
         count = count_of(len(self.old), "operation")
         return f"{count} -> {len(self.new):,}: {'; '.join(parts)}" if parts else f"{count}, unchanged"
 
-    def __str__(self) -> str:
-        return self.format()
-
     def __repr__(self) -> str:
         return f"<Diff: {self.summary}>"
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import networkx
 
 T = TypeVar("T", bound=Callable[..., Any])
+Self = TypeVar("Self", bound="Methods")
+Group = Literal["line", "operation"]
+Kind = Literal["nan", "inf", "large", "zero-gradient"]
 Format = Literal["plain", "table", "compact", "tree", "mirror", "summary", "python", "steps"]
 
 _done_by: dict[str, Callable[..., Any]] = {}
@@ -63,7 +66,7 @@ class Methods:
         """
         return _done_by["to_fx"](self, device)
 
-    def lowered(self, backend: str = "numpy", device: Any = None) -> Any:
+    def lowered(self, backend: Literal["numpy", "torch"] = "numpy", device: Any = None) -> Any:
         """Return the tape of what a backend runs for this one: "torch", calls of torch's on a device,
         or "numpy".
 
@@ -84,7 +87,7 @@ class Methods:
         """
         return _done_by["lowered"](self, backend, device)
 
-    def find(self, kind: str, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
+    def find(self, kind: Kind, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
         """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient",
         forward or backward, or None.
 
@@ -115,9 +118,9 @@ class Methods:
         """
         return _done_by["profile"](self, args, kwargs, repeats)
 
-    def check(self) -> Any:
+    def check(self: Self) -> Self:
         """Raise MalformedTape if the tape is not well-formed, else return it."""
-        return _done_by["check"](self)
+        return _done_by["check"](self)  # type: ignore[no-any-return]
 
     def save(self, path: str | PathLike[str], values: bool = True) -> None:
         """Write the tape to a file, which `tg.load` reads; `values=False` leaves out the arrays
@@ -144,17 +147,17 @@ class Methods:
         """Return the tape as plain text, a long one by its head and its tail; `format()` writes all of it."""
         return _done_by["text"](self)  # type: ignore[no-any-return]
 
-    def to_networkx(self) -> networkx.DiGraph:
+    def to_networkx(self) -> networkx.DiGraph[Any]:
         """Return a networkx graph: a node for each operation, with its op, type, line and cost,
         and an edge to each use of it.
         """
         return _done_by["to_networkx"](self)  # type: ignore[no-any-return]
 
-    def to_dot(self, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_dot(self, path: str | Path | None = None, group: Group | None = None) -> str:
         """Return the picture of the tape in Graphviz's language, and write it to `path`."""
         return _done_by["draw"](self, "dot", path, group)  # type: ignore[no-any-return]
 
-    def to_svg(self, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_svg(self, path: str | Path | None = None, group: Group | None = None) -> str:
         """Return a picture of the tape, forward and reverse side by side, as SVG, and write it to `path`.
 
         `group` is "operation", or "line" for one box a source line; without it, tapes of over 2000
@@ -162,7 +165,7 @@ class Methods:
         """
         return _done_by["draw"](self, "svg", path, group)  # type: ignore[no-any-return]
 
-    def to_html(self, path: str | Path | None = None, group: str | None = None) -> str:
+    def to_html(self, path: str | Path | None = None, group: Group | None = None) -> str:
         """Return the picture as a page of its own with search and details, which needs no
         network, and write it to `path`.
         """

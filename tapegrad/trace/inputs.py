@@ -54,9 +54,15 @@ def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
 _NAMED: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
 
 
-def named_as(made: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of any arguments that was made of `f`, with the names that it and its arguments have."""
-    made.__name__, _NAMED[made] = name_of(f), tuple(_own_names(f))
+def named_as(made: Callable[..., Any], f: Callable[..., Any],
+             between: tuple[int, str] | None = None) -> Callable[..., Any]:
+    """Return a function of any arguments that was made of `f`, with the names that it and its arguments have;
+    `between` them, at a place, it may have one more.
+    """
+    names = list(_own_names(f))
+    if between is not None and len(names) >= between[0]:
+        names.insert(*between)
+    made.__name__, _NAMED[made] = name_of(f), tuple(names)
     return made
 
 

@@ -121,7 +121,7 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
 def _listed(tangents: Any) -> tuple[Any, ...]:
     if not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"the tangents are {brief(tangents)}", None,
-                            "a tuple with one for each argument, None for one that is constant")
+                            "a tuple with one for each argument, None for one that is constant: tg.jvp(f, (x,), (dx,))")
     return tuple(tangents)
 
 
@@ -180,12 +180,13 @@ def fitted(t: Any, x: Input) -> Any:
         raise _no_tangent(name, val)
     t = (np.asarray(t, complex if is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t)
          if isinstance(t, int) else t)
+    cure = f"{f'an array of shape {shape_of(val)}' if shape_of(val) else 'a number'}, or None where it is constant"
     if not is_leaf(t):
         raise ArgumentError(f"the tangent of {name} is {brief(t)}, and {name} a {type_name(val)}", None,
-                            "a tangent of its shape, or None")
+                            cure)
     if shape_of(t) != shape_of(val):
         raise ArgumentError(f"the tangent of {name} has shape {shape_of(t)}, and {name} {shape_of(val)}", None,
-                            "a tangent of its shape, or None")
+                            cure)
     if is_complex(t) and not is_complex(val):
         raise ArgumentError(f"the tangent of {name} is complex, and {name} is real", None, "a real tangent")
     t = unwrap(project(wrap(t), wrap(val))) if is_tensor(plain(val)) else t

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from tapegrad.errors import ArgumentError
 from tapegrad.progress import Work
@@ -19,7 +19,7 @@ from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.seed import pair_of, start
 from tapegrad.transforms.watched import context, look_at_sweep, watch
-from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
+from tapegrad.tree.argnums import ALL, Argnums, Plain, Wanted, wanted
 from tapegrad.tree.keywords import check_keywords
 
 R = TypeVar("R")
@@ -29,6 +29,12 @@ TWICE = ("sum the output, or tg.jacobian(tg.jacobian(f))(x) for the second deriv
          "Hessian is of one real number")
 
 
+@overload
+def grad(f: Plain[R], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
+         has_aux: bool = False) -> tuple[R, Any]: ...
+@overload
+def grad(f: Callable[..., R], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
+         has_aux: bool = False, **kwargs: Any) -> tuple[R, Any]: ...
 def grad(f: Callable[..., R], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
          has_aux: bool = False, **kwargs: Any) -> tuple[R, Any]:
     """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient with respect to what `f`
@@ -67,6 +73,11 @@ def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         return value, gradients
 
 
+@overload
+def gradient(f: Plain[Any], /, *args: Any, seed: Any = 1, has_aux: bool = False) -> tuple[Any, ...]: ...
+@overload
+def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, has_aux: bool = False,
+             **kwargs: Any) -> tuple[Any, ...]: ...
 def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, has_aux: bool = False,
              **kwargs: Any) -> tuple[Any, ...]:
     """Return the gradient with respect to each positional argument, and to nothing else; with `has_aux` the function

@@ -39,8 +39,8 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
             raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
         if type(seed) is int and seed == 1 and not structure.is_array:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
-                                try_=cure or "seed= with one cotangent per number of the output, nested like it "
-                                     "(None: nothing flows)")
+                                try_=cure or "return one number, with has_aux=True one and something besides; or seed= "
+                                     "with one cotangent per number of it, nested like it (None: nothing flows)")
         parts = zip(leaves, structure.unmirror(seed, whole=True))
         return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in parts])
     shape, is_complex = shape_of(y), is_complex_number(plain(y)) or getattr(dtype_of(y), "kind", "f") == "c"
@@ -51,7 +51,8 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
         seed = np.ones(shape)  # of one number
     if type(seed) is int and seed == 1 and (shape != () or is_complex):
         cure = cure or ("seed= a number; abs(y)**2 or another real number; tg.holomorphic_derivative(f)(z)"
-                        if shape == () else "seed= an array of that shape, or sum the output")
+                        if shape == () else "sum the output; tg.jacobian(f)(x) for the gradient of each number; "
+                        "or seed= an array of that shape")
         raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
                             try_=cure)
     if isinstance(seed, (list, tuple)):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from tapegrad.errors import ArgumentError
 
+R = TypeVar("R")
 Argnums = int | Sequence[int] | None
+Plain = Callable[[Any], R] | Callable[[Any, Any], R] | Callable[[Any, Any, Any], R]
+"""A function of a few arguments: those of a lambda given for `Callable[..., R]` are unknown to a strict checker."""
 
 
 @dataclass(frozen=True)  # a tuple that a traced function captures would be taken apart

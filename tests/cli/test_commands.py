@@ -82,7 +82,7 @@ def test_arguments_by_name_and_captured_ones(capsys: pytest.CaptureFixture[str],
     tg.gradtape(lambda x, *, scale: x * scale * gain, 2.0, scale=5.0).save("named.tape")
     assert run(capsys, "play", "named.tape") == "value = 30.0\ndx    = 15.0\n"
     assert run(capsys, "play", "named.tape", "1.0", "scale=2.0") == "value = 6.0\ndx    = 6.0\n"
-    assert "nested otherwise" in fail(capsys, "play", "named.tape", "1.0")
+    assert "recorded with 2 arguments (x, scale=), and is given 1" in fail(capsys, "play", "named.tape", "1.0")
 
 
 def test_classes_of_a_saved_tape_are_named(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -97,7 +97,7 @@ def test_classes_of_a_saved_tape_are_named(capsys: pytest.CaptureFixture[str], f
     (["show", "none.tape"], ["there is no file 'none.tape'"]), (["show", "damaged.tape"], ["damaged.tape: the file is damaged"]),
     (["show", "text.tape"], ["text.tape: this is no saved tape: it does not begin with tapegrad-tape"]),
     (["show", "f.tape", "2.0"], ["shown as it was recorded", "play runs it"]), (["trace", "f.tape"], ["has been traced"]),
-    (["play", "x*x", "x=2"], ["play runs a saved tape"]), (["play", "f.tape", "2.0"], ["nested otherwise"]), (["grad", "f.tape", "[1, 2]", "3.0"], ["was a number"]),
+    (["play", "x*x", "x=2"], ["play runs a saved tape"]), (["play", "f.tape", "2.0"], ["recorded with 2 arguments (a, b)"]), (["grad", "f.tape", "[1, 2]", "3.0"], ["was a number"]),
     (["export", "f.tape"], ["required: --to"]), (["export", "f.tape", "--to", "pdf"], ["invalid choice: 'pdf'"]),
     (["save", "x*x", "x=2", "-o", "no/folder/f.tape"], ["FileNotFoundError"]), (["export", "f.tape", "--to", "plain", "-o", "no/folder/f.txt"], ["FileNotFoundError"]),
     (["completion", "tcsh"], ["invalid choice: 'tcsh'"]), (["completion"], ["required: shell"]), (["check"], ["required: what"]), (["check", "x*x", "x=1.0", "--order", "3"], ["invalid choice: 3"]),
@@ -178,6 +178,10 @@ def test_what_is_offered_prints(capsys: pytest.CaptureFixture[str], folder: Path
     assert out.strip()
     if "--speedscope" in argv:
         assert "shared" in json.loads(out)
+
+
+def test_what_find_looks_for_is_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "is -inf: log(0.0)" in run(capsys, "find", "inf", "np.log(x)", "x=0.0")
 
 
 def test_step_is_driven_by_its_input(folder: Path) -> None:

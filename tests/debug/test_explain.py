@@ -126,6 +126,15 @@ def test_a_result_that_is_nan_itself() -> None:
     assert found.finding.operation.label == "y"
 
 
+def test_the_cures_are_those_of_raise_on_nan() -> None:
+    """By the operation that makes the number, forward, and whose pullback does."""
+    with np.errstate(all="ignore"):
+        told = str(tg.explain(lambda x: np.sum(x * np.log(x)), np.array([0.0, 1.0])))
+        assert "keep the argument above 0" in told and "0 * inf is nan: scipy.special.xlogy" in told
+        assert "where the slope is infinite" in str(tg.explain(lambda x: np.sqrt((x ** 2).sum()), np.zeros(2)))
+        assert "keep the denominator from 0" in str(tg.trace(lambda x: 1.0 / x, np.zeros(1))[1].find("inf"))
+
+
 def test_dead_and_saturated() -> None:
     dead = tg.explain(layers, X, -np.ones((3, 3)), 1.0)
     assert dead.finding.kind == "zero-gradient" and str(dead).count(" zero\n") == 2
@@ -191,10 +200,13 @@ def test_long_names_leave_room_for_the_source() -> None:
 
 def test_it_has_the_terminals_width_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tg.explain(lambda x: np.sum(np.exp(x) * np.sin(x) * np.cos(x) * np.tanh(x) + np.sqrt(x) + np.log(x)), np.ones(2))
-    monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, str(found).splitlines())) > 60
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
-    assert str(found) == found.format(60)
+    tape = tg.trace(layers, X, np.ones((3, 3)), 1.0)[1]
+    for report in (found, tape.diff(tg.primitivize(tg.gradtape(tape)))):
+        with monkeypatch.context() as terminal:
+            terminal.setenv("COLUMNS", "60")
+            assert max(map(len, str(report).splitlines())) > 60
+            terminal.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
+            assert str(report) == report.format(60) and max(map(len, str(report).splitlines())) <= 60
 
 
 @pytest.mark.parametrize("f, args, kwargs", PROGRAMS)

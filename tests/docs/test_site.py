@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import linecache
 import re
 from pathlib import Path
@@ -14,8 +15,7 @@ import tapegrad as tg
 DOCS = Path(__file__).parents[2] / "docs"
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXECUTED = [path for path in sorted(DOCS.rglob("*.md")) if CELL.search(text := path.read_text("utf-8")) and "\nslow: true\n" not in text]
-"""What takes more than two seconds runs when the site is built."""
+EXECUTED = [path for path in sorted(DOCS.rglob("*.md")) if CELL.search(path.read_text("utf-8"))]
 
 
 class Cell(NamedTuple):
@@ -31,7 +31,7 @@ def cells(path: Path) -> list[Cell]:
 
 
 def run(path: Path) -> dict[str, Any]:
-    """Run a page's cells in one namespace, but for those that only draw: matplotlib is not among what tests need."""
+    """Run a page's cells in one namespace, but for those that only draw: matplotlib is not among what tests need, and draws when CI builds the site."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(cells(path), 1):
         if "picture" in cell.tags:
@@ -62,3 +62,11 @@ def test_every_example_is_run() -> None:
         assert "+SKIP" not in text, path.name
         for block in FENCE.findall(text):
             assert block.lstrip().startswith(">>>"), f"{path.name}: {block[:60]}"
+
+
+def test_a_package_index_shows_the_description_whole() -> None:
+    """It has the text alone: a picture or a page that is named by its path is not found."""
+    settings = configparser.ConfigParser()
+    settings.read(DOCS.parent / "setup.cfg", encoding="utf-8")
+    text = (DOCS.parent / settings["metadata"]["long_description"].removeprefix("file: ")).read_text("utf-8")
+    assert re.findall(r"\]\((?!http)[^)]*\)|<img|\{image\}", text) == []

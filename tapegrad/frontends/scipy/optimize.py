@@ -275,7 +275,8 @@ def _searched(fn: Callable[..., Any], method: str, options: dict[str, str]) -> N
     def search(*args: Any, **kwargs: Any) -> Any:
         given = named(fn, args, kwargs)
         if given.get("full_output") or given.get("disp", 0) > 1:
-            raise refused(fn.__name__, "what it says besides is not known", "scipy.optimize.minimize_scalar")
+            raise refused(fn.__name__, "besides the minimum it returns how it was found, which has no derivative",
+                          "scipy.optimize.minimize_scalar")
         how = {key: given[name] for name, key in (("func", "fun"), ("args", "args"), ("brack", "bracket"))
                if name in given}
         bounds = {"bounds": (given["x1"], given["x2"])} if "x1" in given else {}
@@ -349,7 +350,7 @@ _by_name(so.fmin_l_bfgs_b, lambda found: found[2]["warnflag"], {}, (1, 2))
 refuse(
     so.brute,
     so.fmin_tnc,
-    why="what it says besides a minimum is not known",
+    why="besides the minimum it returns how it was found, which has no derivative",
     derivative=True,
     try_="scipy.optimize.minimize, which is differentiated by what it solves",
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import networkx
 
 
-def to_networkx(tape: Tape) -> networkx.DiGraph:
+def to_networkx(tape: Tape) -> networkx.DiGraph[Any]:
     """Return a graph whose nodes are the operations' numbers, and whose edges lead from an operation to what uses it.
 
     A node has the attributes `op` (the function's name), `kind`, `role`, `text`, `type`, `value` (in brief), `note`,
