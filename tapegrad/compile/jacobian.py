@@ -21,6 +21,7 @@ from tapegrad.compile.compiling import compile
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
@@ -434,7 +435,7 @@ def units(x: Any) -> Iterator[Any]:
     if dtype is None:
         yield 1.0 + 0j if isinstance(x, complex) else 1.0
     else:
-        yield (dtype if dtype.kind in "fc" else np.dtype(float)).type(1)
+        yield (dtype if letter(dtype) in "fc" else np.dtype(float)).type(1)
 
 
 def unit_rows(x: Any, start: int, stop: int) -> Any:
@@ -445,7 +446,7 @@ def unit_rows(x: Any, start: int, stop: int) -> Any:
         rows = torch.zeros(stop - start, count, dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
         rows[torch.arange(stop - start), torch.arange(start, stop)] = 1
         return rows.reshape(-1, *shape)
-    found = np.zeros((stop - start, count), dtype if dtype is not None and dtype.kind in "fc" else complex
+    found = np.zeros((stop - start, count), dtype if dtype is not None and letter(dtype) in INEXACT else complex
                      if isinstance(x, complex) else float)
     found[np.arange(stop - start), np.arange(start, stop)] = 1
     return found.reshape(-1, *shape)
@@ -463,7 +464,7 @@ def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
         found = ops.permute_dims(found, axes=(*range(1, len(out) + 1), 0))
     block = found[0] if not out and not inner else ops.reshape(found, (*out, *inner))
     dtype = dtype_of(y)
-    if dtype is None or dtype.kind not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f"
+    if dtype is None or letter(dtype) not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f"
                                                                                and ops.is_complex(block)):
         return block
     return ops.astype(block, dtype=dtype)  # rows have the input's

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import DuplicateRule, UnknownFunction, user_location
+from tapegrad.numbers.dtypes import NUMERIC, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import ORDINARY
@@ -50,6 +51,8 @@ class System:
         """Compute an op of numbers of which one is of this system; raise UnknownFunction where
         it has no meaning for them.
         """
+        if any(map(holds_objects, args)):
+            return op.read(*args, **kwargs)  # beside these NumPy computes, by their operators
         self.check(op)
         return self.functions.get(op.__name__, op.read)(*args, **kwargs)
 
@@ -57,7 +60,8 @@ class System:
         """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute
         something of such objects.
         """
-        if not (op.pythonic or op.effects.nested or op.__name__ in self.functions):
+        if not (op.pythonic or op.effects.nested or op.__name__ in self.functions
+                or op.__name__ in _ARRANGES):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
             raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
                                   "arithmetic, or float(...) of the argument before it is passed: its gradient is then "
@@ -141,14 +145,65 @@ def system(x: Any) -> System | None:
     return None if type(x) in ORDINARY else system_of(type(plain(x)))
 
 
-def systems_of(ops: Sequence[Any], kinds: Collection[type] | None = None) -> list[System]:
-    """Return the adapters of the numbers that are the values of a tape's operations; `kinds` are the classes of
-    these, if they are known.
+def has_others(ops: Sequence[Any], kinds: Collection[type] | None = None) -> bool:
+    """True where numbers that are not Python's, NumPy's own or torch's are among the values of a tape's operations;
+    `kinds` are the classes of these, if they are known, and arrays then have no say.
     """
+    arrays = kinds is None and any(getattr(getattr(plain(op.val), "dtype", None), "kind", "f") in "VO" for op in ops)
     kinds = {type(op.val) for op in ops} if kinds is None else kinds
     if any(hasattr(kind, "_tracer") for kind in kinds):
         kinds = {type(plain(op.val)) for op in ops}
-    return [known for kind in kinds if (known := system_of(kind)) is not None]
+    return arrays or any(system_of(kind) is not None for kind in kinds)
+
+
+# -- arrays of objects
+
+_REAL = frozenset([int, float, np.float64, np.float32, np.int64])
+# what only arranges numbers in arrays, of objects where they are of a system
+_ARRANGES = frozenset(["broadcast_to", "concatenate", "expand_dims", "getfield", "pack", "reshape", "scatter",
+                       "squeeze", "stack", "sum"])
+
+
+def is_numeric(x: Any) -> bool:
+    """True for an array whose content has a gradient, or is a count: numbers of a dtype, or objects that are numbers.
+
+    >>> is_numeric(np.array([Fraction(1, 3), 2])), is_numeric(np.array(["one", None]))
+    (True, False)
+    """
+    kind = letter(x.dtype)
+    return kind in NUMERIC or (kind == "O" and kind_within(x) is not None)
+
+
+def holds_objects(x: Any) -> bool:
+    """True for an array of objects."""
+    return getattr(getattr(x, "dtype", None), "kind", "") == "O"
+
+
+def kind_within(x: Any) -> type | None:
+    """Return the class of the numbers in an array of objects: that of the first which is of a system, else float or
+    int. None where there are complex numbers or other things, and for what is no array of objects.
+    """
+    if not holds_objects(x):
+        return None
+    kinds: Any = dict.fromkeys(map(type, x.flat))
+    own = [kind for kind in kinds if (known := system_of(kind)) is not None and not known.is_complex]
+    if not kinds or not all(kind in own or kind in _REAL for kind in kinds):
+        return None
+    return own[0] if own else int if kinds.keys() <= {int} else float
+
+
+def system_within(x: Any) -> System | None:
+    """Return the adapter for a number, or for those in an array of objects, or for what stands behind traced ones."""
+    kind = kind_within(plain(x))
+    return system(x) if kind is None else system_of(kind)
+
+
+def as_objects(dx: Any, x: Any) -> Any:
+    """Return a gradient of an array of objects with numbers of the kind of that; of another array as it is."""
+    kind = kind_within(x)
+    if kind is not None and kind is not int:
+        dx.flat = [as_kind(each, kind) for each in dx.flat]
+    return dx
 
 
 def refuse_unknown(x: Array, name: str) -> System | None:

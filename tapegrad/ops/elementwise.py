@@ -25,6 +25,7 @@ import numpy as np
 
 from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
@@ -56,7 +57,7 @@ def is_complex(x: Array) -> bool:
 
 def is_inexact(dtype: Any) -> bool:
     """True for a dtype of real or complex numbers, one that torch has alone too."""
-    return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
+    return letter(dtype if hasattr(dtype, "kind") else np.dtype(dtype)) in INEXACT
 
 
 def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:

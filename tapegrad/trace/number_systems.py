@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import GuardError, UnknownFunction, user_location
-from tapegrad.numbers.systems import OPERATORS, PRECISION, System, refuse_unknown, system
+from tapegrad.numbers.systems import OPERATORS, PRECISION, System, holds_objects, refuse_unknown, system
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
@@ -35,7 +35,8 @@ def follow(tracer: Any, known: System | None) -> None:
 
     def checked(op: Operation) -> None:
         if type(op.fn) is Op and any(system(value_of(arg)) is known for arg in op.args):
-            known.check(op.fn)
+            if not any(holds_objects(value_of(arg)) for arg in op.args):
+                known.check(op.fn)
         if read() != begun:
             raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",
                           "neither the sweep nor a replay would know of it",

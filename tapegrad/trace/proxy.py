@@ -13,7 +13,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.errors import INTERNAL, one, unknown
-from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
+from tapegrad.numbers.cotangents import dtype_of, kind_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of
@@ -238,8 +238,8 @@ class Proxy(Slotted):
 
     def __hash__(self) -> Any:
         val = behind(self)
-        if ((isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and loses(self)
-            and not (looks_up() and gives_up(self))):
+        digits = isinstance(val, (float, complex, np.generic)) and kind_of(val, "f") in ("f", "c")
+        if (digits or system_of(type(val)) is not None) and loses(self) and not (looks_up() and gives_up(self)):
             raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
                         "tg.value(x) as the key; the function without its cache: f.__wrapped__(x)")
         return self._steer("hash", hash)

@@ -24,9 +24,10 @@ from tapegrad.errors import (
 )
 from tapegrad.interrupts import whole
 from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
+from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.systems import refuse_unknown
+from tapegrad.numbers.systems import is_numeric, refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.random import draw
@@ -40,7 +41,7 @@ from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import ownership
 from tapegrad.trace.context import Context
-from tapegrad.trace.guards import NUMERIC, are_apart, number_kind, number_type, option
+from tapegrad.trace.guards import are_apart, number_kind, number_type, option
 from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.twins import check_computed
 from tapegrad.trace.value_retention import Economy, is_large
@@ -206,10 +207,10 @@ class Tracer:
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
         """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
-        if getattr(dtype, "kind", "f") in NUMERIC and (type(val) is not np.ndarray or val.dtype.kind in NUMERIC):
+        if is_numeric(val) if type(val) is np.ndarray else getattr(dtype, "kind", "f") in NUMERIC:
             return
-        if any(isinstance(arg, Operation) and number_type(arg.val) in ("f", "c") and not self.independent(arg)
-               for arg in args):
+        carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")]
+        if not all(map(self.independent, carried)):
             raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
                                       "their gradient would be lost", user_location(),
                                       "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")

@@ -15,6 +15,7 @@ import numpy as np
 
 from tapegrad.errors import MissingRule, TapeError
 from tapegrad.numbers.cotangents import ZeroTangent, dtype_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import unwrap, wrap
@@ -141,7 +142,7 @@ def _zeros(x: Any) -> Any:
     dtype = dtype_of(x)
     if dtype is None:
         return 0.0
-    kept = dtype if dtype.kind in "fc" else np.dtype(float)
+    kept = dtype if letter(dtype) in INEXACT else np.dtype(float)
     return np.zeros_like(x, kept) if shape else kept.type(0)
 
 
@@ -159,4 +160,4 @@ def settled(t: Any, y: Any) -> Any:
     t = scalar(t) if given is None else t
     if dtype.kind != "c" and is_complex(t):
         t = real(t)
-    return astype(t, dtype=dtype) if dtype.kind in "fc" and dtype_of(t) != dtype else t
+    return astype(t, dtype=dtype) if letter(dtype) in "fc" and dtype_of(t) != dtype else t

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
-from tapegrad.numbers.systems import system_of
+from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
@@ -59,7 +59,7 @@ def is_leaf(x: Any) -> bool:
     """True for what becomes an input of a tape: a number, a numeric array, a tensor, or a proxy of one."""
     kind = type(x)
     if kind is np.ndarray:
-        return bool(x.dtype.kind in "biufc")
+        return is_numeric(x)
     if kind in _NUMBERS:
         return True
     if hasattr(kind, "_tracer"):
@@ -67,7 +67,7 @@ def is_leaf(x: Any) -> bool:
     if kind in _NESTS:
         return False
     if isinstance(x, (np.ndarray, np.generic)):
-        return x.dtype.kind in "biufc" and not is_subclassed(x)
+        return is_numeric(x) and not is_subclassed(x)
     if is_tensor(x):
         return not is_sparse_tensor(x)
     return ((isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x)
@@ -163,7 +163,7 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     """
     start = len(leaves)
     kind = type(x)
-    if (kind in _NUMBERS and not (given and kind in BOOLS)) or (kind is np.ndarray and x.dtype.kind in "biufc"):
+    if (kind in _NUMBERS and not (given and kind in BOOLS)) or (kind is np.ndarray and is_numeric(x)):
         leaves.append(x)
         labels.append(label)
         if walks is not None:
