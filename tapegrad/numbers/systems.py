@@ -34,16 +34,20 @@ class System:
     that is computed; what is neither there nor an operator is refused. `attributes` are those that a traced number
     shows: the name of an op, called where it is a method. `precision` names that of the context in which it computes,
     one of PRECISION. Where the classes are a family, each with operators of its own, `declined` is the error that these
-    take for an operand which they do not know, and leave the operation to it.
+    take for an operand which they do not know, and leave the operation to it. `partial` says that of two numbers
+    neither need be the larger one: a comparison is None then.
     """
 
-    __slots__ = ("attributes", "convert", "declined", "functions", "is_complex", "literal", "methods", "precision")
+    __slots__ = ("attributes", "convert", "declined", "functions", "is_complex", "literal", "methods", "partial",
+                 "precision")
 
     def __init__(self, convert: Callable[[Any, Any], Any], functions: Mapping[str, Callable[..., Any]],
                  attributes: Mapping[str, str] = {},
                  methods: Mapping[str, str] = {}, is_complex: bool = False, precision: str = "",
-                 literal: Callable[[float, Any], Any] | None = None, declined: type[Exception] | None = None) -> None:
+                 literal: Callable[[float, Any], Any] | None = None, declined: type[Exception] | None = None,
+                 partial: bool = False) -> None:
         self.literal = literal or (lambda x, kind: convert(Fraction(repr(x)) if math.isfinite(x) else x, kind))
+        self.partial = partial
         self.convert, self.is_complex, self.precision, self.declined = convert, is_complex, precision, declined
         self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
 
@@ -54,7 +58,9 @@ class System:
         if any(map(holds_objects, args)):
             return op.read(*args, **kwargs)  # beside these NumPy computes, by their operators
         self.check(op)
-        return self.functions.get(op.__name__, op.read)(*args, **kwargs)
+        y = self.functions.get(op.__name__, op.read)(*args, **kwargs)
+        check_decided(op, y)
+        return y
 
     def check(self, op: Any) -> None:
         """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute
@@ -66,6 +72,13 @@ class System:
             raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
                                   "arithmetic, or float(...) of the argument before it is passed: its gradient is then "
                                   "a float")
+
+
+def check_decided(op: Any, y: Any) -> None:
+    """Raise UnknownFunction for a comparison that is neither true nor false: of intervals that overlap."""
+    if y is None and op.pythonic:
+        raise UnknownFunction(f"{op.__name__} of these numbers is neither true nor false", user_location(),
+                              "intervals that do not overlap: parts of these, each by itself")
 
 
 SYSTEMS: dict[type, System] = {}
@@ -249,7 +262,13 @@ def converted(x: Any, kind: Any) -> Any:
     x = x.item() if isinstance(x, (np.generic, np.ndarray)) else x
     if is_complex_number(x) and not (kind is complex or (known is not None and known.is_complex)):
         x = x.real
-    return kind(x) if known is None else known.convert(x, kind)
+    if known is not None:
+        return known.convert(x, kind)
+    try:
+        return kind(x)
+    except (TypeError, ValueError) as err:
+        raise UnknownFunction(f"what becomes {kind.__name__} here is a {type(x).__name__}, which is none",
+                              user_location(), "all arguments as numbers of one kind") from err
 
 
 def is_complex_number(x: Array) -> bool:
@@ -315,6 +334,11 @@ def computes(frame: FrameType, x: Array) -> bool:
     module = frame.f_globals.get("__name__", "")
     if module == "fractions":
         return frame.f_code.co_name in _OPERAND and (isinstance(x, int) or system_of(type(x)) is not None)
+    if module == "mpmath.ctx_iv":  # which raises for what it does not know, and declines its own without an `_mpi_`
+        if hasattr(x, "_mpi_"):
+            return False
+        raise UnknownFunction(f"an interval beside a traced {type(x).__name__}", user_location(),
+                              "all arguments as intervals")
     return module.partition(".")[0] in ("mpmath", "sympy")
 
 

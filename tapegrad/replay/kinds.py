@@ -36,7 +36,8 @@ def check_kinds(tape: Tape, given: list[Any]) -> None:
         if (is_array(x.val) and is_number(new)) or (is_number(x.val) and is_array(new)):
             # `x += 1` and much else that leaves no guard means something different
             raise other(tape, x, kind_of(x.val), kind_of(new))
-        if system_within(new) is not system_within(x.val) and not speaks_any(tape):
+        known = system_within(new)
+        if known is not system_within(x.val) and (not speaks_any(tape) or (known and known.partial and is_array(new))):
             raise other(tape, x, _kind_name(x.val), _kind_name(new),
                         ": floats and conversions on the tape would round it")
         if type(new) is not type(x.val) or is_tensor(new):

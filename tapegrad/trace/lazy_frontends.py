@@ -16,7 +16,8 @@ _WAITING: dict[str, tuple[str, ...]] = {
        for owner in ("", "scipy._lib.", "scipy._external.", "sklearn.externals.")},
     "numpy.ma.core": ("frontends.numpy.masked",),
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
-    "statistics": ("frontends.statistics",), "mpmath": ("frontends.mpmath",), "numba": ("frontends.numba",),
+    "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),
+    "mpmath": ("frontends.mpmath", "frontends.intervals"),
     **dict.fromkeys(("sympy", "uncertainties", "gmpy2"), ("frontends.number_libraries",))}
 for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),
                       ("ndimage", "ndimage_spline", "ndimage_order"), ("optimize", "optimize_programs"),

@@ -12,11 +12,22 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import GuardError, UnknownFunction, user_location
-from tapegrad.numbers.systems import OPERATORS, PRECISION, System, holds_objects, refuse_unknown, system
+from tapegrad.numbers.systems import (
+    OPERATORS,
+    PRECISION,
+    System,
+    check_decided,
+    holds_objects,
+    refuse_unknown,
+    system,
+)
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Guard, Operation, value_of
+
+_ORDERED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "maximum", "minimum",
+                      "max", "min", "argmax", "argmin", "sort", "argsort", "sign", "clip"])
 
 
 def follow(tracer: Any, known: System | None) -> None:
@@ -34,9 +45,13 @@ def follow(tracer: Any, known: System | None) -> None:
         tracer.guard(tracer.tape.ops[0], known.precision, begun)
 
     def checked(op: Operation) -> None:
-        if type(op.fn) is Op and any(system(value_of(arg)) is known for arg in op.args):
-            if not any(holds_objects(value_of(arg)) for arg in op.args):
-                known.check(op.fn)
+        values = list(map(value_of, op.args)) if type(op.fn) is Op else []
+        if known.partial and op.fn.__name__ in _ORDERED and any(map(holds_objects, values)):
+            raise refused(f"{op.fn.__name__} of an array of intervals", "NumPy takes what is undecided for False",
+                          "the same of each number by itself")
+        if any(system(x) is known for x in values) and not any(map(holds_objects, values)):
+            known.check(op.fn)
+            check_decided(op.fn, op.val)
         if read() != begun:
             raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",
                           "neither the sweep nor a replay would know of it",

@@ -24,6 +24,7 @@ from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
 from tapegrad.trace.asking import lost
@@ -175,7 +176,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
             # everywhere, whatever the numbers
             return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)
     tracer = tracer_of((a, b))
-    return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
+    val = UNKNOWN if tracer.followed else compute(tracer, fn, plain(a, tracer), plain(b, tracer))
+    return tracer.record(op, (a, b), NO_KWARGS, val)
 
 
 _BEFORE_TENSORS = (ops.divide, ops.equal, ops.not_equal)

@@ -22,6 +22,7 @@ from tapegrad.numbers.text import formats, text_of, words_error
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, looks_up, lost, pickled, rounded_to, torch_asks
@@ -70,16 +71,15 @@ class Proxy(Slotted):
                     return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
                 if len(inputs) == 1:
                     return record_unary(self, op, ufunc)
-                if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
-                    if not all(kind in PROXIES or kind in ORDINARY for kind in kinds) and (
-                            inputs := shown_arrays(inputs)) is None:
+                if list not in (kinds := {*map(type, inputs)}) and tuple not in kinds:
+                    if not kinds <= PROXIES | ORDINARY and (inputs := shown_arrays(inputs)) is None:
                         return NotImplemented  # NumPy asks another one next
                     tracer = tracer_of(inputs)
                     if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
                         # `**`, which a replay calls, makes smaller integers of bools
                         inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]
-                    return tracer.record(op, inputs, kwargs,
-                                         compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
+                    val = UNKNOWN if tracer.followed else compute(tracer, ufunc, *[plain(x, tracer) for x in inputs])
+                    return tracer.record(op, inputs, kwargs, val)
             if any(map(is_classed, (*inputs, *kwargs.get("out", ())))):
                 return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
             return by_ufunc(ufunc, method, inputs, kwargs)

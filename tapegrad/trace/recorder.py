@@ -207,10 +207,9 @@ class Tracer:
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
         """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
-        if is_numeric(val) if type(val) is np.ndarray else getattr(dtype, "kind", "f") in NUMERIC:
-            return
+        known = is_numeric(val) if type(val) is np.ndarray else getattr(dtype, "kind", "f") in NUMERIC
         carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")]
-        if not all(map(self.independent, carried)):
+        if not known and not all(map(self.independent, carried)):
             raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
                                       "their gradient would be lost", user_location(),
                                       "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")

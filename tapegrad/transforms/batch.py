@@ -42,7 +42,7 @@ BATCHED, SINGLY = Origin("batched over axis 0"), Origin("one call per member, st
 LOOPED = Origin("loop over the members, stacked over axis 0")
 _STEADY = frozenset(
     [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision",
-     "nestlevel"]
+     "interval precision", "nestlevel"]
 )
 _KINDS = "buifc"
 _NARROW = (np.dtype(np.float16), np.dtype(np.float32))
