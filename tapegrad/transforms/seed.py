@@ -12,7 +12,9 @@ from tapegrad.numbers.formatting import plain, type_name
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.ops.promotion import number_like
 from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.op import Traced
 from tapegrad.tree.flatten import flatten, is_leaf
 
 _FLOATS = frozenset([float, np.float64])
@@ -68,7 +70,9 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
         # a tensor at once, so that no rule makes an array of a number
         return to_tensor(float(seed), plain(y).device, plain(y).dtype)
     if system(y) is not None and not shape_of(seed):
-        return as_kind(seed, type(plain(y)))
+        seed = as_kind(seed, type(plain(y)))
+        # traced as y is: the class of a plain one would compute with traced numbers itself
+        return number_like(y, seed) if isinstance(y, Traced) and not isinstance(seed, Traced) else seed
     seed = float(seed) if type(seed) is int else seed
     return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
 
