@@ -24,6 +24,7 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.quantities import measure_of
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced, tracer_of
@@ -153,6 +154,7 @@ class Layout:
         self.value, self.aux = tape.result.val, None
         if has_aux:
             self.value, self.aux = pair_of(self.value)
+        self.signature.of = measure_of(self.value)
         self.leaves: list[Any] = []
         self.structure: Structure = flatten(self.value, "", self.leaves, [], shared=False)
         if not any(map(has_gradient, self.leaves)):
@@ -195,7 +197,8 @@ class Layout:
 
     def _nested(self, made: list[dict[int, Any]]) -> Any:
         nests = [self.signature.gradients([row.get(k) for k in range(self.size)]) for row in made]
-        return nests[0] if self.structure.is_leaf else self.structure.mirror(nests)
+        whole = self.structure.is_leaf or self.signature.of is not None
+        return nests[0] if whole else self.structure.mirror(nests)
 
     def _columns(self, sweep: Callable[[int], Sweep], factor: Any = 1) -> list[dict[int, Any]]:
         rows: list[dict[int, Any]] = [{} for _ in self.leaves]

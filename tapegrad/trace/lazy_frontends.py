@@ -18,7 +18,7 @@ _WAITING: dict[str, tuple[str, ...]] = {
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
     "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),
     "mpmath": ("frontends.mpmath", "frontends.intervals"),
-    **dict.fromkeys(("sympy", "uncertainties", "gmpy2"), ("frontends.number_libraries",))}
+    **dict.fromkeys(("sympy", "uncertainties", "gmpy2", "pint", "astropy.units"), ("frontends.number_libraries",))}
 for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),
                       ("ndimage", "ndimage_spline", "ndimage_order"), ("optimize", "optimize_programs"),
                       ("signal", "signal_design"), ("sparse", "sparse_arithmetic")):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tapegrad.errors import ArgumentError
+from tapegrad.numbers.quantities import measure_of
 from tapegrad.progress import Work
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Tape
@@ -17,7 +18,7 @@ from tapegrad.trace.value_retention import Economy
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
-from tapegrad.transforms.seed import pair_of, start
+from tapegrad.transforms.seed import pair_of, start, with_unit
 from tapegrad.transforms.watched import context, look_at_sweep, watch
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 from tapegrad.tree.keywords import check_keywords
@@ -61,7 +62,8 @@ def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         tape = record(f, args, kwargs, context(), grad=True, once=economy, wanted=asked, replays=False)
         value = tape.result.val
         if has_aux:
-            value, seed = pair_of(value), (seed, None)
+            value = pair_of(value)
+            seed = (with_unit(seed, value[0]), None)
         gradients = gradients_of(tape, seed, economy=economy)
         settle(tape)
         return value, gradients
@@ -133,7 +135,7 @@ def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> 
         value = tape.result.val
         y, aux = pair_of(value) if has_aux else (value, None)
         start(y, 1, TWICE)  # which raises where the value is no real number
-        found = gradients_of(tape, (1, None) if has_aux else 1)
+        found = gradients_of(tape, (with_unit(1, y), None) if has_aux else 1)
         settle(tape)  # after the sweep, which reads what the arrays held
         return (found, aux) if has_aux else found
     return named_as(gradient, f)
@@ -169,6 +171,7 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """
     with Work("differentiating"):
         look_at_sweep(tape, seed)
+        tape.structure.of = measure_of(pair_of(tape.result.val)[0] if type(seed) is tuple else tape.result.val)
         wrt = differentiated(tape)
         active = activity(tape, wrt)
         begun = start(tape.result.val, seed)

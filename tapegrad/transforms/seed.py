@@ -9,6 +9,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZERO, dtype_of, project, shape_of
 from tapegrad.numbers.formatting import plain, type_name
+from tapegrad.numbers.quantities import measure_of
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor, to_tensor
@@ -28,6 +29,12 @@ def pair_of(y: Any) -> tuple[Any, Any]:
                         try_="return (value, aux), or leave has_aux out")
 
 
+def with_unit(seed: Any, y: Any) -> Any:
+    """Return a seed that is a plain number in the unit of the output, where that has one."""
+    measure = measure_of(y)
+    return seed if measure is None or not is_leaf(seed) else measure.make(seed)
+
+
 def start(y: Any, seed: Any, cure: str = "") -> Any:
     """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit. `cure` is what
     to try for an output that is no real number, where the caller takes no seed.
@@ -39,6 +46,8 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
         structure = flatten(y, "", leaves, [], shared=False)
         if not leaves:
             raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
+        if measure_of(y) is not None and is_leaf(seed):
+            return structure.mirror([start(leaves[0], seed, cure)])
         if type(seed) is int and seed == 1 and not structure.is_array:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
                                 try_=cure or "seed= with one cotangent per number of the output, nested like it "

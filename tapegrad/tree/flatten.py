@@ -23,6 +23,7 @@ from tapegrad.tree.attributes import attributes_of, holds_proxies, is_table
 from tapegrad.tree.copies import Member, NoInput, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
+    GRADIENT,
     NUMBERS,
     Bound,
     Closure,
@@ -111,8 +112,14 @@ class Structure:
         return self.spec.build(leaves, {} if memo is None else memo)
 
     def mirror(self, leaves: list[Any]) -> Any:
-        """Put gradients into the nesting: None for static parts, a dict by name for what a function captured."""
+        """Put tangents into the nesting: None for static parts, a dict by name for what a function captured."""
         return self.spec.mirror(leaves, {})
+
+    def gradient(self, leaves: list[Any], of: Any = None) -> Any:
+        """Put gradients into the nesting, as tangents; those by quantities have the unit of the value, `of`, over
+        theirs.
+        """
+        return self.spec.mirror(leaves, {GRADIENT: of})
 
     def unmirror(self, value: Any, whole: bool = False) -> list[Any]:
         """Take a cotangent or a seed of this nesting apart: one part per leaf, None where it has none.
