@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tapegrad.errors import ArgumentError
-from tapegrad.numbers.quantities import measure_of
 from tapegrad.progress import Work
 from tapegrad.rules.activity import activity, differentiated
 from tapegrad.tape.tape import Tape
@@ -18,7 +17,7 @@ from tapegrad.trace.value_retention import Economy
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
-from tapegrad.transforms.seed import pair_of, start, with_unit
+from tapegrad.transforms.seed import pair_of, start, unit_of_result, with_unit
 from tapegrad.transforms.watched import context, look_at_sweep, watch
 from tapegrad.tree.argnums import ALL, Argnums, Wanted, wanted
 from tapegrad.tree.keywords import check_keywords
@@ -171,7 +170,7 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """
     with Work("differentiating"):
         look_at_sweep(tape, seed)
-        tape.structure.of = measure_of(pair_of(tape.result.val)[0] if type(seed) is tuple else tape.result.val)
+        tape.structure.of = unit_of_result(tape.result.val, seed)
         wrt = differentiated(tape)
         active = activity(tape, wrt)
         begun = start(tape.result.val, seed)

@@ -9,7 +9,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZERO, dtype_of, project, shape_of
 from tapegrad.numbers.formatting import plain, type_name
-from tapegrad.numbers.quantities import measure_of
+from tapegrad.numbers.quantities import QUANTITIES, Measure, measure_of
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor, to_tensor
@@ -33,6 +33,21 @@ def with_unit(seed: Any, y: Any) -> Any:
     """Return a seed that is a plain number in the unit of the output, where that has one."""
     measure = measure_of(y)
     return seed if measure is None or not is_leaf(seed) else measure.make(seed)
+
+
+def unit_of_result(y: Any, seed: Any) -> Measure | None:
+    """Return the unit of what is differentiated, the first of a pair with a seed of its own; raise ArgumentError for
+    several values of which some have one.
+    """
+    if type(seed) is tuple and len(seed) == 2 and seed[1] is None and isinstance(y, (tuple, list)):
+        y = y[0]
+    measure = measure_of(y) if QUANTITIES else None
+    if QUANTITIES and measure is None and not is_leaf(y) \
+            and any(type(getattr(node, "metadata", None)) is Measure or getattr(node, "measure", None) is not None
+                    for node in flatten(y, "", [], []).seen.values()):
+        raise ArgumentError("the function returns several values of which some have units: the gradient has none", None,
+                            "one quantity, or the numbers of each in a unit of your choice")
+    return measure
 
 
 def start(y: Any, seed: Any, cure: str = "") -> Any:
