@@ -7,19 +7,23 @@ that belongs to the trace.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import GuardError, UnknownFunction, user_location
+from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.systems import (
     OPERATORS,
     PRECISION,
     System,
     check_decided,
     holds_objects,
+    is_numeric,
     refuse_unknown,
     system,
+    system_within,
 )
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Op, Traced
@@ -58,6 +62,15 @@ def follow(tracer: Any, known: System | None) -> None:
                           "that precision around the call which traces or differentiates")
         push(op)
     tracer.push = checked
+
+
+def stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
+    """Return whether what a call makes is of numbers. Objects are if some of what they are made of is of a system: of
+    floats alone they are asked for to hold other things too.
+    """
+    if not holds_objects(val):
+        return getattr(dtype, "kind", "f") in NUMERIC and (type(val) is not np.ndarray or is_numeric(val))
+    return is_numeric(val) and any(system_within(value_of(arg)) is not None for arg in args)
 
 
 def check_precision(guard: Guard) -> None:

@@ -449,7 +449,7 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
 def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     tracer = x._tracer
     if tracer.custom:
-        return tracer.record(op, (x,), NO_KWARGS, UNKNOWN if tracer.followed else compute(tracer, fn, x._val))
+        return tracer.record(op, (x,), NO_KWARGS, compute(tracer, fn, x._val) if type(x._val) in ORDINARY else UNKNOWN)
     y = fn(x._val)
     if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)

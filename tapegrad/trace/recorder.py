@@ -27,7 +27,7 @@ from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
 from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.systems import is_numeric, refuse_unknown
+from tapegrad.numbers.systems import refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.random import draw
@@ -42,7 +42,7 @@ from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operatio
 from tapegrad.trace import ownership
 from tapegrad.trace.context import Context
 from tapegrad.trace.guards import are_apart, number_kind, number_type, option
-from tapegrad.trace.number_systems import follow, plain_array
+from tapegrad.trace.number_systems import follow, plain_array, stay_numbers
 from tapegrad.trace.twins import check_computed
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
@@ -207,9 +207,8 @@ class Tracer:
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
         """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
-        known = is_numeric(val) if type(val) is np.ndarray else getattr(dtype, "kind", "f") in NUMERIC
         carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")]
-        if not known and not all(map(self.independent, carried)):
+        if not stay_numbers(args, dtype, val) and not all(map(self.independent, carried)):
             raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
                                       "their gradient would be lost", user_location(),
                                       "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")
