@@ -30,7 +30,7 @@ from tapegrad.trace.call_arguments import answers_ufuncs, content, shown_arrays
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
-from tapegrad.trace.methods import Method, shown
+from tapegrad.trace.methods import Method, missed, shown
 from tapegrad.trace.observers import written
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import is_generator
@@ -131,7 +131,7 @@ class Proxy(Slotted):
             found = getattr(val, name)
         except AttributeError:  # the program may have asked whether there is such an attribute
             if _getframe(1).f_code.co_filename not in INTERNAL:
-                self._fact("class", KINDS.get(type(val), type(val)))
+                missed(self, type(val), name)
             raise
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
