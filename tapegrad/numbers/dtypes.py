@@ -23,6 +23,11 @@ def letter(dtype: Any) -> str:
     return kind if kind != "V" else _letter(dtype.type)
 
 
+def is_extension(dtype: Any) -> bool:
+    """True for a dtype that another package has registered with NumPy; some of these call themselves "f"."""
+    return getattr(dtype, "isbuiltin", 1) == 2
+
+
 @functools.cache
 def _letter(kind: type) -> str:
     if kind.__module__.partition(".")[0] != "ml_dtypes":

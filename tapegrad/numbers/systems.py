@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import DuplicateRule, UnknownFunction, user_location
-from tapegrad.numbers.dtypes import NUMERIC, letter
+from tapegrad.numbers.dtypes import NUMERIC, is_extension, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import ORDINARY
@@ -162,7 +162,8 @@ def has_others(ops: Sequence[Any], kinds: Collection[type] | None = None) -> boo
     """True where numbers that are not Python's, NumPy's own or torch's are among the values of a tape's operations;
     `kinds` are the classes of these, if they are known, and arrays then have no say.
     """
-    arrays = kinds is None and any(getattr(getattr(plain(op.val), "dtype", None), "kind", "f") in "VO" for op in ops)
+    dtypes = {getattr(plain(op.val), "dtype", None) for op in ops} if kinds is None else ()
+    arrays = any(is_extension(dtype) or getattr(dtype, "kind", "") == "O" for dtype in dtypes)
     kinds = {type(op.val) for op in ops} if kinds is None else kinds
     if any(hasattr(kind, "_tracer") for kind in kinds):
         kinds = {type(plain(op.val)) for op in ops}
@@ -344,7 +345,7 @@ def computes(frame: FrameType, x: Array) -> bool:
 
 def decline(x: Any, frame: FrameType) -> None:
     """Raise what an operator of a family of numbers takes for an operand that it does not know, where one asks."""
-    known = system_of(type(x))
+    known = system_within(x)
     if known is not None and known.declined and computes(frame, x):
         raise known.declined(f"a traced {type(x).__name__}")
 

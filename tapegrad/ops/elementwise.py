@@ -447,7 +447,8 @@ def _where(c: Array, a: Array, b: Array) -> Any:
 
 
 where = define("where", np.where,
-               (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
+               (None, lambda dy, _y, c, _a, _b: where(c, dy, exactly(0.0, dy)),
+                lambda dy, _y, c, _a, _b: where(c, exactly(0.0, dy), dy)),
                tangent=linear_in(1, 2), torch=_where, batch=batching.elementwise, memory=MOVED, spec=types.chosen)
 
 
@@ -455,7 +456,7 @@ def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
     # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for
     # among the operands, where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half
     # of max(x, 0) equals 0)
-    return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), 0.0)
+    return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), exactly(0.0, dy))
 
 
 def _share_nan(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
@@ -476,7 +477,7 @@ fmin = _extremum("fmin", np.fmin, _share_nan)
 
 # torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
 clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
-               pointwise(lambda dy, y, x, **_: where(equal(x, y), dy, 0.0)),
+               pointwise(lambda dy, y, x, **_: where(equal(x, y), dy, exactly(0.0, dy))),
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
                                       lambda x, low=None, high=None: np.clip(x, low, high)),
                memory=FRESH, spec=types.clipped)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import GuardError, UnknownFunction, user_location
-from tapegrad.numbers.dtypes import NUMERIC
+from tapegrad.numbers.dtypes import NUMERIC, letter
 from tapegrad.numbers.systems import (
     OPERATORS,
     PRECISION,
@@ -69,7 +69,8 @@ def stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
     floats alone they are asked for to hold other things too.
     """
     if not holds_objects(val):
-        return getattr(dtype, "kind", "f") in NUMERIC and (type(val) is not np.ndarray or is_numeric(val))
+        return ((not hasattr(dtype, "kind") or letter(dtype) in NUMERIC)
+                and (type(val) is not np.ndarray or is_numeric(val)))
     return is_numeric(val) and any(system_within(value_of(arg)) is not None for arg in args)
 
 

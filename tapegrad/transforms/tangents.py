@@ -18,6 +18,7 @@ from tapegrad.numbers.cotangents import ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import holds_tensor, is_tensor
 from tapegrad.ops.elementwise import add, astype, conj, is_complex, is_inexact, real, scalar
@@ -141,7 +142,7 @@ def _zeros(x: Any) -> Any:
         return torch.zeros_like(x, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64)
     dtype = dtype_of(x)
     if dtype is None:
-        return 0.0
+        return 0.0 if system(x) is None else as_kind(0, type(x))
     kept = dtype if letter(dtype) in INEXACT else np.dtype(float)
     return np.zeros_like(x, kept) if shape else kept.type(0)
 

@@ -17,6 +17,7 @@ from tapegrad.numbers.cotangents import ZERO, Absorbing, conform, dense, dtype_o
 from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.elementwise import conj, is_complex, multiply, real
@@ -140,7 +141,9 @@ def _one(y: Any) -> Any:
     if is_tensor(y):
         return torch.ones((), dtype=y.dtype if y.is_floating_point() else torch.float64, device=y.device)
     dtype = dtype_of(y)
-    return 1.0 if dtype is None else (dtype if letter(dtype) in "fO" else np.dtype(float)).type(1)
+    if dtype is None:
+        return 1.0 if system(y) is None else as_kind(1, type(y))
+    return (dtype if letter(dtype) in "fO" else np.dtype(float)).type(1)
 
 
 def _blank(y: Any, part: bool = False) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
-from tapegrad.numbers.systems import holds_objects, is_numeric, system_of, system_within
+from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
@@ -253,7 +253,7 @@ class Walk:
             return self.leaf(x, label)
         if self.given and type(x) in BOOLS:
             return Static(x)
-        if is_leaf(x) and not (self.given and holds_objects(x) and system_within(x) is None):
+        if is_leaf(x):
             if self.modules or (type(x) not in ORDINARY and is_parameter(x)):
                 return self.one_leaf(x, label)
             leaf = self.leaf(x, label)
