@@ -9,7 +9,6 @@ from mpmath import iv
 from mpmath.ctx_iv import ivmpf
 
 from tapegrad.numbers.systems import PRECISION, System, add, check_decided, functions
-from tapegrad.rules.op import OPS
 
 
 def _hull(*xs: Any) -> Any:
@@ -37,7 +36,7 @@ def _cosh(x: Any) -> Any:
 
 def _larger(a: Any, b: Any) -> Any:
     larger = a >= b
-    check_decided(OPS["greater_equal"], larger)
+    check_decided("greater_equal", larger)
     return a if larger else b
 
 

@@ -59,7 +59,8 @@ class System:
             return op.read(*args, **kwargs)  # beside these NumPy computes, by their operators
         self.check(op)
         y = self.functions.get(op.__name__, op.read)(*args, **kwargs)
-        check_decided(op, y)
+        if op.pythonic:
+            check_decided(op.__name__, y)
         return y
 
     def check(self, op: Any) -> None:
@@ -74,11 +75,19 @@ class System:
                                   "a float")
 
 
-def check_decided(op: Any, y: Any) -> None:
-    """Raise UnknownFunction for a comparison that is neither true nor false: of intervals that overlap."""
-    if y is None and op.pythonic:
-        raise UnknownFunction(f"{op.__name__} of these numbers is neither true nor false", user_location(),
+def check_decided(name: str, y: Any) -> None:
+    """Raise UnknownFunction for what is neither true nor false: a comparison of intervals that overlap."""
+    if y is None:
+        raise UnknownFunction(f"{name} of these numbers is neither true nor false", user_location(),
                               "intervals that do not overlap: parts of these, each by itself")
+
+
+def truth(x: Any) -> bool:
+    """Return whether a number is not 0; raise UnknownFunction for an interval that holds more than that."""
+    known = None if type(x) in ORDINARY else system_of(type(x))
+    if known is not None and known.partial:
+        check_decided("bool", known.functions["equal"](x, known.convert(0, type(x))))
+    return bool(x)
 
 
 SYSTEMS: dict[type, System] = {}

@@ -55,7 +55,8 @@ def follow(tracer: Any, known: System | None) -> None:
                           "the same of each number by itself")
         if any(system(x) is known for x in values) and not any(map(holds_objects, values)):
             known.check(op.fn)
-            check_decided(op.fn, op.val)
+            if op.fn.pythonic:
+                check_decided(op.fn.__name__, op.val)
         if read() != begun:
             raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",
                           "neither the sweep nor a replay would know of it",

@@ -16,7 +16,7 @@ from tapegrad.errors import INTERNAL, one, unknown
 from tapegrad.numbers.cotangents import dtype_of, kind_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import DType
-from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of
+from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of, truth
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of, words_error
 from tapegrad.rules.facts import Rrule
@@ -225,7 +225,7 @@ class Proxy(Slotted):
     # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
 
     def __bool__(self) -> Any:
-        return self._steer("bool", bool)
+        return self._steer("bool", truth)
 
     def __int__(self) -> Any:
         return self._whole("int", int)
