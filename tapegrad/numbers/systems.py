@@ -55,8 +55,8 @@ class System:
         """Compute an op of numbers of which one is of this system; raise UnknownFunction where
         it has no meaning for them.
         """
-        if any(map(holds_objects, args)):
-            return op.read(*args, **kwargs)  # beside these NumPy computes, by their operators
+        if any(holds_objects(x) or (type(x) is np.ndarray and x.dtype.kind == "b") for x in args):
+            return op.read(*args, **kwargs)  # beside these, and by a mask, NumPy computes, by their operators
         self.check(op)
         y = self.functions.get(op.__name__, op.read)(*args, **kwargs)
         if op.pythonic:

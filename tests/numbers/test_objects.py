@@ -82,6 +82,9 @@ def test_a_gradient_is_an_array_of_numbers_of_the_same_kind(f: Any, kind: str) -
 
 def test_higher_orders_and_batches() -> None:
     x = FRACTIONS
+    for f, wanted in ((lambda x: np.max(x * x), [0, 0, 6]), (lambda x: np.min(x * x), [Fraction(2, 3), 0, 0]), (lambda x: np.sum(np.maximum(x, 1)), [0, 0, 1])):
+        np.testing.assert_array_equal(tg.gradient(f, x)[0], wanted)
+        assert [tg.jvp(f, (x,), (row,))[1] for row in np.eye(3, dtype=int)] == wanted
     np.testing.assert_array_equal(tg.hessian(lambda x: np.sum(x ** 3) + x[0] * x[1])(x), [[2, 1, 0], [1, Fraction(12, 5), 0], [0, 0, 18]])
     np.testing.assert_array_equal(tg.jacobian(lambda x: x * x)(x), np.diag(2 * x))
     np.testing.assert_array_equal(tg.hvp(lambda x: np.sum(x ** 3))(x, np.array([1, 0, 0])), [2, 0, 0])
