@@ -1,10 +1,9 @@
 """Elementwise ops: arithmetic, powers, exponentials, trigonometry, rounding, comparison, logic, min and max.
 
 An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs
-(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of the op's name
-is the implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)`
-is formed in one place, so every formula is plain calculus; broadcasting is undone elsewhere. A formula does not read
-what begins with an underscore, and that need not be kept for it.
+(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of its name is
+the implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)` is
+formed in one place; broadcasting is undone elsewhere. What begins with an underscore is not read, nor kept.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
 equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x,
@@ -51,8 +50,8 @@ def conj(x: Any) -> Any:
 
 def is_complex(x: Array) -> bool:
     """True for a complex number, array or proxy of one."""
-    kind = getattr(dtype_of(x), "kind", None)
-    return kind == "c" if kind is not None else is_complex_number(plain(x))
+    dtype = dtype_of(x)
+    return getattr(dtype, "kind", None) == "c" if dtype is not None else is_complex_number(plain(x))
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -453,9 +452,7 @@ where = define("where", np.where,
 
 
 def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
-    # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for
-    # among the operands, where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half
-    # of max(x, 0) equals 0)
+    # who equals the output has won. Ties are looked for among the operands, where they are rare: a masked copy is cheap
     return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), exactly(0.0, dy))
 
 
@@ -469,10 +466,8 @@ def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
                   means=(ufunc,), torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
-maximum = _extremum("maximum", np.maximum, _share)
-minimum = _extremum("minimum", np.minimum, _share)
-fmax = _extremum("fmax", np.fmax, _share_nan)
-fmin = _extremum("fmin", np.fmin, _share_nan)
+maximum, minimum = _extremum("maximum", np.maximum, _share), _extremum("minimum", np.minimum, _share)
+fmax, fmin = _extremum("fmax", np.fmax, _share_nan), _extremum("fmin", np.fmin, _share_nan)
 
 
 # torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
