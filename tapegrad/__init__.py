@@ -47,7 +47,9 @@ from tapegrad.transforms.rewrite import rewrite
 
 if TYPE_CHECKING:
     from tapegrad import distributed, passes
+    from tapegrad.bridges.autograd_functions import to_autograd
     from tapegrad.bridges.jax_functions import from_jax, to_jax
+    from tapegrad.bridges.pytensor_functions import to_pytensor
     from tapegrad.bridges.torch_functions import to_torch
     from tapegrad.compile.compiling import compile, value_and_grad
     from tapegrad.compile.exchange import from_fx
@@ -91,14 +93,17 @@ __all__ = [
     "laplacian", "linear", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback",
     "raise_on_nan", "rewrite", "roll", "rrule",
-    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "to_jax", "to_torch", "trace",
+    "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "to_autograd", "to_jax",
+    "to_pytensor", "to_torch", "trace",
     "transpose", "tree",
     "unroll", "value",
     "value_and_grad", "value_and_jacobian", "vjp", "vmap", "wirtinger",
 ]
 
 LATER = {
+    "bridges.autograd_functions": ("to_autograd",),
     "bridges.jax_functions": ("from_jax", "to_jax"),
+    "bridges.pytensor_functions": ("to_pytensor",),
     "bridges.torch_functions": ("to_torch",),
     "compile.compiling": ("compile", "value_and_grad"),
     "compile.exchange": ("from_fx",),

@@ -319,6 +319,8 @@ def nest_of_result(into: Any, count: int) -> Nest:
     if not isinstance(into, ValueAndGradients):
         return nest_of(into, range(count), mirror=False)
     signature = into.signature
+    if signature.of is not None:  # each gradient has a unit
+        return Nested(Built(into.build), tuple(range(count)))
     nests = [None if part is None else nest_of(part, range(1, count), mirror=True) for part in signature.asked]
     return Nested(tuple, (0, nests[0] if signature.is_single else Nested(tuple, tuple(nests))))
 
@@ -328,7 +330,7 @@ def nest_of(structure: Structure, leaves: Sequence[int], mirror: bool) -> Nest:
     try:
         return _nest(structure.spec, leaves, mirror, set())
     except _Intricate:
-        return Nested(Built(structure.mirror if mirror else structure.build), tuple(leaves))
+        return Nested(Built(structure.gradient if mirror else structure.build), tuple(leaves))
 
 
 class Opened(NamedTuple):

@@ -11,7 +11,7 @@ from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.observer import Observer
 from tapegrad.errors import Location
-from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.systems import has_others
 from tapegrad.ops import default_rng, draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.structure import unpacked
@@ -93,7 +93,7 @@ class Attempt:
         """
         self.effects, tape.structure.effects = tape.structure.effects, None
         call, self.call = self.call, None
-        if call is None or systems_of(tape.ops):  # there is no faster code for numbers of other systems
+        if call is None or has_others(tape.ops):  # there is no faster code for numbers of other systems
             self.compiled.vain += self.waiting is None
             return False
         stored, before = None, tape.result

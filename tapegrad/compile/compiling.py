@@ -13,7 +13,7 @@ from tapegrad.compile.cache import Compiled
 from tapegrad.compile.effects import apart
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, user_location
-from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.systems import has_others
 from tapegrad.optimise.pipeline import DEFAULT as PASSES
 from tapegrad.optimise.pipeline import Pass
 from tapegrad.optimise.roll import roll
@@ -69,7 +69,7 @@ def compile(f: Any, *, backend: BackendName | None = None, device: Any = None, m
     """
     chosen = choose(backend, device, mode, passes)
     if isinstance(f, Tape):
-        if systems_of(f.ops):
+        if has_others(f.ops):
             raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which "
                                 "there is no faster code", None,
                                 "tape.play, or compile the function, which then traces at each call")

@@ -21,8 +21,10 @@ from tapegrad.compile.compiling import compile
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.quantities import measure_of
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced, tracer_of
@@ -152,6 +154,7 @@ class Layout:
         self.value, self.aux = tape.result.val, None
         if has_aux:
             self.value, self.aux = pair_of(self.value)
+        self.signature.of = measure_of(self.value)
         self.leaves: list[Any] = []
         self.structure: Structure = flatten(self.value, "", self.leaves, [], shared=False)
         if not any(map(has_gradient, self.leaves)):
@@ -194,7 +197,8 @@ class Layout:
 
     def _nested(self, made: list[dict[int, Any]]) -> Any:
         nests = [self.signature.gradients([row.get(k) for k in range(self.size)]) for row in made]
-        return nests[0] if self.structure.is_leaf else self.structure.mirror(nests)
+        whole = self.structure.is_leaf or self.signature.of is not None
+        return nests[0] if whole else self.structure.mirror(nests)
 
     def _columns(self, sweep: Callable[[int], Sweep], factor: Any = 1) -> list[dict[int, Any]]:
         rows: list[dict[int, Any]] = [{} for _ in self.leaves]
@@ -434,7 +438,7 @@ def units(x: Any) -> Iterator[Any]:
     if dtype is None:
         yield 1.0 + 0j if isinstance(x, complex) else 1.0
     else:
-        yield (dtype if dtype.kind in "fc" else np.dtype(float)).type(1)
+        yield (dtype if letter(dtype) in "fc" else np.dtype(float)).type(1)
 
 
 def unit_rows(x: Any, start: int, stop: int) -> Any:
@@ -445,7 +449,7 @@ def unit_rows(x: Any, start: int, stop: int) -> Any:
         rows = torch.zeros(stop - start, count, dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
         rows[torch.arange(stop - start), torch.arange(start, stop)] = 1
         return rows.reshape(-1, *shape)
-    found = np.zeros((stop - start, count), dtype if dtype is not None and dtype.kind in "fc" else complex
+    found = np.zeros((stop - start, count), dtype if dtype is not None and letter(dtype) in INEXACT else complex
                      if isinstance(x, complex) else float)
     found[np.arange(stop - start), np.arange(start, stop)] = 1
     return found.reshape(-1, *shape)
@@ -463,7 +467,7 @@ def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
         found = ops.permute_dims(found, axes=(*range(1, len(out) + 1), 0))
     block = found[0] if not out and not inner else ops.reshape(found, (*out, *inner))
     dtype = dtype_of(y)
-    if dtype is None or dtype.kind not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f"
+    if dtype is None or letter(dtype) not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f"
                                                                                and ops.is_complex(block)):
         return block
     return ops.astype(block, dtype=dtype)  # rows have the input's

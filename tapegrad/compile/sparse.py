@@ -18,6 +18,7 @@ from tapegrad.compile.jacobian import Columns, Derivative, Direction, Rows, Swee
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import needed, torch
 from tapegrad.numbers.tensors import is_tensor
@@ -175,7 +176,7 @@ def _like(rows: Any, x: Any) -> Any:
     dtype = dtype_of(x)
     if is_tensor(x):
         return torch.as_tensor(rows, dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
-    return rows.astype(dtype if dtype is not None and dtype.kind in "fc" else float)
+    return rows.astype(dtype if dtype is not None and letter(dtype) in INEXACT else float)
 
 
 def _side_by_side(found: Sequence[Any], ys: Sequence[Any], colours: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from tapegrad.compile.compiling import compile
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import ZERO, Absorbing
-from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.systems import has_others
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.ops.steps import Steps
 from tapegrad.optimise.pipeline import EXACT
@@ -93,7 +93,7 @@ class _Pull:
 
 def fast(steps: Steps, values: Sequence[Any]) -> Fast | None:
     """Return the compiled functions of a loop that is long enough, and is of NumPy's and Python's numbers."""
-    if steps.loop.count < LONG or not all(type(x) in ORDINARY for x in values) or systems_of(steps.body.ops):
+    if steps.loop.count < LONG or not all(type(x) in ORDINARY for x in values) or has_others(steps.body.ops):
         return None
     return Fast(steps)
 

@@ -9,10 +9,11 @@ from types import FunctionType
 from typing import Any
 
 import mpmath
-from mpmath import ctx_mp_python, mp
+from mpmath import ctx_mp_python, iv, mp
 
 from tapegrad import ops
 from tapegrad.numbers.exact import register_mpmath
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.systems import INTERPOSED, OWNERS, system
 from tapegrad.rules.op import OPS, Op
@@ -23,9 +24,12 @@ register_mpmath(mp, ctx_mp_python._mpf, ctx_mp_python._mpc)
 OWNERS.add(type(mp))
 
 
-def number(x: Any) -> Any:
-    """Return what mpmath's functions make of an argument: another kind of number becomes an mpf."""
-    return x if system(x) is not None else ops.convert(x, to=mp.mpf)
+def number(x: Any, *others: Any) -> Any:
+    """Return what mpmath's functions make of an argument: another kind of number becomes an mpf, beside an interval
+    one.
+    """
+    kind = iv.mpf if any(isinstance(plain(other), iv.mpf) for other in others) else mp.mpf
+    return x if system(x) is not None else ops.convert(x, to=kind)
 
 
 def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -33,7 +37,7 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     mpmath's, and no context.
     """
     # a context that another library makes gives the class functions of its own, and the module keeps the first ones
-    methods = [getattr(place, name, None) for place in (mp, mpmath)]
+    methods = [getattr(place, name, None) for place in (mp, mpmath, iv)]
     fns = [fn for fn in dict.fromkeys(getattr(method, "__func__", method) for method in methods)
            if type(fn) is FunctionType and fn not in FOREIGN]
 
@@ -43,7 +47,7 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 raise refused(f"mpmath.{name} with {', '.join(kwargs)}=",
                               "it computes with another precision than the trace",
                               "with mp.workdps(...): around the call that is differentiated")
-            return composite(*[number(x) for x in args if type(x) is not type(mp)])
+            return composite(*[number(x, *args) for x in args if type(x) not in (type(mp), type(iv))])
         FOREIGN.update(dict.fromkeys(fns, meaning))
         OPAQUE.update(fns)
         INTERPOSED.extend(fns)

@@ -9,7 +9,10 @@ import importlib
 import math
 from typing import Any
 
-from tapegrad.numbers.systems import System, add, functions
+from tapegrad import ops
+from tapegrad.numbers.quantities import Quantities, add_quantities
+from tapegrad.numbers.systems import OWNERS, System, add, functions
+from tapegrad.tree.nodes import numbers_of
 
 _ELEMENTARY = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
                "acosh", "atanh", "atan2")
@@ -54,7 +57,30 @@ def _gmpy2(gmpy2: Any) -> None:
         "ceil", "trunc", isnan=gmpy2.is_nan, isinf=gmpy2.is_infinite, isfinite=gmpy2.is_finite)))
 
 
-_LIBRARIES = {"sympy": _sympy, "uncertainties": _uncertainties, "gmpy2": _gmpy2}
+def _pint(pint: Any) -> None:
+    def make(x: Any, unit: Any) -> Any:
+        return unit._REGISTRY.Quantity(x, unit)
+    add_quantities(pint.Quantity, Quantities(
+        lambda x: x.magnitude, lambda x: x.units, make,
+        lambda x, unit: (x if isinstance(x, pint.Quantity) else make(x, unit**0)).to(unit), lambda unit: unit**0))
+
+
+def _astropy(units: Any) -> None:
+    def make(x: Any, unit: Any) -> Any:
+        if not hasattr(type(x), "_tracer"):
+            return units.Quantity(x, unit)
+        made = ops.array(x).view(units.Quantity)
+        made._set_unit(unit)
+        return made
+    add_quantities(units.Quantity, Quantities(
+        numbers_of, lambda x: x.unit, make,
+        lambda x, unit: (x if isinstance(x, units.Quantity) else make(x, units.one)).to(unit), lambda unit: units.one))
+    OWNERS.update(kind for kind in vars(units.core).values() if isinstance(kind, type)
+                  and issubclass(kind, units.UnitBase))
+
+
+_LIBRARIES = {"sympy": _sympy, "uncertainties": _uncertainties, "gmpy2": _gmpy2, "pint": _pint,
+              "astropy.units": _astropy}
 
 
 def added(name: str) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, Cotangent, DType
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.systems import as_kind, is_complex_number, system
+from tapegrad.numbers.systems import as_kind, as_objects, is_complex_number, system
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensor_dtypes import numpy_dtype, result_type
 from tapegrad.numbers.tensors import ORDINARY, device_of, is_tensor, to_tensor
@@ -253,6 +254,12 @@ def dtype_of(x: Any) -> Any:
     return dtype if dtype is None or hasattr(dtype, "kind") else numpy_dtype(dtype)
 
 
+def kind_of(x: Any, default: str = "") -> str:
+    """Return the letter of a value's dtype; `default` for a plain number, and for what is none."""
+    dtype = dtype_of(x)
+    return default if dtype is None else letter(dtype)
+
+
 def has_dtype(x: Array, dtype: DType) -> bool:
     """Return whether a value is of that very dtype. A plain number has none, and NumPy takes None for float64:
     `None == np.dtype(float)`.
@@ -317,7 +324,7 @@ def project(dx: Any, x: Any) -> Any:
         dx = dx.real
     if dtype.kind == "c":  # a real cotangent of a complex input is one, of the input's precision
         return dx.astype(dtype) if given.kind == "c" else dx
-    if dtype.kind == "f" and dtype_of(dx) != dtype and (isinstance(dtype, np.dtype) or type(dx) is TensorArray):
+    if letter(dtype) == "f" and dtype_of(dx) != dtype and (isinstance(dtype, np.dtype) or type(dx) is TensorArray):
         dx = dx.astype(dtype)
     return dx
 
@@ -392,15 +399,15 @@ def conform(dx: Any, x: Any) -> Any:
         return dx
     if type(dx) is ZeroTangent or type(dx) is NoTangent:
         if isinstance(x, np.ndarray):
-            return np.zeros(x.shape, x.dtype if x.dtype.kind in "fc" else float)
+            return as_objects(np.zeros(x.shape, x.dtype if letter(x.dtype) in INEXACT else float), x)
         dx = 0.0
     if system(x) is not None:
         return as_kind(dx, type(plain(x)))
     if isinstance(x, np.ndarray):
-        dtype = x.dtype if x.dtype.kind in "fc" else None
-        return np.array(dx if shape_of(dx) == x.shape else np.broadcast_to(dx, x.shape), dtype)
+        dtype = x.dtype if letter(x.dtype) in INEXACT else None
+        return as_objects(np.array(dx if shape_of(dx) == x.shape else np.broadcast_to(dx, x.shape), dtype), x)
     if isinstance(x, np.generic):
-        return x.dtype.type(dx) if x.dtype.kind in "fc" else np.float64(dx)
+        return x.dtype.type(dx) if letter(x.dtype) in "fc" else np.float64(dx)
     if type(x) is float or type(x) is int:
         return float(dx) if type(x) is float or system(dx) is None else dx
     if type(x) is complex:

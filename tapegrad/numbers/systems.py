@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import DuplicateRule, UnknownFunction, user_location
+from tapegrad.numbers.dtypes import NUMERIC, is_extension, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import ORDINARY
@@ -33,16 +34,20 @@ class System:
     that is computed; what is neither there nor an operator is refused. `attributes` are those that a traced number
     shows: the name of an op, called where it is a method. `precision` names that of the context in which it computes,
     one of PRECISION. Where the classes are a family, each with operators of its own, `declined` is the error that these
-    take for an operand which they do not know, and leave the operation to it.
+    take for an operand which they do not know, and leave the operation to it. `partial` says that of two numbers
+    neither need be the larger one: a comparison is None then.
     """
 
-    __slots__ = ("attributes", "convert", "declined", "functions", "is_complex", "literal", "methods", "precision")
+    __slots__ = ("attributes", "convert", "declined", "functions", "is_complex", "literal", "methods", "partial",
+                 "precision")
 
     def __init__(self, convert: Callable[[Any, Any], Any], functions: Mapping[str, Callable[..., Any]],
                  attributes: Mapping[str, str] = {},
                  methods: Mapping[str, str] = {}, is_complex: bool = False, precision: str = "",
-                 literal: Callable[[float, Any], Any] | None = None, declined: type[Exception] | None = None) -> None:
+                 literal: Callable[[float, Any], Any] | None = None, declined: type[Exception] | None = None,
+                 partial: bool = False) -> None:
         self.literal = literal or (lambda x, kind: convert(Fraction(repr(x)) if math.isfinite(x) else x, kind))
+        self.partial = partial
         self.convert, self.is_complex, self.precision, self.declined = convert, is_complex, precision, declined
         self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
 
@@ -50,18 +55,39 @@ class System:
         """Compute an op of numbers of which one is of this system; raise UnknownFunction where
         it has no meaning for them.
         """
+        if any(holds_objects(x) or (type(x) is np.ndarray and x.dtype.kind == "b") for x in args):
+            return op.read(*args, **kwargs)  # beside these, and by a mask, NumPy computes, by their operators
         self.check(op)
-        return self.functions.get(op.__name__, op.read)(*args, **kwargs)
+        y = self.functions.get(op.__name__, op.read)(*args, **kwargs)
+        if op.pythonic:
+            check_decided(op.__name__, y)
+        return y
 
     def check(self, op: Any) -> None:
         """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute
         something of such objects.
         """
-        if not (op.pythonic or op.effects.nested or op.__name__ in self.functions):
+        if not (op.pythonic or op.effects.nested or op.__name__ in self.functions
+                or op.__name__ in _ARRANGES):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
             raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
                                   "arithmetic, or float(...) of the argument before it is passed: its gradient is then "
                                   "a float")
+
+
+def check_decided(name: str, y: Any) -> None:
+    """Raise UnknownFunction for what is neither true nor false: a comparison of intervals that overlap."""
+    if y is None:
+        raise UnknownFunction(f"{name} of these numbers is neither true nor false", user_location(),
+                              "intervals that do not overlap: parts of these, each by itself")
+
+
+def truth(x: Any) -> bool:
+    """Return whether a number is not 0; raise UnknownFunction for an interval that holds more than that."""
+    known = None if type(x) in ORDINARY else system_of(type(x))
+    if known is not None and known.partial:
+        check_decided("bool", known.functions["equal"](x, known.convert(0, type(x))))
+    return bool(x)
 
 
 SYSTEMS: dict[type, System] = {}
@@ -141,14 +167,66 @@ def system(x: Any) -> System | None:
     return None if type(x) in ORDINARY else system_of(type(plain(x)))
 
 
-def systems_of(ops: Sequence[Any], kinds: Collection[type] | None = None) -> list[System]:
-    """Return the adapters of the numbers that are the values of a tape's operations; `kinds` are the classes of
-    these, if they are known.
+def has_others(ops: Sequence[Any], kinds: Collection[type] | None = None) -> bool:
+    """True where numbers that are not Python's, NumPy's own or torch's are among the values of a tape's operations;
+    `kinds` are the classes of these, if they are known, and arrays then have no say.
     """
+    dtypes = {getattr(plain(op.val), "dtype", None) for op in ops} if kinds is None else ()
+    arrays = any(is_extension(dtype) or getattr(dtype, "kind", "") == "O" for dtype in dtypes)
     kinds = {type(op.val) for op in ops} if kinds is None else kinds
     if any(hasattr(kind, "_tracer") for kind in kinds):
         kinds = {type(plain(op.val)) for op in ops}
-    return [known for kind in kinds if (known := system_of(kind)) is not None]
+    return arrays or any(system_of(kind) is not None for kind in kinds)
+
+
+# -- arrays of objects
+
+_REAL = frozenset([int, float, np.float64, np.float32, np.int64])
+# what only arranges numbers in arrays, of objects where they are of a system
+_ARRANGES = frozenset(["broadcast_to", "concatenate", "expand_dims", "getfield", "pack", "reshape", "scatter",
+                       "squeeze", "stack", "sum"])
+
+
+def is_numeric(x: Any) -> bool:
+    """True for an array whose content has a gradient, or is a count: numbers of a dtype, or objects that are numbers.
+
+    >>> is_numeric(np.array([Fraction(1, 3), 2])), is_numeric(np.array(["one", None]))
+    (True, False)
+    """
+    kind = letter(x.dtype)
+    return kind in NUMERIC or (kind == "O" and kind_within(x) is not None)
+
+
+def holds_objects(x: Any) -> bool:
+    """True for an array of objects."""
+    return getattr(getattr(x, "dtype", None), "kind", "") == "O"
+
+
+def kind_within(x: Any) -> type | None:
+    """Return the class of the numbers in an array of objects: that of the first which is of a system, else float or
+    int. None where there are complex numbers or other things, and for what is no array of objects.
+    """
+    if not holds_objects(x):
+        return None
+    kinds: Any = dict.fromkeys(map(type, x.flat))
+    own = [kind for kind in kinds if (known := system_of(kind)) is not None and not known.is_complex]
+    if not kinds or not all(kind in own or kind in _REAL for kind in kinds):
+        return None
+    return own[0] if own else int if kinds.keys() <= {int} else float
+
+
+def system_within(x: Any) -> System | None:
+    """Return the adapter for a number, or for those in an array of objects, or for what stands behind traced ones."""
+    kind = kind_within(plain(x))
+    return system(x) if kind is None else system_of(kind)
+
+
+def as_objects(dx: Any, x: Any) -> Any:
+    """Return a gradient of an array of objects with numbers of the kind of that; of another array as it is."""
+    kind = kind_within(x)
+    if kind is not None and kind is not int:
+        dx.flat = [as_kind(each, kind) for each in dx.flat]
+    return dx
 
 
 def refuse_unknown(x: Array, name: str) -> System | None:
@@ -194,7 +272,13 @@ def converted(x: Any, kind: Any) -> Any:
     x = x.item() if isinstance(x, (np.generic, np.ndarray)) else x
     if is_complex_number(x) and not (kind is complex or (known is not None and known.is_complex)):
         x = x.real
-    return kind(x) if known is None else known.convert(x, kind)
+    if known is not None:
+        return known.convert(x, kind)
+    try:
+        return kind(x)
+    except (TypeError, ValueError) as err:
+        raise UnknownFunction(f"what becomes {kind.__name__} here is a {type(x).__name__}, which is none",
+                              user_location(), "all arguments as numbers of one kind") from err
 
 
 def is_complex_number(x: Array) -> bool:
@@ -260,12 +344,17 @@ def computes(frame: FrameType, x: Array) -> bool:
     module = frame.f_globals.get("__name__", "")
     if module == "fractions":
         return frame.f_code.co_name in _OPERAND and (isinstance(x, int) or system_of(type(x)) is not None)
+    if module == "mpmath.ctx_iv":  # which raises for what it does not know, and declines its own without an `_mpi_`
+        if hasattr(x, "_mpi_"):
+            return False
+        raise UnknownFunction(f"an interval beside a traced {type(x).__name__}", user_location(),
+                              "all arguments as intervals")
     return module.partition(".")[0] in ("mpmath", "sympy")
 
 
 def decline(x: Any, frame: FrameType) -> None:
     """Raise what an operator of a family of numbers takes for an operand that it does not know, where one asks."""
-    known = system_of(type(x))
+    known = system_within(x)
     if known is not None and known.declined and computes(frame, x):
         raise known.declined(f"a traced {type(x).__name__}")
 

@@ -1,10 +1,9 @@
 """Elementwise ops: arithmetic, powers, exponentials, trigonometry, rounding, comparison, logic, min and max.
 
 An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs
-(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of the op's name
-is the implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)`
-is formed in one place, so every formula is plain calculus; broadcasting is undone elsewhere. A formula does not read
-what begins with an underscore, and that need not be kept for it.
+(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of its name is
+the implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)` is
+formed in one place; broadcasting is undone elsewhere. What begins with an underscore is not read, nor kept.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
 equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x,
@@ -25,6 +24,7 @@ import numpy as np
 
 from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
@@ -50,13 +50,13 @@ def conj(x: Any) -> Any:
 
 def is_complex(x: Array) -> bool:
     """True for a complex number, array or proxy of one."""
-    kind = getattr(dtype_of(x), "kind", None)
-    return kind == "c" if kind is not None else is_complex_number(plain(x))
+    dtype = dtype_of(x)
+    return getattr(dtype, "kind", None) == "c" if dtype is not None else is_complex_number(plain(x))
 
 
 def is_inexact(dtype: Any) -> bool:
     """True for a dtype of real or complex numbers, one that torch has alone too."""
-    return (dtype if hasattr(dtype, "kind") else np.dtype(dtype)).kind in "fc"
+    return letter(dtype if hasattr(dtype, "kind") else np.dtype(dtype)) in INEXACT
 
 
 def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:
@@ -443,15 +443,14 @@ def _where(c: Array, a: Array, b: Array) -> Any:
 
 
 where = define("where", np.where,
-               (None, lambda dy, _y, c, _a, _b: where(c, dy, 0.0), lambda dy, _y, c, _a, _b: where(c, 0.0, dy)),
+               (None, lambda dy, _y, c, _a, _b: where(c, dy, exactly(0.0, dy)),
+                lambda dy, _y, c, _a, _b: where(c, exactly(0.0, dy), dy)),
                tangent=linear_in(1, 2), torch=_where, batch=batching.elementwise, memory=MOVED, spec=types.chosen)
 
 
 def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
-    # who equals the output has won: complex numbers have an order in NumPy, and none in Python. Ties are looked for
-    # among the operands, where they are rare: a masked copy is cheap then, and not where a mask is true by chance (half
-    # of max(x, 0) equals 0)
-    return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), 0.0)
+    # who equals the output has won. Ties are looked for among the operands, where they are rare: a masked copy is cheap
+    return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), exactly(0.0, dy))
 
 
 def _share_nan(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
@@ -464,15 +463,13 @@ def _extremum(name: str, ufunc: np.ufunc, share: Callable[..., Any]) -> Op:
                   means=(ufunc,), torch=tensors.of_reals(of_tensors(name, ufunc), ufunc))
 
 
-maximum = _extremum("maximum", np.maximum, _share)
-minimum = _extremum("minimum", np.minimum, _share)
-fmax = _extremum("fmax", np.fmax, _share_nan)
-fmin = _extremum("fmin", np.fmin, _share_nan)
+maximum, minimum = _extremum("maximum", np.maximum, _share), _extremum("minimum", np.minimum, _share)
+fmax, fmin = _extremum("fmax", np.fmax, _share_nan), _extremum("fmin", np.fmin, _share_nan)
 
 
 # torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
 clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
-               pointwise(lambda dy, y, x, **_: where(equal(x, y), dy, 0.0)),
+               pointwise(lambda dy, y, x, **_: where(equal(x, y), dy, exactly(0.0, dy))),
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
                                       lambda x, low=None, high=None: np.clip(x, low, high)),
                memory=FRESH, spec=types.clipped)

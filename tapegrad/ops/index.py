@@ -16,8 +16,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from tapegrad.numbers import tensor_dtypes, tensor_index, tensors
-from tapegrad.numbers.cotangents import ZERO, Scatter, dtype_of, layout_of, shape_of
-from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.cotangents import ZERO, Scatter, dtype_of, kind_of, layout_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT
+from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, Cotangent, DType
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import TensorArray
@@ -49,7 +50,7 @@ def _wide(pieces: Any, dtype: DType) -> Any:
     kinds = {getattr(piece, "dtype", type(piece)) for piece in pieces}
     if kinds <= _DOUBLE and (dtype is None or dtype in _DOUBLE):
         return np.float64
-    given = [kind if isinstance(kind, np.dtype) else kind(0) for kind in kinds]
+    given = [kind if isinstance(kind, np.dtype) else kind(0) if kind in PYTHON else np.dtype(object) for kind in kinds]
     return np.result_type(*given, *([] if dtype is None else [dtype]))
 
 
@@ -185,7 +186,7 @@ def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]]
         return y
     dtype = dtype_of(x)
     parts = [part for piece, index in zip(pieces, indices) for part in (piece, *index)]
-    known: dict[str, Any] = {"dtype": dtype} if dtype != np.float64 and getattr(dtype, "kind", "i") in "fc" else {}
+    known: dict[str, Any] = {"dtype": dtype} if dtype != np.float64 and kind_of(x, "i") in INEXACT else {}
     if any(paths):  # they are followed in zeros that lie in memory as x does
         known |= {"through": tuple(paths)} | ({"order": "F"} if layout_of(plain(x)) == "F" else {})
     return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)), **known)

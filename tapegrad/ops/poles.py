@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensors
-from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.cotangents import dtype_of, kind_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number
@@ -29,7 +29,7 @@ _vdot, _count = np.vdot, np.count_nonzero  # a trace replaces them in NumPy
 
 def _has_infinity(x: Any) -> bool:
     """True for numbers of a kind that has an infinity; exact ones have none."""
-    return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
+    return isinstance(x, complex) or kind_of(x) in ("f", "c")
 
 
 def _is_finite(x: Any) -> bool:

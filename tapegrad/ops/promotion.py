@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.systems import RECORDED, converted, system
+from tapegrad.numbers.systems import RECORDED, converted, kind_within, system
 from tapegrad.ops.batched_shape import kept, valued
 from tapegrad.rules import types
 from tapegrad.rules.facts import FRESH, view_of
@@ -25,4 +26,7 @@ def exactly(value: float, x: Array) -> Any:
     """Return a number that every system holds exactly, such as 0.5, in that of `x`: beside
     floats and arrays as it is.
     """
-    return value if system(x) is None else number_like(x, value)
+    if system(x) is None:
+        kind = kind_within(plain(x))
+        return value if kind is None else converted(value, kind)
+    return number_like(x, value)

@@ -15,8 +15,10 @@ import numpy as np
 
 from tapegrad.numbers import tensor_dtypes, tensors
 from tapegrad.numbers.cotangents import ZERO, dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis, Cotangent, DType
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import holds_objects
 from tapegrad.ops.elementwise import (
     astype,
     conj,
@@ -76,7 +78,7 @@ def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], 
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
     def tangent(ts: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         # each number of the value is of numbers of its own: their slopes are what ones are pulled back to
-        slope = rule(np.ones(shape_of(restore(y, x, axis))), y, x, axis)
+        slope = rule(np.ones(shape_of(restore(y, x, axis)), object if holds_objects(plain(x)) else float), y, x, axis)
         return sum(conj(slope) * ts[0], axis=axis, keepdims=keepdims)
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
     facts.setdefault("tangent", tangent)

@@ -14,7 +14,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensor_array import TensorArray, unwrap
 from tapegrad.numbers.view_path import Path, assign, follow, reach
 from tapegrad.ops.batched_index import write_members
-from tapegrad.ops.elementwise import is_complex, where
+from tapegrad.ops.elementwise import is_complex, is_inexact, where
 from tapegrad.ops.index import read
 from tapegrad.ops.reduce import sum
 from tapegrad.ops.shape import reshape
@@ -39,7 +39,7 @@ def _setitem(x: Array, value: Array, *index: Any, through: Path = ()) -> Any:
 def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) -> Any:
     def setitem_pullback(dy: Any) -> tuple[Any, ...]:
         rest = (ZERO,) * len(index)
-        if getattr(dtype_of(y), "kind", "f") not in "fc":
+        if not is_inexact(dtype_of(y)):
             return (ZERO, ZERO, *rest)
         if is_complex(y) and not is_complex(dy.array if type(dy) is Accumulator else dy):
             dy = dense(dy) + 0j  # a real one has no imaginary part to write into

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief
-from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.systems import has_others
 from tapegrad.optimise.checked import CHECKED, check_pass
 from tapegrad.optimise.cse import cse
 from tapegrad.optimise.dce import dce
@@ -63,7 +63,7 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
         raise ArgumentError(f"{brief(tape)} is no tape: tg.optimise makes tapes shorter, and minimises nothing", None,
                             "scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True), or "
                             "tg.optimise(tg.trace(f, x)[1])")
-    if systems_of(tape.ops):  # others compute with constants, in floats or at the precision of today
+    if has_others(tape.ops):  # others compute with constants, in floats or at the precision of today
         passes = [each for each in passes if each in EXACT]
     with collector:
         return own_results(_rounds(tape, passes, report), tape)

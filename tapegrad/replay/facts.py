@@ -33,6 +33,7 @@ FACTS: dict[str, Callable[[Any], Any]] = {
     "layout": layout_of, "writeable": is_writable,
     "decimal precision": lambda x: PRECISION["decimal precision"](),
     "mpmath precision": lambda x: PRECISION["mpmath precision"](),
+    "interval precision": lambda x: PRECISION["interval precision"](),
     "nestlevel": lambda x: sum(tracer.grad for tracer in running.tracers),
     **FIXED,
 }

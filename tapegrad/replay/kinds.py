@@ -15,9 +15,9 @@ import numpy as np
 from tapegrad.errors import GuardError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import plain, type_name
-from tapegrad.numbers.systems import system
+from tapegrad.numbers.systems import kind_within, system, system_within
 from tapegrad.numbers.tensor_dtypes import numpy_dtype
-from tapegrad.numbers.tensors import ORDINARY, is_tensor
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import convert
 from tapegrad.rules.op import Op
 from tapegrad.rules.user import rrule
@@ -36,15 +36,20 @@ def check_kinds(tape: Tape, given: list[Any]) -> None:
         if (is_array(x.val) and is_number(new)) or (is_number(x.val) and is_array(new)):
             # `x += 1` and much else that leaves no guard means something different
             raise other(tape, x, kind_of(x.val), kind_of(new))
-        if (type(new) not in ORDINARY
-            or type(x.val) not in ORDINARY) and system(new) is not system(x.val) and not speaks_any(tape):
-            raise other(tape, x, type_name(x.val), type_name(new),
+        known = system_within(new)
+        if known is not system_within(x.val) and (not speaks_any(tape) or (known and known.partial and is_array(new))):
+            raise other(tape, x, _kind_name(x.val), _kind_name(new),
                         ": floats and conversions on the tape would round it")
         if type(new) is not type(x.val) or is_tensor(new):
             others.append((x, new))
     if others:
         check_numbers(tape, [(x, new) for x, new in others if letter(x.val) and letter(new) not in ("", letter(x.val))])
         check_tensors(tape, [(x, new) for x, new in others if is_tensor(plain(x.val))])
+
+
+def _kind_name(x: Any) -> str:
+    kind = kind_within(plain(x))
+    return type_name(x) + ("" if kind is None else f" of {kind.__name__}")
 
 
 def in_system(tape: Tape, given: list[Any]) -> tuple[Tape, list[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import ConcretizationError
-from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.cotangents import dtype_of, kind_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Op
 from tapegrad.tape.subtape import carries
@@ -91,7 +91,8 @@ def give_up(levels: Iterable[tuple[Tape, Operation, bool]]) -> bool:
 def _is_option(function: Any, x: Input) -> bool:
     val = plain(x.val)
     captured = function.start <= x.id - 2 < function.start + function.size
-    return isinstance(val, (int, np.integer)) or (captured and isinstance(val, (float, complex, np.inexact)))
+    number = isinstance(val, (float, complex, np.generic)) and _has_digits(val)
+    return isinstance(val, (int, np.integer)) or (captured and number)
 
 
 def has_gradient(val: Any) -> bool:
@@ -146,8 +147,8 @@ def _flowing(op: Operation) -> list[Operation]:
 
 
 def _is_whole(val: Any) -> bool:
-    return isinstance(val, int) or getattr(dtype_of(val), "kind", "") in ("b", "i", "u")
+    return isinstance(val, int) or kind_of(val) in ("b", "i", "u")
 
 
 def _has_digits(val: Any) -> bool:
-    return isinstance(val, (float, complex)) or getattr(dtype_of(val), "kind", "") in ("f", "c")
+    return isinstance(val, (float, complex)) or kind_of(val) in ("f", "c", "O")

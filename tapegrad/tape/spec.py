@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.dtypes import is_extension
 from tapegrad.numbers.formatting import PYTHON, plain, type_text
 from tapegrad.numbers.tensors import is_tensor, is_tensor_type
 
@@ -61,7 +62,7 @@ class Spec:
         kind, size, itemsize = (self.type if isinstance(self.type, type) else object, math.prod(self.shape),
                                 getattr(self.dtype, "itemsize", 0))
         note(ndim=len(self.shape), size=size, itemsize=itemsize, nbytes=size * itemsize,
-             kind=getattr(self.dtype, "kind", "-"),
+             kind="V" if is_extension(self.dtype) else getattr(self.dtype, "kind", "-"),
              is_array=kind is np.ndarray, has_axes=kind is np.ndarray and self.shape != (), is_python=kind in PYTHON,
              is_scalar=issubclass(kind, np.generic), is_memory=issubclass(kind, np.ndarray),
              is_numpy=issubclass(kind, (np.ndarray, np.generic)),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.dtypes import NUMERIC, letter
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_tensor, is_writable
@@ -22,7 +23,6 @@ from tapegrad.rules.activity import is_inert
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, asking_class, reads_part
-from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.flatten import flatten, is_leaf
@@ -102,7 +102,7 @@ def content(x: Any, frame: FrameType) -> Any:
     op, val = views.peek(x), behind(x)
     if not x._tracer.independent(op) or isinstance(x._val, Traced):
         number = type(val) in PYTHON
-        if ((not number and (getattr(val, "dtype", None) is None or val.dtype.kind not in NUMERIC))
+        if ((not number and (getattr(val, "dtype", None) is None or letter(val.dtype) not in NUMERIC))
             or (loses(x) and (number or not _is_index(val, frame)) and not gives_up(x))):
             if (whole := _whole(x, frame)) is not None:
                 return whole

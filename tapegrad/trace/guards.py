@@ -14,7 +14,6 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.systems import is_complex_number, system_of
 from tapegrad.numbers.tensors import overlap
 
-NUMERIC = "biufc"  # kinds of dtypes
 SURROUNDINGS: list[Callable[[], Any]] = []
 """What a library computes by, besides its arguments; a tape holds where each is None."""
 UNLIKE: list[Callable[[], Any]] = []

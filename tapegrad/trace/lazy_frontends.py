@@ -19,8 +19,9 @@ _WAITING: dict[str, tuple[str, ...]] = {
     "torch.distributed.distributed_c10d": ("frontends.torch.collective",),  # where torch was built with it
     **{f"torch.distributed.{name}": ("frontends.torch.functional_collective",)
        for name in ("_functional_collectives", "nn.functional")},
-    "statistics": ("frontends.statistics",), "mpmath": ("frontends.mpmath",), "numba": ("frontends.numba",),
-    **dict.fromkeys(("sympy", "uncertainties", "gmpy2"), ("frontends.number_libraries",))}
+    "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),
+    "mpmath": ("frontends.mpmath", "frontends.intervals"),
+    **dict.fromkeys(("sympy", "uncertainties", "gmpy2", "pint", "astropy.units"), ("frontends.number_libraries",))}
 for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),
                       ("ndimage", "ndimage_spline", "ndimage_order"), ("optimize", "optimize_programs"),
                       ("signal", "signal_design"), ("sparse", "sparse_arithmetic")):

@@ -11,6 +11,7 @@ from tapegrad.numbers.systems import System, computes
 from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import FOREIGN, refused
 from tapegrad.trace.call_arguments import place_of_out
+from tapegrad.trace.guards import KINDS
 
 
 def _method(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -54,6 +55,16 @@ def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[
     else:
         return meaning(*args, **kwargs)
     return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
+
+
+def missed(x: Any, kind: type, name: str) -> None:
+    """Note that a program asked whether a traced value has an attribute, which it lacks; refuse what JAX asks of an
+    array that is not its own.
+    """
+    if name == "__jax_array__":
+        raise refused("a call of a function of JAX's", "JAX computes with arrays of its own, of which no tape knows",
+                      "tg.from_jax(fn)(x), which is one operation of a tape")
+    x._fact("class", KINDS.get(kind, kind))
 
 
 def shown(x: Any, known: System, name: str) -> Any:

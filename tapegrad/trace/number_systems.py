@@ -7,16 +7,31 @@ that belongs to the trace.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from tapegrad.errors import GuardError, UnknownFunction, user_location
-from tapegrad.numbers.systems import OPERATORS, PRECISION, System, refuse_unknown, system
+from tapegrad.numbers.dtypes import NUMERIC, letter
+from tapegrad.numbers.systems import (
+    OPERATORS,
+    PRECISION,
+    System,
+    check_decided,
+    holds_objects,
+    is_numeric,
+    refuse_unknown,
+    system,
+    system_within,
+)
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Guard, Operation, value_of
+
+_ORDERED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "maximum", "minimum",
+                      "max", "min", "argmax", "argmin", "sort", "argsort", "sign", "clip"])
 
 
 def follow(tracer: Any, known: System | None) -> None:
@@ -34,14 +49,30 @@ def follow(tracer: Any, known: System | None) -> None:
         tracer.guard(tracer.tape.ops[0], known.precision, begun)
 
     def checked(op: Operation) -> None:
-        if type(op.fn) is Op and any(system(value_of(arg)) is known for arg in op.args):
+        values = list(map(value_of, op.args)) if type(op.fn) is Op else []
+        if known.partial and op.fn.__name__ in _ORDERED and any(map(holds_objects, values)):
+            raise refused(f"{op.fn.__name__} of an array of intervals", "NumPy takes what is undecided for False",
+                          "the same of each number by itself")
+        if any(system(x) is known for x in values) and not any(map(holds_objects, values)):
             known.check(op.fn)
+            if op.fn.pythonic:
+                check_decided(op.fn.__name__, op.val)
         if read() != begun:
             raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",
                           "neither the sweep nor a replay would know of it",
                           "that precision around the call which traces or differentiates")
         push(op)
     tracer.push = checked
+
+
+def stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
+    """Return whether what a call makes is of numbers. Objects are if some of what they are made of is of a system: of
+    floats alone they are asked for to hold other things too.
+    """
+    if not holds_objects(val):
+        return ((not hasattr(dtype, "kind") or letter(dtype) in NUMERIC)
+                and (type(val) is not np.ndarray or is_numeric(val)))
+    return is_numeric(val) and any(system_within(value_of(arg)) is not None for arg in args)
 
 
 def check_precision(guard: Guard) -> None:

@@ -19,15 +19,16 @@ from tapegrad import ops
 from tapegrad.errors import INTERNAL, UnknownFunction, one, user_location
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain as plain_value
+from tapegrad.numbers.systems import is_numeric
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
 from tapegrad.trace.asking import lost
 from tapegrad.trace.call_arguments import answers_ufuncs, comes_first, shown_array
-from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import compute, plain
 from tapegrad.trace.proxy import (
@@ -168,14 +169,15 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
             return _of_plain_number(op, fn, a, b, other)
         if not isinstance(known, np.ndarray):
             return NotImplemented  # x == None, x == "text": Python asks the other, and says that they are unequal
-        if known.dtype.kind in NUMERIC:
+        if is_numeric(known):
             if type(type(other).__eq__) is FunctionType:
                 raise refused(f"{op.__name__} of an array and a {type(other).__name__}", "NumPy asks it of each number",
                               "a comparison of numbers")
             # everywhere, whatever the numbers
             return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)
     tracer = tracer_of((a, b))
-    return tracer.record(op, (a, b), NO_KWARGS, compute(tracer, fn, plain(a, tracer), plain(b, tracer)))
+    val = UNKNOWN if tracer.followed else compute(tracer, fn, plain(a, tracer), plain(b, tracer))
+    return tracer.record(op, (a, b), NO_KWARGS, val)
 
 
 _BEFORE_TENSORS = (ops.divide, ops.equal, ops.not_equal)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import MutationError, TapeError, user_location
+from tapegrad.numbers.dtypes import NUMERIC, letter
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.random import draw
 from tapegrad.tape.tape import Operation, Tape
-from tapegrad.trace.guards import NUMERIC
 from tapegrad.trace.views import Storage, View
 from tapegrad.tree.copies import running
 
@@ -71,7 +71,7 @@ class OutsideArray(Storage):
 def is_table(x: Any) -> bool:
     """True for an array of numbers, or a tensor that has no gradient of torch's."""
     return (
-        x.dtype.kind in NUMERIC
+        letter(x.dtype) in NUMERIC
         if type(x) is np.ndarray
         else type(x).__name__ == "Tensor" and is_tensor(x) and not x.requires_grad
     )

@@ -13,15 +13,16 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.errors import INTERNAL, one, unknown
-from tapegrad.numbers.cotangents import dtype_of, largest_fraction, shape_of
+from tapegrad.numbers.cotangents import dtype_of, kind_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import DType
-from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of
+from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of, truth
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of, words_error
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
 from tapegrad.trace.asking import asked, looks_up, lost, pickled, rounded_to, torch_asks
@@ -29,7 +30,7 @@ from tapegrad.trace.call_arguments import answers_ufuncs, content, shown_arrays
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
-from tapegrad.trace.methods import Method, shown
+from tapegrad.trace.methods import Method, missed, shown
 from tapegrad.trace.observers import written
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import is_generator
@@ -70,16 +71,15 @@ class Proxy(Slotted):
                     return tracer.record(op, inputs, kwargs, ufunc(*[plain(x, tracer) for x in inputs]))
                 if len(inputs) == 1:
                     return record_unary(self, op, ufunc)
-                if list not in (kinds := [type(x) for x in inputs]) and tuple not in kinds:
-                    if not all(kind in PROXIES or kind in ORDINARY for kind in kinds) and (
-                            inputs := shown_arrays(inputs)) is None:
+                if list not in (kinds := {*map(type, inputs)}) and tuple not in kinds:
+                    if not kinds <= PROXIES | ORDINARY and (inputs := shown_arrays(inputs)) is None:
                         return NotImplemented  # NumPy asks another one next
                     tracer = tracer_of(inputs)
                     if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
                         # `**`, which a replay calls, makes smaller integers of bools
                         inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]
-                    return tracer.record(op, inputs, kwargs,
-                                         compute(tracer, ufunc, *[plain(x, tracer) for x in inputs]))
+                    val = UNKNOWN if tracer.followed else compute(tracer, ufunc, *[plain(x, tracer) for x in inputs])
+                    return tracer.record(op, inputs, kwargs, val)
             if any(map(is_classed, (*inputs, *kwargs.get("out", ())))):
                 return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
             return by_ufunc(ufunc, method, inputs, kwargs)
@@ -131,7 +131,7 @@ class Proxy(Slotted):
             found = getattr(val, name)
         except AttributeError:  # the program may have asked whether there is such an attribute
             if _getframe(1).f_code.co_filename not in INTERNAL:
-                self._fact("class", KINDS.get(type(val), type(val)))
+                missed(self, type(val), name)
             raise
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
@@ -225,7 +225,7 @@ class Proxy(Slotted):
     # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
 
     def __bool__(self) -> Any:
-        return self._steer("bool", bool)
+        return self._steer("bool", truth)
 
     def __int__(self) -> Any:
         return self._whole("int", int)
@@ -238,8 +238,8 @@ class Proxy(Slotted):
 
     def __hash__(self) -> Any:
         val = behind(self)
-        if ((isinstance(val, (float, complex, np.inexact)) or system_of(type(val)) is not None) and loses(self)
-            and not (looks_up() and gives_up(self))):
+        digits = isinstance(val, (float, complex, np.generic)) and kind_of(val, "f") in ("f", "c")
+        if (digits or system_of(type(val)) is not None) and loses(self) and not (looks_up() and gives_up(self)):
             raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
                         "tg.value(x) as the key; the function without its cache: f.__wrapped__(x)")
         return self._steer("hash", hash)
@@ -449,7 +449,7 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
 def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
     tracer = x._tracer
     if tracer.custom:
-        return tracer.record(op, (x,), NO_KWARGS, compute(tracer, fn, x._val))
+        return tracer.record(op, (x,), NO_KWARGS, compute(tracer, fn, x._val) if type(x._val) in ORDINARY else UNKNOWN)
     y = fn(x._val)
     if type(y) is tuple:
         return tracer.record(op, (x,), NO_KWARGS, y)

@@ -24,6 +24,7 @@ from tapegrad.errors import (
 )
 from tapegrad.interrupts import whole
 from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
+from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.systems import refuse_unknown
@@ -40,8 +41,8 @@ from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import ownership
 from tapegrad.trace.context import Context
-from tapegrad.trace.guards import NUMERIC, are_apart, number_kind, number_type, option
-from tapegrad.trace.number_systems import follow, plain_array
+from tapegrad.trace.guards import are_apart, number_kind, number_type, option
+from tapegrad.trace.number_systems import follow, plain_array, stay_numbers
 from tapegrad.trace.twins import check_computed
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
@@ -206,10 +207,8 @@ class Tracer:
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
         """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
-        if getattr(dtype, "kind", "f") in NUMERIC and (type(val) is not np.ndarray or val.dtype.kind in NUMERIC):
-            return
-        if any(isinstance(arg, Operation) and number_type(arg.val) in ("f", "c") and not self.independent(arg)
-               for arg in args):
+        carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")]
+        if not stay_numbers(args, dtype, val) and not all(map(self.independent, carried)):
             raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
                                       "their gradient would be lost", user_location(),
                                       "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")

@@ -12,7 +12,7 @@ import tapegrad.trace.effects
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import CallError, TapeError, fold, user_location
 from tapegrad.numbers.formatting import brief
-from tapegrad.numbers.systems import INTERPOSED, system
+from tapegrad.numbers.systems import INTERPOSED, system_within
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
 from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, unpacked
@@ -133,12 +133,10 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
     signature.wanted = wanted.among(len(args))
-    exact: list[Any] = []
     originals = list(leaves)
     for i, leaf in enumerate(leaves):
         if type(leaf) not in ORDINARY:
             plain_array(leaf, labels[i])
-            exact += [leaf] if system(leaf) is not None else []
             leaves[i] = detached(leaf)
     if grad:
         signature.refuse_opaque()
@@ -155,8 +153,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     for number, x in enumerate(inputs, 2):
         x.id = number
     tape.ops += inputs
-    for leaf in exact:
-        follow(tracer, system(leaf))
+    for known in filter(None, map(system_within, originals)):
+        follow(tracer, known)
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     kept = [walk for walk in walks if walk.keep]
     blind = Blind(walks) if kept or any(walk.blind for walk in walks) else None
@@ -173,7 +171,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     names = [] if found is None else found.apart_from(signature)
     rerouting = Rerouting() if tables or any(memos) or double or kept else None
     leave = interposition.enter(tracer, lambda: [_globals(fn), *names, *holders(fn, given)],
-                                 [g for g in (*ctx.primitives, *(INTERPOSED if exact else ()))
+                                 [g for g in (*ctx.primitives, *(INTERPOSED if tracer.followed else ()))
                                   if isinstance(g, FunctionType)])
     said = numpy_warnings.begin()
     try:

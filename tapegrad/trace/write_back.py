@@ -18,6 +18,7 @@ from types import CellType, CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Activation, EffectWarning, Location
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import ORDINARY, duplicate, is_memory, is_tensor, overlap
 from tapegrad.ops.elementwise import copy, stop_gradient
@@ -428,7 +429,7 @@ def is_inexact(x: Any) -> bool:
     """True for a number, an array or a tensor that has digits behind the point."""
     if is_tensor(x):
         return bool(x.is_floating_point() or x.is_complex())
-    return not isinstance(x, int) and getattr(getattr(x, "dtype", None), "kind", "f") in "fc"
+    return not isinstance(x, int) and (not hasattr(x, "dtype") or letter(x.dtype) in INEXACT)
 
 
 def settle(tape: Tape) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, TapeError, UnknownFunction
 from tapegrad.numbers.cotangents import dtype_of
+from tapegrad.numbers.dtypes import letter
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import is_tensor
@@ -41,7 +42,7 @@ BATCHED, SINGLY = Origin("batched over axis 0"), Origin("one call per member, st
 LOOPED = Origin("loop over the members, stacked over axis 0")
 _STEADY = frozenset(
     [*FIXED, "layout", "strides", "writeable", "apart", "recorded", "decimal precision", "mpmath precision",
-     "nestlevel"]
+     "interval precision", "nestlevel"]
 )
 _KINDS = "buifc"
 _NARROW = (np.dtype(np.float16), np.dtype(np.float32))
@@ -419,15 +420,15 @@ def _yielding(op: Call, args: list[Any], flags: list[bool]) -> list[Any]:
     """Give batched numbers of Python's the dtype that they take beside arrays and NumPy's numbers."""
     ones = list(map(value_of, op.args))
     strong = [dtype_of(x) for x in ones if type(x) not in PYTHON]
-    if not strong or len(strong) == len(ones) or any(getattr(dtype, "kind", "") not in _KINDS for dtype in strong):
+    if not strong or len(strong) == len(ones) or any(_rank(dtype) < 0 for dtype in strong):
         return args
     wanted = [np.result_type(*strong, x) if flag and type(x) in PYTHON else None for x, flag in zip(ones, flags)]
-    return [x if dtype is None or dtype_of(x) == dtype or dtype.kind not in "fc" else astype(x, dtype=dtype)
+    return [x if dtype is None or dtype_of(x) == dtype or letter(dtype) not in "fc" else astype(x, dtype=dtype)
             for x, dtype in zip(args, wanted)]
 
 
 def _rank(dtype: Any) -> int:
-    return _KINDS.find(dtype.kind) if getattr(dtype, "kind", "?") in _KINDS else 3
+    return _KINDS.find(letter(dtype)) if hasattr(dtype, "kind") else -1
 
 
 def _alike(made: Any, y: Any) -> bool:

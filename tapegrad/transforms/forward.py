@@ -11,6 +11,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, conform, dtype_of, project, shape_of
 from tapegrad.numbers.formatting import brief, count_of, plain, type_name
+from tapegrad.numbers.systems import as_objects, kind_within
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import astype, is_complex, pack
@@ -190,6 +191,8 @@ def fitted(t: Any, x: Input) -> Any:
     if is_complex(t) and not is_complex(val):
         raise ArgumentError(f"the tangent of {name} is complex, and {name} is real", None, "a real tangent")
     t = unwrap(project(wrap(t), wrap(val))) if is_tensor(plain(val)) else t
+    if kind_within(plain(val)) is not None:
+        return t if isinstance(t, Traced) else as_objects(np.array(t, object), val)
     return settled(astype(t, dtype=np.dtype(float)) if getattr(dtype_of(t), "kind", "f") in "biu" else t, val)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import conform, dtype_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import system
@@ -185,7 +186,7 @@ def _units(x: Any) -> Any:
     if is_tensor(x):
         kept = x.dtype if dtype.kind in "fc" else torch.float64
         return torch.eye(count, dtype=kept, device=x.device).reshape(count, *x.shape)
-    return np.eye(count, dtype=dtype if dtype.kind in "fc" else float).reshape(count, *shape_of(x))
+    return np.eye(count, dtype=dtype if letter(dtype) in INEXACT else float).reshape(count, *shape_of(x))
 
 
 def _is_elementwise(tape: Tape, x: Operation) -> bool:

@@ -17,7 +17,7 @@ from tapegrad.trace.value_retention import Economy
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
-from tapegrad.transforms.seed import pair_of, start
+from tapegrad.transforms.seed import pair_of, start, unit_of_result, with_unit
 from tapegrad.transforms.watched import context, look_at_sweep, watch
 from tapegrad.tree.argnums import ALL, Argnums, Plain, Wanted, wanted
 from tapegrad.tree.keywords import check_keywords
@@ -67,7 +67,8 @@ def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         tape = record(f, args, kwargs, context(), grad=True, once=economy, wanted=asked, replays=False)
         value = tape.result.val
         if has_aux:
-            value, seed = pair_of(value), (seed, None)
+            value = pair_of(value)
+            seed = (with_unit(seed, value[0]), None)
         gradients = gradients_of(tape, seed, economy=economy)
         settle(tape)
         return value, gradients
@@ -144,7 +145,7 @@ def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> 
         value = tape.result.val
         y, aux = pair_of(value) if has_aux else (value, None)
         start(y, 1, TWICE)  # which raises where the value is no real number
-        found = gradients_of(tape, (1, None) if has_aux else 1)
+        found = gradients_of(tape, (with_unit(1, y), None) if has_aux else 1)
         settle(tape)  # after the sweep, which reads what the arrays held
         return (found, aux) if has_aux else found
     return named_as(gradient, f)
@@ -180,6 +181,7 @@ def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
     """
     with Work("differentiating"):
         look_at_sweep(tape, seed)
+        tape.structure.of = unit_of_result(tape.result.val, seed)
         wrt = differentiated(tape)
         active = activity(tape, wrt)
         begun = start(tape.result.val, seed)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, Scatter, dense, dtype_of, project, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
@@ -227,7 +228,7 @@ def _total(dx: Any, x: Any) -> Any:
         return zero(x)
     pieces = [link.piece for link in dx.chain()] + ([dx.base] if _flows(dx.base) else [])
     dtypes = {dtype_of(piece) or np.dtype(type(piece)) for piece in pieces}
-    return np.zeros(shape_of(x), np.result_type(*dtypes, *([dtype_of(x)] if dtype_of(x).kind in "fc" else [])))
+    return np.zeros(shape_of(x), np.result_type(*dtypes, *([dtype_of(x)] if letter(dtype_of(x)) in INEXACT else [])))
 
 
 def _added(total: Any, dx: Any, x: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tapegrad.errors import Location, TapeError
 from tapegrad.numbers.cotangents import Absorbing, dense
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensors import is_tensor
@@ -52,7 +53,7 @@ def zero(x: Any) -> Any:
         return torch.zeros(x.shape, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64,
                            device=x.device)
     if isinstance(x, (np.ndarray, np.generic)):
-        dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(float)
+        dtype = x.dtype if letter(x.dtype) in INEXACT else np.dtype(float)
         return np.zeros(x.shape, dtype) if isinstance(x, np.ndarray) else dtype.type(0)
     if system(x) is not None:
         return as_kind(0, type(x))

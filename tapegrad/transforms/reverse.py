@@ -24,7 +24,7 @@ from tapegrad.numbers.cotangents import (
 )
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.kinds import Cotangent
-from tapegrad.numbers.systems import systems_of
+from tapegrad.numbers.systems import has_others
 from tapegrad.numbers.tensors import ORDINARY, is_tensor_type
 from tapegrad.ops import add, getfield, nest_result, whole_of
 from tapegrad.rules.activity import activity, differentiated, has_gradient, nothing_flows
@@ -157,7 +157,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
     cot[op.id] = seed if active[op.id] else None
     kinds = {type(op.val) for op in tape.ops} - _PLAIN
     # the rules of tensors see them as arrays, and those of exact numbers no float among them: Op.cotangent
-    whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or bool(systems_of(tape.ops, kinds)))
+    whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or has_others(tape.ops, kinds))
     said = numpy_warnings.begin()
     try:
         for op in reversed(tape.ops):

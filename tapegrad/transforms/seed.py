@@ -9,10 +9,13 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZERO, dtype_of, project, shape_of
 from tapegrad.numbers.formatting import plain, type_name
+from tapegrad.numbers.quantities import QUANTITIES, Measure, measure_of
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.ops.promotion import number_like
 from tapegrad.rules.activity import has_gradient
+from tapegrad.rules.op import Traced
 from tapegrad.tree.flatten import flatten, is_leaf
 
 _FLOATS = frozenset([float, np.float64])
@@ -26,6 +29,27 @@ def pair_of(y: Any) -> tuple[Any, Any]:
                         try_="return (value, aux), or leave has_aux out")
 
 
+def with_unit(seed: Any, y: Any) -> Any:
+    """Return a seed that is a plain number in the unit of the output, where that has one."""
+    measure = measure_of(y)
+    return seed if measure is None or not is_leaf(seed) else measure.make(seed)
+
+
+def unit_of_result(y: Any, seed: Any) -> Measure | None:
+    """Return the unit of what is differentiated, the first of a pair with a seed of its own; raise ArgumentError for
+    several values of which some have one.
+    """
+    if type(seed) is tuple and len(seed) == 2 and seed[1] is None and isinstance(y, (tuple, list)):
+        y = y[0]
+    measure = measure_of(y) if QUANTITIES else None
+    if QUANTITIES and measure is None and not is_leaf(y) \
+            and any(type(getattr(node, "metadata", None)) is Measure or getattr(node, "measure", None) is not None
+                    for node in flatten(y, "", [], []).seen.values()):
+        raise ArgumentError("the function returns several values of which some have units: the gradient has none", None,
+                            "one quantity, or the numbers of each in a unit of your choice")
+    return measure
+
+
 def start(y: Any, seed: Any, cure: str = "") -> Any:
     """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit. `cure` is what
     to try for an output that is no real number, where the caller takes no seed.
@@ -37,6 +61,8 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
         structure = flatten(y, "", leaves, [], shared=False)
         if not leaves:
             raise ArgumentError(f"the function returns {y!r}, which has no gradient", try_="return a real number")
+        if measure_of(y) is not None and is_leaf(seed):
+            return structure.mirror([start(leaves[0], seed, cure)])
         if type(seed) is int and seed == 1 and not structure.is_array:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
                                 try_=cure or "return one number, with has_aux=True one and something besides; or seed= "
@@ -69,7 +95,9 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
         # a tensor at once, so that no rule makes an array of a number
         return to_tensor(float(seed), plain(y).device, plain(y).dtype)
     if system(y) is not None and not shape_of(seed):
-        return as_kind(seed, type(plain(y)))
+        seed = as_kind(seed, type(plain(y)))
+        # traced as y is: the class of a plain one would compute with traced numbers itself
+        return number_like(y, seed) if isinstance(y, Traced) and not isinstance(seed, Traced) else seed
     seed = float(seed) if type(seed) is int else seed
     return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
 

@@ -15,8 +15,10 @@ import numpy as np
 
 from tapegrad.errors import MissingRule, TapeError
 from tapegrad.numbers.cotangents import ZeroTangent, dtype_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import as_kind, holds_objects, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import holds_tensor, is_tensor
 from tapegrad.ops.elementwise import add, astype, conj, is_complex, is_inexact, real, scalar
@@ -119,9 +121,9 @@ def _by_itself(op: Op, args: Sequence[Any], kwargs: dict[str, Any], ts: Tangents
         return
     places = linear_places(op, len(args)) or ()
     if any(ts[i] is not None for i in places):
-        given = list(args)
+        given, objects = list(args), any(holds_objects(plain(x)) for x in args)
         for i in places:
-            rest[i], given[i] = None, _zeros(args[i]) if ts[i] is None else ts[i]
+            rest[i], given[i] = None, _zeros(args[i], objects) if ts[i] is None else ts[i]
         yield op(*given, **kwargs)
 
 
@@ -133,15 +135,15 @@ def linear_places(op: Op, count: int) -> Sequence[int] | None:
     return range(count) if how.places is None else how.places
 
 
-def _zeros(x: Any) -> Any:
-    """Return zeros that lie in memory as an argument does."""
+def _zeros(x: Any, objects: bool) -> Any:
+    """Return zeros that lie in memory as an argument does, exact ones where they come beside `objects`."""
     shape, x = shape_of(x), plain(x)
     if is_tensor(x):
         return torch.zeros_like(x, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64)
     dtype = dtype_of(x)
     if dtype is None:
-        return 0.0
-    kept = dtype if dtype.kind in "fc" else np.dtype(float)
+        return 0 if objects else 0.0 if system(x) is None else as_kind(0, type(x))
+    kept = dtype if letter(dtype) in INEXACT else np.dtype(float)
     return np.zeros_like(x, kept) if shape else kept.type(0)
 
 
@@ -159,4 +161,4 @@ def settled(t: Any, y: Any) -> Any:
     t = scalar(t) if given is None else t
     if dtype.kind != "c" and is_complex(t):
         t = real(t)
-    return astype(t, dtype=dtype) if dtype.kind in "fc" and dtype_of(t) != dtype else t
+    return astype(t, dtype=dtype) if letter(dtype) in "fc" and dtype_of(t) != dtype else t

@@ -14,8 +14,10 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZERO, Absorbing, conform, dense, dtype_of, shape_of
+from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import brief, plain
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.systems import as_kind, system
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.elementwise import conj, is_complex, multiply, real
@@ -139,7 +141,9 @@ def _one(y: Any) -> Any:
     if is_tensor(y):
         return torch.ones((), dtype=y.dtype if y.is_floating_point() else torch.float64, device=y.device)
     dtype = dtype_of(y)
-    return 1.0 if dtype is None else (dtype if dtype.kind == "f" else np.dtype(float)).type(1)
+    if dtype is None:
+        return 1.0 if system(y) is None else as_kind(1, type(y))
+    return (dtype if letter(dtype) in "fO" else np.dtype(float)).type(1)
 
 
 def _blank(y: Any, part: bool = False) -> Any:
@@ -156,6 +160,6 @@ def _blank(y: Any, part: bool = False) -> Any:
     dtype = dtype_of(y)
     if dtype is None:
         return 0j if isinstance(y, complex) else ZERO if part and isinstance(y, int) else 0.0
-    if dtype.kind not in "fc":
+    if letter(dtype) not in INEXACT:
         return ZERO if part else np.zeros(shape)[()]
     return np.zeros(shape, dtype) if isinstance(y, np.ndarray) else dtype.type(0)

@@ -13,7 +13,8 @@ from tapegrad.tree.copies import NoInput, dict_of, own_attributes
 HEAP = 1 << 9  # CPython's flag of a class that Python code made, and whose attributes can be set
 FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {
     "numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad",
-    "numba", "llvmlite", "matplotlib", "PIL", "IPython", "joblib"}  # compile, draw or run what they are given
+    "numba", "llvmlite", "matplotlib", "PIL", "IPython", "jax", "jaxlib",
+    "joblib"}  # compile, draw or run what they are given
 
 
 def is_foreign(module: Any) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
-from tapegrad.numbers.systems import system_of
+from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
@@ -24,6 +24,7 @@ from tapegrad.tree.attributes import attributes_of, holds_proxies, is_table
 from tapegrad.tree.copies import Member, NoInput, base_of, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
+    GRADIENT,
     NUMBERS,
     Bound,
     Closure,
@@ -60,7 +61,7 @@ def is_leaf(x: Any) -> bool:
     """True for what becomes an input of a tape: a number, a numeric array, a tensor, or a proxy of one."""
     kind = type(x)
     if kind is np.ndarray:
-        return bool(x.dtype.kind in "biufc")
+        return is_numeric(x)
     if kind in _NUMBERS:
         return True
     if hasattr(kind, "_tracer"):
@@ -68,7 +69,7 @@ def is_leaf(x: Any) -> bool:
     if kind in _NESTS:
         return False
     if isinstance(x, (np.ndarray, np.generic)):
-        return x.dtype.kind in "biufc" and not is_subclassed(x)
+        return is_numeric(x) and not is_subclassed(x)
     if is_tensor(x):
         return not is_sparse_tensor(x)
     return ((isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x)
@@ -124,8 +125,14 @@ class Structure:
         return self.spec.build(leaves, {} if memo is None else memo)
 
     def mirror(self, leaves: list[Any]) -> Any:
-        """Put gradients into the nesting: None for static parts, a dict by name for what a function captured."""
+        """Put tangents into the nesting: None for static parts, a dict by name for what a function captured."""
         return self.spec.mirror(leaves, {})
+
+    def gradient(self, leaves: list[Any], of: Any = None) -> Any:
+        """Put gradients into the nesting, as tangents; those by quantities have the unit of the value, `of`, over
+        theirs.
+        """
+        return self.spec.mirror(leaves, {GRADIENT: of})
 
     def unmirror(self, value: Any, whole: bool = False) -> list[Any]:
         """Take a cotangent or a seed of this nesting apart: one part per leaf, None where it has none.

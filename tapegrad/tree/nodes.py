@@ -13,9 +13,11 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
+from tapegrad.numbers.quantities import Measure, known_as, measure_of
 from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, space_of
 from tapegrad.tree.ways import way_to
 
+GRADIENT = -1  # under which the memo of a mirror has the unit of what it is the gradient of
 NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
 _OPEN = object()  # stands for the mirror of a part that is being made
 
@@ -123,7 +125,10 @@ _PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: 
 
 def is_container(x: Any) -> bool:
     """True for what optree can take apart."""
-    return type(x) in _PLAIN or not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
+    kind: Any = type(x)
+    if kind in _PLAIN or known_as(kind) is not None:
+        return True
+    return not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
 
 
 def level(x: Any) -> Level:
@@ -133,6 +138,9 @@ def level(x: Any) -> Level:
         return Level(x, None, range(len(x)), make)
     if type(x) is slice:
         return Level((x.start, x.stop, x.step), None, ("start", "stop", "step"), lambda metadata, parts: slice(*parts))
+    measure = measure_of(x)
+    if measure is not None:
+        return Level((measure.known.number(x),), measure, ("magnitude",), lambda measure, parts: measure.make(*parts))
     children, metadata, entries, make = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)[:4]
     return Level(children, metadata, entries, make)
 
@@ -163,7 +171,10 @@ class Container:
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if not self.leafy and not is_hollow(self):
             return None
-        return self.make(self.metadata, tuple([child.mirror(leaves, memo) for child in self.children]))
+        parts = tuple([child.mirror(leaves, memo) for child in self.children])
+        if type(self.metadata) is Measure and GRADIENT in memo:
+            return self.metadata.per(parts[0], memo[GRADIENT])
+        return self.make(self.metadata, parts)
 
     def key(self, seen: dict[int, int]) -> Any:
         metadata = self.metadata if hasattr(self.metadata, "exact") else repr(self.metadata)
@@ -344,12 +355,21 @@ class Subclassed(Record):
         return memo[id(self)]
 
     @property
+    def measure(self) -> Measure | None:
+        """The unit of an array of quantities."""
+        known = known_as(self.cls)
+        return None if known is None else Measure(self.cls, known, known.unit(self.prototype))
+
+    @property
     def alone(self) -> bool:
         """True if no attribute holds numbers: a gradient is a plain array."""
         return is_masked(self.cls) or not any(child.leafy for child in self.children[1:])
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        return self.children[0].mirror(leaves, memo) if self.alone else super().mirror(leaves, memo)
+        if not self.alone:
+            return super().mirror(leaves, memo)
+        x, measure = self.children[0].mirror(leaves, memo), self.measure
+        return x if measure is None else measure.per(x, memo[GRADIENT]) if GRADIENT in memo else measure.make(x)
 
 
 NUMBERS = "[...]"  # the name of an array's numbers among its attributes

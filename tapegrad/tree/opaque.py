@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from tapegrad.numbers.cotangents import kind_of
+from tapegrad.numbers.dtypes import letter
 from tapegrad.tree.sparse import is_sparse
 
 
@@ -16,7 +16,7 @@ def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:
     have a gradient elsewhere.
     """
     if isinstance(x, (set, frozenset)):
-        return any(isinstance(part, (float, complex, np.inexact)) for part in x)
+        return any(isinstance(part, (float, complex)) or kind_of(part) in ("f", "c") for part in x)
     if isinstance(x, array):
         return x.typecode in "fd"
     if is_sparse(x):
@@ -26,4 +26,4 @@ def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:
     kinds = [x.dtype.base]
     for kind in kinds:
         kinds += [kind[name].base for name in kind.names or ()]
-    return any(np.issubdtype(kind, np.inexact) for kind in kinds)
+    return any(letter(kind) in "fc" for kind in kinds)

@@ -10,6 +10,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import Absorbing, accumulate
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.lazy import optree
+from tapegrad.numbers.quantities import Measure
 from tapegrad.tree.copies import dict_of
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import (
@@ -49,6 +50,8 @@ def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "
         for number, (child, field) in enumerate(zip(node.children, _fields(node, value, whole, path))):
             unmirror(child, field, parts, whole, f"{path}[{number}]", inside)
     elif isinstance(node, Subclassed) and (node.alone or not isinstance(value, (dict, node.cls))):
+        measure = node.measure
+        value = value if measure is None else measure.taken(value)
         unmirror(node.children[0], numbers_of(value) if is_subclassed(value) else value, parts, whole, path, inside)
     elif isinstance(node, Bound):
         unmirror(node.children[1], value, parts, whole, path, inside)
@@ -65,6 +68,8 @@ def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "
 def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
     """Return the parts of what was given for a container, in its order: those of a dict by their keys."""
     n = len(node.children)
+    if type(node.metadata) is Measure:
+        return [node.metadata.taken(value)]
     if issubclass(node.type, dict):
         at: Any = node.make(node.metadata, tuple(range(n)))  # type: ignore[arg-type]
         keys = sorted(at, key=at.__getitem__)

@@ -11,6 +11,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.quantities import measure_of
 from tapegrad.numbers.systems import is_complex_number
 from tapegrad.numbers.tensors import is_memory
 from tapegrad.tree.argnums import ALL, Wanted
@@ -57,13 +58,14 @@ class Reached:
 class Signature:
     """How a tape's inputs are nested in its function and its arguments, and by which its gradient is `wanted`."""
 
-    __slots__ = ("args", "effects", "fn", "function", "given_up", "kwargs", "reached", "wanted")
+    __slots__ = ("args", "effects", "fn", "function", "given_up", "kwargs", "of", "reached", "wanted")
 
     def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure],
                  wanted: Wanted = ALL) -> None:
         self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
         # known of a traced function alone: what it reaches by names of its own, and what it writes once it has ended
         self.reached: Reached | None = None
+        self.of: Any = None  # the unit of the value that the gradient is of, if it has one
         self.effects: Any = None
         # the inputs, by their places among the leaves, that were taken as plain numbers: they have no gradient
         self.given_up: frozenset[int] = frozenset()
@@ -126,7 +128,9 @@ class Signature:
 
     def gradients(self, leaves: list[Any]) -> Any:
         """Return from one cotangent per input what is wanted: (df, *dargs), some of the dargs, or one of them."""
-        nests = tuple([None if part is None else part.mirror(leaves) for part in self.asked])
+        if self.of is not None:
+            leaves = [None if x is None else self.of.make(x) for x in leaves]
+        nests = tuple([None if part is None else part.gradient(leaves, self.of) for part in self.asked])
         return nests[0] if self.is_single else nests
 
 
@@ -152,6 +156,7 @@ class ValueAndGradients:
 
     def __init__(self, signature: Signature, value: Any) -> None:
         self.signature, self.shapes = signature, _shapes(value)
+        signature.of = measure_of(value)
         self.size = sum(part.size for part in signature.parts)
 
     def build(self, leaves: list[Any]) -> Any:

@@ -341,8 +341,7 @@ IN_C = [lambda x: Decimal(x) * x, lambda x: Decimal.exp(x)]  # what raises is a 
     (lambda x: x.quantize(Decimal(1)) * x, (Decimal(2),)), (lambda x: x.fma(2, 3), (Decimal(2),)), (lambda x: x.sqrt(None), (Decimal(2),)),
     (lambda x: x * float(x), (THIRD,)), (lambda x: complex(x) * x, (Decimal(2),)), (lambda x: mpf(x) * x, (mpf(2),)), (lambda x: mpmath.zeta(x), (mpf(2),)), (lambda x: mpmath.sin(x, prec=99), (mpf(2),)), (lambda x: mpmath.sin(x), (0.5,)),
     (lambda x: x * x.exp, (mpf(2),)), (lambda x: x * x.man, (mpf(2),)), (lambda x: mpmath.mpmathify(x) * x, (mpf(2),)), (lambda x: mpmath.fsum([x, x]), (mpf(2),)), (lambda x: mpmath.matrix([x, 1])[0] * x, (mpf(2),)),
-    (lambda x: np.array([x, x]).sum(), (THIRD,)), (lambda x: np.sum([x, x]), (mpf(2),)), (lambda x: (np.ones(2) * x).sum(), (THIRD,)), (lambda a, x: (a * x).sum(), (np.ones(2), THIRD)), (lambda a, x: (x + a).sum(), (np.ones(2), mpf(2))),
-    (lambda a: (a * THIRD).sum(), (np.ones(2),)), (lambda a, x: (a * (x * mpf(2))).sum(), (np.ones(2), 0.5)), (lambda x: int(x * 10 ** 40), (THIRD,)), (lambda x: np.logical_or(x, 1) * 2, (THIRD,)),
+    (lambda x: int(x * 10 ** 40), (THIRD,)), (lambda x: np.logical_or(x, 1) * 2, (THIRD,)),
     (lambda x: np.logical_and(1, x), (Decimal(2),)), (lambda x: np.gcd(x, 2) * x, (Decimal(2),)), (lambda x: np.lcm(x, 2) * x, (THIRD,)), (lambda x: np.fmax(x, 1), (mpf(2),)),
 ])
 def test_what_has_no_exact_meaning_is_refused_at_the_users_line(f: Any, args: Any) -> None:

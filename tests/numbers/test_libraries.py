@@ -66,7 +66,7 @@ def test_a_tape_of_floats_is_exact_in_fractions_and_symbolic_in_sympys_numbers()
             continue
         value, (_, *found) = tape.play(Fraction(2, 7), Fraction(5, 3))
         assert [Fraction(x) for x in (value, *found)] == [Fraction(int(x.p), int(x.q)) for x in known], text
-        if i < 40:
+        if i < 100:
             _, (_, *found) = tape.play(X, Y)
             assert all(sympy.simplify(dx - wanted) == 0 for dx, wanted in zip(found, slopes)), text
 

@@ -293,7 +293,7 @@ RECORDS = np.array([(1, (2.0, 3.0))], [("n", int), ("pair", [("a", float), ("b",
 
 
 @pytest.mark.parametrize("run", [tg.grad, tg.gradient, tg.pullback, tg.gradtape, lambda f, *args: tg.value_and_grad(f, argnums=None)(*args)])
-@pytest.mark.parametrize("data", [np.array([1.0, 2.0], object), np.array([None, np.ones(3)], object), RECORDS])
+@pytest.mark.parametrize("data", [np.array([1.0, None], object), np.array([None, np.ones(3)], object), RECORDS])
 def test_numbers_in_an_array_of_objects_or_records_are_not_without_a_gradient_unnoticed(run: Any, data: Any) -> None:
     for args in ((data, 3.0), ([data], 3.0), ({"k": (data, 1.0)}, 3.0)):
         with pytest.raises(tg.ArgumentError, match=r"data.* is an array of (objects|records)"):

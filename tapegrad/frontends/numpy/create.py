@@ -21,8 +21,10 @@ from tapegrad.frontends.numpy.shape import (
     rank,
 )
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, layout_of, shape_of
+from tapegrad.numbers.dtypes import NUMERIC, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, DType
+from tapegrad.numbers.systems import kind_within
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced, holds_traced, tracer_of
@@ -35,7 +37,12 @@ from tapegrad.tree.sparse import is_sparse
 
 def numeric(dtype: DType) -> bool:
     """True for a dtype that a traced array can have."""
-    return np.dtype(dtype).kind in "biufc"
+    return letter(np.dtype(dtype)) in NUMERIC
+
+
+def of_objects(tracer: Any, dtype: DType) -> bool:
+    """True for the dtype of objects in a trace that has an array of numbers that are objects among its inputs."""
+    return np.dtype(dtype).hasobject and any(kind_within(plain(x.val)) is not None for x in tracer.tape.inputs[1:])
 
 
 # -- constructors called by the program. What they make is traced, so that it can be written to.
@@ -44,7 +51,7 @@ def numeric(dtype: DType) -> bool:
 @constructs(np.zeros, np.ones, np.empty)
 def filled(tracer: Any, fn: Callable[..., Any], shape: Any, dtype: DType = float, order: str = "C",
            **other: Any) -> Any:
-    if not numeric(dtype):
+    if not numeric(dtype) and (fn is np.empty or not of_objects(tracer, dtype)):
         return fn(shape, dtype, order, **other)
     return tracer.record(_FILLED[fn], (integers(shape),), _described(dtype, order))
 
@@ -193,8 +200,10 @@ def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K
     value = as_array(a)
     if not isinstance(value, (Traced, np.ndarray)):
         value = np.asarray(value)
-    if not numeric(numpy_dtype(value) if dtype is None else dtype):
-        return fn(a, dtype, order, subok, shape, **other)
+    found = numpy_dtype(value) if dtype is None else dtype
+    if not numeric(found) and (fn is np.empty_like or not of_objects(tracer, found)):
+        # of objects all are None
+        return fn(plain(a), dtype, order, subok, shape, **other)
     if shape is not None or not isinstance(value, Traced):
         like = integers(shape_of(value) if shape is None else shape)
         return tracer.record(_FILLED[_SHAPED[fn]], (like,),

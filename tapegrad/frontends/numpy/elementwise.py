@@ -13,6 +13,7 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, cast, keywords, numpys, static
 from tapegrad.frontends.numpy.shape import numpy_dtype
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
+from tapegrad.numbers.dtypes import is_extension
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, DType
 from tapegrad.rules.op import Traced
@@ -138,6 +139,8 @@ def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = Non
         dtype = np.result_type(*[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (y, low, high)])
         # of all three at once: a number beside bools would make them int64
         y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)
+    if is_extension(numpy_dtype(y)):  # of ml_dtypes, with rules of its own
+        y = ops.astype(y, dtype=np.clip(np.ones((), numpy_dtype(y)), plain(low), plain(high)).dtype)
     y = y if low is None else ops.maximum(y, low)
     return numpys(y if high is None else ops.minimum(y, high))
 

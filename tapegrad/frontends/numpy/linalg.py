@@ -12,6 +12,8 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import moveaxis, swapaxes
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.dtypes import is_extension
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
@@ -46,7 +48,10 @@ def dot(a: Array, b: Array, out: Array | None = None) -> Any:
     m, n = _ndim(a), _ndim(b)
     if not m or not n:  # NumPy makes an array of a number first, which keeps its dtype
         return ops.multiply(*[ops.scalar(x) if dtype_of(x) is None else x for x in (a, b)])
-    return ops.matmul(a, b) if m < 3 and n < 3 else ops.dot(a, b)
+    y = ops.matmul(a, b) if m < 3 and n < 3 else ops.dot(a, b)
+    if is_extension(plain(a).dtype) or is_extension(plain(b).dtype):  # whose products `@` leaves in float32
+        return ops.astype(y, dtype=np.result_type(dtype_of(a), dtype_of(b)))
+    return y
 
 
 @means(np.inner)
