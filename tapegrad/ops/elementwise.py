@@ -23,13 +23,15 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensor_dtypes, tensors
-from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
+from tapegrad.numbers.cotangents import ZERO, ZeroTangent
 from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.systems import is_complex_number, system
-from tapegrad.ops.poles import over, times, with_poles
+from tapegrad.numbers.systems import system
+from tapegrad.ops.poles import by_divisor, over, with_poles
+from tapegrad.ops.poles import conj as conj
+from tapegrad.ops.poles import is_complex as is_complex
 from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import CONSTANT, FRESH, MOVED, RAISES, VIEW, Partial, Push, linear_in, pointwise
@@ -37,21 +39,6 @@ from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
-
-
-def conj(x: Any) -> Any:
-    """Return the complex conjugate, and a real value as it is."""
-    if type(x) is float or type(x) is np.float64:
-        return x
-    if type(x) is np.ndarray:
-        return conjugate(x) if x.dtype.kind == "c" else x
-    return conjugate(x) if is_complex(x) else x
-
-
-def is_complex(x: Array) -> bool:
-    """True for a complex number, array or proxy of one."""
-    dtype = dtype_of(x)
-    return getattr(dtype, "kind", None) == "c" if dtype is not None else is_complex_number(plain(x))
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -64,7 +51,7 @@ def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | b
     if not callable(derivative):
         return (lambda dy, *_: dy) if derivative == 1 else (lambda dy, *_: -dy if derivative == -1 else dy * derivative)
     if poles:
-        return with_poles(derivative, poles, conj)
+        return with_poles(derivative, poles)
     # it reads what the derivative does: see residuals
     return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())
 
@@ -116,9 +103,7 @@ subtract = elementwise("subtract", operator.sub, 1, -1, means=(np.subtract, oper
 multiply = define("multiply", operator.mul, pointwise(
     lambda dy, _y, _a, b: dy * conj(b), lambda dy, _y, a, _b: dy * conj(a), direct=True),
                   means=(np.multiply, operator.mul), torch=of_tensors("multiply", operator.mul, (np.multiply,)))
-divide = define("divide", operator.truediv, pointwise(
-    lambda dy, _y, _a, b: over(dy, conj(b)),
-    lambda dy, y, _a, b: -times(dy, conj(y * y if type(_a) in (int, float) and _a == 1 else y / b)), direct=True),
+divide = define("divide", operator.truediv, pointwise(over, by_divisor, direct=True),
                 means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))

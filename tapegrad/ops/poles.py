@@ -32,7 +32,7 @@ def _has_infinity(x: Any) -> bool:
     return isinstance(x, complex) or kind_of(x) in ("f", "c")
 
 
-def _is_finite(x: Any) -> bool:
+def is_finite(x: Any) -> bool:
     """Return whether all numbers are known to be finite, without a look at each."""
     kind = type(x)
     if kind is float or kind is np.float64 or kind is complex:
@@ -43,7 +43,7 @@ def _is_finite(x: Any) -> bool:
 
 
 def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
-    if _is_finite(derivative) or not _has_infinity(derivative):
+    if is_finite(derivative) or not _has_infinity(derivative):
         return dy * derivative
     if not isinstance(derivative, (np.ndarray, np.generic)):  # of Python's, which widens no array
         if isinstance(dy, (float, complex)):
@@ -65,7 +65,7 @@ def _divide_no_nan(dy: Any, x: Any) -> Any:
     if isinstance(dy, (np.ndarray, np.generic)) or isinstance(x, (np.ndarray, np.generic)):
         with np.errstate(divide="ignore", invalid="ignore"):
             y = np.asarray(dy / x)
-        return y[()] if _is_finite(y) or y.dtype.kind not in "fc" else np.where(dy != 0, y, y.dtype.type(0))[()]
+        return y[()] if is_finite(y) or y.dtype.kind not in "fc" else np.where(dy != 0, y, y.dtype.type(0))[()]
     return dy / (x if dy else 1)
 
 
@@ -76,20 +76,29 @@ def _divide_no_nan_tensors(dy: Any, x: Any) -> Any:
     return y if dy else torch.zeros_like(y)
 
 
-def _conj(x: Any) -> Any:
-    kind = getattr(dtype_of(x), "kind", None)  # a Python number has none
-    is_complex = kind == "c" if kind is not None else is_complex_number(plain(x))
-    return OPS["conjugate"](x) if is_complex else x
+def conj(x: Any) -> Any:
+    """Return the complex conjugate, and a real value as it is."""
+    if type(x) is float or type(x) is np.float64:
+        return x
+    if type(x) is np.ndarray:
+        return OPS["conjugate"](x) if x.dtype.kind == "c" else x
+    return OPS["conjugate"](x) if is_complex(x) else x
+
+
+def is_complex(x: Any) -> bool:
+    """True for a complex number, array or proxy of one."""
+    dtype = dtype_of(x)
+    return getattr(dtype, "kind", None) == "c" if dtype is not None else is_complex_number(plain(x))
 
 
 multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
-    lambda dz, _y, _dy, d: multiply_no_nan(dz, _conj(d)), lambda dz, _y, dy, _d: multiply_no_nan(_conj(dy), dz),
+    lambda dz, _y, _dy, d: multiply_no_nan(dz, conj(d)), lambda dz, _y, dy, _d: multiply_no_nan(conj(dy), dz),
     direct=True), torch=tensors.elementwise(np.multiply, _multiply_no_nan_tensors, numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
 divide_no_nan = define("divide_no_nan", _divide_no_nan, pointwise(
-    lambda dz, _z, _dy, x: divide_no_nan(dz, _conj(x)),
-    lambda dz, z, _dy, x: -multiply_no_nan(dz, _conj(divide_no_nan(z, x))), direct=True),
+    lambda dz, _z, _dy, x: divide_no_nan(dz, conj(x)),
+    lambda dz, z, _dy, x: -multiply_no_nan(dz, conj(divide_no_nan(z, x))), direct=True),
     torch=tensors.elementwise(np.divide, _divide_no_nan_tensors, numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.divide, operator.truediv))
 """A cotangent divided by a number: 0 where the cotangent is 0, whatever the number."""
@@ -99,20 +108,30 @@ for _op in (multiply_no_nan, divide_no_nan):
 
 def times(dy: Any, derivative: Any) -> Any:
     """Return the product of a cotangent and a derivative: `multiply_no_nan`, unless that is known to be finite."""
-    return dy * derivative if _is_finite(derivative) else multiply_no_nan(dy, derivative)
+    return dy * derivative if is_finite(derivative) else multiply_no_nan(dy, derivative)
 
 
-def over(dy: Any, x: Any) -> Any:
-    """Return a cotangent divided by a number: `divide_no_nan`, unless that is known to be finite and not 0."""
-    if type(x) is np.ndarray:
-        nowhere_zero = _is_finite(x) and (_count(x) == x.size if x.size < 1024 else x.all())  # the quicker by the size
+def over(dy: Any, _y: Any, _a: Any, b: Any) -> Any:
+    """Return the cotangent of a dividend: `divide_no_nan`, unless b is known to be finite and nowhere 0."""
+    b = conj(b)
+    if type(b) is np.ndarray:
+        nowhere_zero = is_finite(b) and (_count(b) == b.size if b.size < 1024 else b.all())  # the quicker by the size
     else:
-        nowhere_zero = (_is_finite(x) or type(x) is int) and x
-    return dy / x if nowhere_zero else divide_no_nan(dy, x)
+        nowhere_zero = (is_finite(b) or type(b) is int) and b
+    return dy / b if nowhere_zero else divide_no_nan(dy, b)
 
 
-def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool,
-               conj: Callable[[Any], Any]) -> Partial:
+def by_divisor(dy: Any, y: Any, _a: Any, b: Any) -> Any:
+    """Return the cotangent of a divisor, which is 0 where the cotangent of the quotient y is."""
+    is_one = type(_a) in (int, float) and _a == 1
+    if is_finite(y):  # written out, so that NumPy computes in the memory of the quotient
+        dx = -(dy * conj(y * y if is_one else y / b))
+        if is_finite(dx):
+            return dx
+    return -multiply_no_nan(dy, conj(y * y if is_one else y / b))
+
+
+def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool) -> Partial:
     """Return the partial that multiplies by a derivative which has poles, or may have with these arguments."""
     def partial(dy: Any, y: Any, *x: Any) -> Any:
         found = conj(derivative(y, *x))

@@ -11,6 +11,7 @@ import numpy as np
 import tapegrad.trace.effects
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import CallError, TapeError, fold, user_location
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system_within
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
@@ -69,6 +70,16 @@ def returned(tape: Tape) -> Any:
     parts, into = unpacked(tape.result)
     constants = [op.val for op in tape if type(op) is Constant]
     values = [apart(value_of(part), constants) for part in parts]
+    return values[0] if into is None else into.build(values)
+
+
+def returned_copy(tape: Tape) -> Any:
+    """Return what the function of a tape returned, in memory of its own: its owner may write to it before the tape is
+    swept.
+    """
+    parts, into = unpacked(tape.result)
+    values = duplicates([value_of(part) for part in parts])
+    values = [duplicate(x) if isinstance(x, Traced) and shape_of(x) else x for x in values]  # by a trace around
     return values[0] if into is None else into.build(values)
 
 

@@ -27,7 +27,7 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.recording import recording
-from tapegrad.trace.tracer import put_result, record
+from tapegrad.trace.tracer import put_result, record, returned_copy
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.grad import gradients_of
 from tapegrad.transforms.loop_tangent import beside
@@ -85,7 +85,7 @@ def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     # on copies: what the caller writes to an array before the tangents come must not change the result
     tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
     settle(tape)
-    return tape.result.val, Push(tape)
+    return returned_copy(tape), Push(tape)
 
 
 def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable[[Any], Any]]:

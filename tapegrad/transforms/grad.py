@@ -12,7 +12,7 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.inputs import named_as
 from tapegrad.trace.random_state import Found
-from tapegrad.trace.tracer import record
+from tapegrad.trace.tracer import record, returned_copy
 from tapegrad.trace.value_retention import Economy
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
@@ -117,7 +117,7 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
 
     def back(seed: Any) -> Any:
         return gradients_of(tape, seed)
-    return tape.result.val, back
+    return returned_copy(tape), back
 
 
 def vjp(f: Callable[..., Any], /, *args: Any, has_aux: bool = False, **kwargs: Any) -> tuple[Any, ...]:

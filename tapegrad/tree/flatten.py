@@ -204,8 +204,7 @@ def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> b
     if type(part) is Fresh:
         if not isinstance(built, set):
             return bool(built != part.value)
-        then, now = ({*map(id, set.__iter__(x))} for x in (part.value, built))
-        return now != then
+        return {*map(id, set.__iter__(built))} != {*map(id, set.__iter__(part.value))}
     found = Walk([], []).take_apart(built, "")
     now = [] if found is None else [value for value, _ in found[1]]
     then = [child.build(leaves, memo) for child in part.children]

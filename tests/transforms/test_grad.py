@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tapegrad as tg
 from tapegrad import ops
@@ -454,3 +455,30 @@ def test_an_array_is_made_of_what_an_object_shows_itself_as() -> None:
     value, (_, dx) = tg.grad(f, np.arange(4.0).reshape(2, 2))
     assert value == 4.0
     np.testing.assert_array_equal(dx, [[1.0, 1.0], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize("make", [np.array, torch.tensor])
+def test_the_value_is_the_callers_own_before_the_sweep(make: Any) -> None:
+    exp = np.exp if make is np.array else torch.exp
+    x, y = make([0.3, 1.2]), make([1.0, 2.0])
+
+    def of(run: Any) -> Any:
+        r, back = run(exp)
+        r -= y
+        return back, r * 1
+    back, r = of(lambda f: tg.vjp(f, x))
+    expected = (exp(x) - y) * exp(x)
+    np.testing.assert_allclose(back(r)[0], expected)
+    back, r = of(lambda f: tg.pullback(f, x))
+    np.testing.assert_allclose(back(r)[1], expected)
+    push, r = of(lambda f: tg.linearize(f, x))
+    np.testing.assert_allclose(push(r), expected)
+    _, back, aux = tg.vjp(lambda x: (x.sum() * 0 + exp(x).sum(), exp(x)), x, has_aux=True)
+    aux *= 0
+    np.testing.assert_allclose(back(1.0 if make is np.array else make(1.0))[0], exp(x))
+
+    def residual(x: Any) -> Any:
+        back, r = of(lambda f: tg.vjp(f, x))
+        return back(r)[0]
+    np.testing.assert_allclose(tg.trace(residual, x)[0], expected)
+    np.testing.assert_allclose(tg.compile(residual)(x), expected)
