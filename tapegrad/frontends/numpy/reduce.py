@@ -31,6 +31,8 @@ def kind_of(x: Any) -> str:
         dtype = np.dtype(x.__class__)
         if isinstance(x, Traced):  # a Python number, which has no attribute that would guard it
             x._tracer.guard(peek(x), "dtype", dtype)
+    elif not isinstance(dtype, np.dtype):  # torch's
+        dtype = dtype_of(x)
     return dtype.kind  # type: ignore[no-any-return]
 
 
@@ -222,7 +224,7 @@ def averaged(x: Array, mask: Any, options: dict[str, Any], less: Any = 0) -> Any
 
 def like(x: Array, y: Array) -> Any:
     """Return `y` in the precision of `x`, a floating or complex array."""
-    return y if kind_of(x) not in "fc" or y.dtype == x.dtype else ops.astype(y, dtype=x.dtype)
+    return y if kind_of(x) not in "fc" or dtype_of(y) == dtype_of(x) else ops.astype(y, dtype=dtype_of(x))
 
 
 @means(np.mean, np.ndarray.mean)
@@ -275,7 +277,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     x = as_array(a)
     if weights is None:
         y = ops.mean(x, **how(axis, keepdims))
-        scale: Any = y.dtype.type(math.prod(shape_of(x)) / (math.prod(shape_of(y)) or 1)) if returned else None
+        scale: Any = dtype_of(y).type(math.prod(shape_of(x)) / (math.prod(shape_of(y)) or 1)) if returned else None
     else:
         w = _weights(as_array(weights), x, axis)
         x, w = _in_one_dtype(x, w)

@@ -98,3 +98,13 @@ def test_compiled_calls_return_what_the_program_does(f: Any) -> None:
         value, dx = step(x)
         assert type(value) is type(f(x)) and type(dx) is np.ndarray
         np.testing.assert_allclose(value, f(x))
+
+
+@pytest.mark.parametrize("f", [np.linalg.norm, np.median, lambda t: np.percentile(t, 30), np.diff, np.nansum, np.nanmean, np.gradient, np.unwrap,
+                               lambda t: np.quantile(t, 0.3), lambda t: np.average(t, returned=True)[0], lambda t: np.histogram(t, range=(0, 5))[0]])
+def test_composites_of_numpys_on_a_tensor(f: Any) -> None:
+    t = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    value, dt = tg.grad(lambda t: (f(t) * 1.0).sum(), t)[0], tg.gradient(lambda t: (f(t) * 1.0).sum(), t)[0]
+    expected = tg.grad(lambda t: np.sum(f(t) * 1.0), t.numpy())
+    np.testing.assert_allclose(value, expected[0])
+    np.testing.assert_allclose(dt, expected[1][1])
