@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import CodeType
 from typing import Any
 
@@ -307,6 +308,7 @@ class Tape(Methods):
         self.insert(target, *ops)
         self._rebind({target: stand_in}, skip=ops)
         self._drop(target)
+        self._compute_again({target: stand_in})
         return ops
 
     def delete(self, ref: int | Variable) -> None:
@@ -321,7 +323,24 @@ class Tape(Methods):
 
     def rebind(self, mapping: Mapping[int | Variable, int | Variable]) -> None:
         """Make every user of a key use its value instead, the result included."""
-        self._rebind({self[old]: self[new] for old, new in mapping.items()})
+        bound = {self[old]: self[new] for old, new in mapping.items()}
+        self._rebind(bound)
+        self._compute_again(bound)
+
+    def _compute_again(self, mapping: dict[Operation, Operation]) -> None:
+        """Compute the values of calls that follow from an operation of another type, shape or dtype than the one whose
+        place it took: passes go by them. One that cannot be computed has none.
+        """
+        stale = {new for old, new in mapping.items() if old.spec != new.spec}
+        for op in self.ops if stale else ():
+            draws = getattr(getattr(op.fn, "effects", None), "draws", False)  # and would draw on
+            if type(op) is Call and not stale.isdisjoint(operands(op)) and not draws:
+                then, op.val = op.spec, UNKNOWN
+                if not isinstance(op.fn, Operation) and all(map(has_value, operands(op))):
+                    with suppress(Exception):
+                        op.val = op.fn(*map(value_of, op.args), **op.kwargs)
+                if op.spec != then:
+                    stale.add(op)
 
     def _rebind(self, mapping: dict[Operation, Operation], skip: tuple[Operation, ...] = ()) -> None:
         for op in self.ops:

@@ -438,7 +438,7 @@ def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Pr
         proxy._op, proxy._val, proxy._tracer, proxy._view = op, val, tracer, None
     if type(origin) is views.View:
         proxy._stand(origin)
-    elif type(op) is Call and (op.fn.memory.of == 0 or op.fn.memory.blank) and is_memory(val):
+    elif type(op) is Call and isinstance(op.fn, Op) and (op.fn.memory.of == 0 or op.fn.memory.blank) and is_memory(val):
         if op.fn.memory.blank:
             proxy._stand(views.View(views.Storage(op, val, owned=True)))
         elif origin and isinstance(origin[0], Traced) and origin[0]._tracer is tracer:

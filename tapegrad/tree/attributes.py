@@ -33,7 +33,7 @@ def attributes_of(x: Any) -> dict[str, Any]:
     if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls in OWNERS or hasattr(cls, "_tapegrad_op"):
         return {}
     if is_foreign(cls.__module__):
-        return dict(vars(x)) if str(cls.__module__).startswith("scipy.") and holds_proxies(x) else {}
+        return own_attributes(x) if str(cls.__module__).startswith("scipy.") and holds_proxies(x) else {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
     if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:

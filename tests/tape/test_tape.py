@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import tapegrad as tg
@@ -167,3 +170,24 @@ def test_play_refuses_other_arguments() -> None:
     assert tape.play({"a": 4.0}) == 8.0
     with pytest.raises(tg.ArgumentError, match="nested otherwise"):
         tape.play({"b": 4.0})
+
+
+@pytest.mark.parametrize("fn", [lambda x: tg.call(tg.ops.sum, x), lambda x: tg.call(tg.ops.getitem, x, slice(0, 1)), lambda x: tg.call(tg.ops.max, x, axis=0, keepdims=True),
+                                lambda x: tg.call(tg.ops.astype, x, dtype=np.dtype("f4")), lambda x: tg.call(tg.ops.multiply, x, 1j)])
+def test_what_follows_from_an_edit_of_another_shape_or_dtype_is_computed_again(fn: Any) -> None:
+    x = np.array([1.0, 2.0, 3.0])
+    tape = tg.trace(lambda x: np.abs(np.exp(x * x * 0.1)).sum(), x)[1]
+    tape.replace(3, fn(tg.V(2)))
+    value = tape.play(x)
+    assert [op.spec for op in tape] == [op.spec for op in tape.check()] and np.shape(tape.result.val) == ()
+    compiled = tg.compile(tape)(x)
+    assert type(compiled) is type(value) and compiled == pytest.approx(value, rel=1e-6)
+    np.testing.assert_allclose(tg.flatgrad(tape).play(x)[1][1], tg.gradtape(tape).play(x)[1][1], rtol=1e-6)
+
+
+def test_a_call_of_a_function_without_a_rule_says_so() -> None:
+    tape = tg.trace(lambda x: (x * x).sum(), np.ones(2))[1]
+    tape.replace(3, tg.call(lambda x: x ** 3, tg.V(2)))
+    for transform in (tg.gradtape, tg.flatgrad, tg.forwardtape):
+        with pytest.raises(tg.MissingRule):
+            transform(tape)
