@@ -413,3 +413,15 @@ def test_a_comparison_is_a_bool_in_traces_within_traces():
     assert tg.hessian(loss)(2.0) == 12.0 == tg.hvp(loss)(2.0, 1.0) == tg.taylor(loss, 2.0, 2)[2] * 2
     assert tg.grad(lambda x: tg.gradient(lambda y: loss(x * y), 1.0)[0], 2.0)[1][1] == 36.0
     assert [tg.compile(tg.hessian(loss), warmup=1)(x) for x in (2.0, 1.0, -1.0, 3.0)] == [12.0, 6.0, 0.0, 18.0]
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.EffectWarning")
+def test_a_cached_function_of_a_traced_number_runs_in_each_trace() -> None:
+    ran: list[int] = []
+
+    @functools.lru_cache
+    def load(n: int) -> int:
+        ran.append(n)
+        return 2 * n
+    assert load(3) == 6 and tg.grad(lambda x, n: x * load(n), 1.0, 3)[0] == 6.0
+    assert len(ran) == 2
