@@ -23,15 +23,13 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers import tensor_dtypes, tensors
-from tapegrad.numbers.cotangents import ZERO, ZeroTangent
+from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of
 from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.systems import system
+from tapegrad.numbers.systems import is_complex_number, system
 from tapegrad.ops.poles import by_divisor, over, with_poles
-from tapegrad.ops.poles import conj as conj
-from tapegrad.ops.poles import is_complex as is_complex
 from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import CONSTANT, FRESH, MOVED, RAISES, VIEW, Partial, Push, linear_in, pointwise
@@ -39,6 +37,21 @@ from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
+
+
+def conj(x: Any) -> Any:
+    """Return the complex conjugate, and a real value as it is."""
+    if type(x) is float or type(x) is np.float64:
+        return x
+    if type(x) is np.ndarray:
+        return conjugate(x) if x.dtype.kind == "c" else x
+    return conjugate(x) if is_complex(x) else x
+
+
+def is_complex(x: Array) -> bool:
+    """True for a complex number, array or proxy of one."""
+    dtype = dtype_of(x)
+    return getattr(dtype, "kind", None) == "c" if dtype is not None else is_complex_number(plain(x))
 
 
 def is_inexact(dtype: Any) -> bool:
@@ -198,10 +211,10 @@ def _cbrt(x: Array) -> Any:
 
 
 cbrt = elementwise("cbrt", np.cbrt, lambda y, _x: 1 / (3 * y * y), means=(np.cbrt,), on_torch=_cbrt, poles=True)
-exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), python=math.exp, poles=True)
-exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), poles=True,
-                   python=getattr(math, "exp2", None))  # Python 3.11
-expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), python=math.expm1, poles=True)
+exp = elementwise("exp", np.exp, lambda y, _x: y, means=(np.exp,), python=math.exp)
+# Python 3.11
+exp2 = elementwise("exp2", np.exp2, lambda y, _x: y * _ln2(y), means=(np.exp2,), python=getattr(math, "exp2", None))
+expm1 = elementwise("expm1", np.expm1, lambda y, _x: y + 1, means=(np.expm1,), python=math.expm1)
 log = elementwise("log", np.log, lambda _y, x: 1 / x, means=(np.log,), python=math.log, poles=True)
 log2 = elementwise("log2", np.log2, lambda _y, x: 1 / (x * _ln2(x)), means=(np.log2,), python=math.log2, poles=True)
 log10 = elementwise("log10", np.log10, lambda _y, x: 1 / (x * _ln10(x)), means=(np.log10,), python=math.log10,
@@ -224,8 +237,8 @@ asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) els
 acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x),
                    means=(np.acos,), python=math.acos, poles=True)
 atan = elementwise("atan", np.atan, lambda _y, x: 1 / (1 + x * x), means=(np.atan,), python=math.atan)
-sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), python=math.sinh, poles=True)
-cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), python=math.cosh, poles=True)
+sinh = elementwise("sinh", np.sinh, lambda _y, x: cosh(x), means=(np.sinh,), python=math.sinh)
+cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), python=math.cosh)
 tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), python=math.tanh)
 asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1),
                     means=(np.asinh,), python=math.asinh)

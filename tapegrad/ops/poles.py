@@ -1,4 +1,4 @@
-"""poles: derivatives that are infinite at a point or overflow, where a zero cotangent stops.
+"""poles: derivatives that are infinite at a point, where a zero cotangent stops.
 
 So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)` has the derivative 0 at 0, and not nan.
 """
@@ -77,18 +77,12 @@ def _divide_no_nan_tensors(dy: Any, x: Any) -> Any:
 
 
 def conj(x: Any) -> Any:
-    """Return the complex conjugate, and a real value as it is."""
-    if type(x) is float or type(x) is np.float64:
+    """Return the complex conjugate, and a real value as it is; tapes that are exported know that of `elementwise`."""
+    if type(x) is float or type(x) is np.float64 or (type(x) is np.ndarray and x.dtype.kind == "f"):
         return x
-    if type(x) is np.ndarray:
-        return OPS["conjugate"](x) if x.dtype.kind == "c" else x
-    return OPS["conjugate"](x) if is_complex(x) else x
-
-
-def is_complex(x: Any) -> bool:
-    """True for a complex number, array or proxy of one."""
     dtype = dtype_of(x)
-    return getattr(dtype, "kind", None) == "c" if dtype is not None else is_complex_number(plain(x))
+    is_complex = getattr(dtype, "kind", None) == "c" if dtype is not None else is_complex_number(plain(x))
+    return OPS["conjugate"](x) if is_complex else x
 
 
 multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(

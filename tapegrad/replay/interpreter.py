@@ -43,7 +43,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import SURROUNDINGS, check_surroundings
 from tapegrad.trace.inputs import argument_names, flatten_call
-from tapegrad.trace.tracer import apart
+from tapegrad.trace.results import apart
 from tapegrad.tree.signature import ValueAndGradients
 
 

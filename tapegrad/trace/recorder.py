@@ -27,7 +27,7 @@ from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
 from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.systems import refuse_unknown
+from tapegrad.numbers.systems import kind_within, refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.random import draw
@@ -207,7 +207,8 @@ class Tracer:
 
     def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
         """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
-        carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")]
+        carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")
+                   and kind_within(plain(arg.val)) is not int]
         if not stay_numbers(args, dtype, val) and not all(map(self.independent, carried)):
             raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
                                       "their gradient would be lost", user_location(),

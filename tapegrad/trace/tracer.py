@@ -11,17 +11,13 @@ import numpy as np
 import tapegrad.trace.effects
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import CallError, TapeError, fold, user_location
-from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.systems import INTERPOSED, system_within
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
-from tapegrad.numbers.text import Text
-from tapegrad.ops.structure import nest_result, unpacked
 from tapegrad.progress import Work
 from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
-from tapegrad.tape.origin import Origin
-from tapegrad.tape.tape import Constant, Input, Operation, Tape, value_of
+from tapegrad.tape.tape import Input, Tape
 from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
 from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.blind import Blind
@@ -31,18 +27,19 @@ from tapegrad.trace.escaped import Made
 from tapegrad.trace.holders import replacement
 from tapegrad.trace.imported_names import holders
 from tapegrad.trace.inputs import call_method, check_shared, check_written, flatten_call, print_of
-from tapegrad.trace.interposition import original, stand_in
+from tapegrad.trace.interposition import stand_in
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.random_state import DRAWN, Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.replacement import interposition
+from tapegrad.trace.results import put_result, returned
 from tapegrad.trace.twins import is_doubled, tie, twins
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.write_back import Copies, attributes_of_tensors, settle
 from tapegrad.tree.argnums import ALL, Wanted
-from tapegrad.tree.flatten import Walk, flatten, is_leaf
+from tapegrad.tree.flatten import Walk
 
 R = TypeVar("R")
 
@@ -63,31 +60,6 @@ def trace(f: Callable[..., R], /, *args: Any, ctx: Context | None = None, **kwar
     tape = record(f, args, kwargs, ctx or DEFAULT, found=Found(f, args, kwargs))
     settle(tape)
     return returned(tape), tape
-
-
-def returned(tape: Tape) -> Any:
-    """Return what the function of a tape returned."""
-    parts, into = unpacked(tape.result)
-    constants = [op.val for op in tape if type(op) is Constant]
-    values = [apart(value_of(part), constants) for part in parts]
-    return values[0] if into is None else into.build(values)
-
-
-def returned_copy(tape: Tape) -> Any:
-    """Return what the function of a tape returned, in memory of its own: its owner may write to it before the tape is
-    swept.
-    """
-    parts, into = unpacked(tape.result)
-    values = duplicates([value_of(part) for part in parts])
-    values = [duplicate(x) if isinstance(x, Traced) and shape_of(x) else x for x in values]  # by a trace around
-    return values[0] if into is None else into.build(values)
-
-
-def apart(value: Any, constants: list[Any]) -> Any:
-    """Return a result in memory of its own where it lies in that of a tape's constant: its owner may write to it."""
-    if type(value) is np.ndarray and any(type(x) is np.ndarray and np.may_share_memory(value, x) for x in constants):
-        return value.copy(order="K")
-    return value
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False,
@@ -244,22 +216,6 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         del out
         tracer.economy.release(last=True)
     return tape
-
-
-def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
-    """Make what `f` returned the tape's result: a variable, a constant, or a structure of them."""
-    if isinstance(out, Traced) and out._tracer is tracer and is_leaf(out):
-        tape.result = out._op
-        return
-    leaves: list[Any] = []
-    walks: list[Walk] = []
-    structure = flatten(out, "", leaves, [], shared=False, walks=walks, original=original)
-    if structure.is_leaf or not leaves:
-        lifted = tracer.lift(out)
-        whole = structure.build(leaves) if walks[0].restored or type(out) is Text else out
-        tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(whole, Origin("result")))
-        return
-    nest_result(tape, list(map(tracer.lift, leaves)), structure)
 
 
 def _globals(fn: Callable[..., Any]) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.recording import recording
-from tapegrad.trace.tracer import put_result, record, returned_copy
+from tapegrad.trace.results import put_result, returned_copy
+from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.grad import gradients_of
 from tapegrad.transforms.loop_tangent import beside

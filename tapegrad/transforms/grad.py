@@ -12,7 +12,8 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.inputs import named_as
 from tapegrad.trace.random_state import Found
-from tapegrad.trace.tracer import record, returned_copy
+from tapegrad.trace.results import returned_copy
+from tapegrad.trace.tracer import record
 from tapegrad.trace.value_retention import Economy
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken

@@ -20,7 +20,7 @@ from tapegrad.trace.context import DEFAULT, Context
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.recording import recording
-from tapegrad.trace.tracer import put_result
+from tapegrad.trace.results import put_result
 from tapegrad.transforms.primal_copy import guard_type
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import moved

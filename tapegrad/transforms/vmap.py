@@ -22,7 +22,8 @@ from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.outside_arrays import WITNESSES
 from tapegrad.trace.outside_state import Outside
 from tapegrad.trace.random_state import SOURCES, Found, state_of
-from tapegrad.trace.tracer import record, returned, trace
+from tapegrad.trace.results import returned
+from tapegrad.trace.tracer import record, trace
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.transforms.unroll import inline

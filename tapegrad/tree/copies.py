@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -142,6 +142,23 @@ KINDS = (list, deque, set, bytearray)
 def base_of(x: Any) -> Any:
     """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
     return next(kind for kind in (OrderedDict, dict, *KINDS, tuple) if isinstance(x, kind))
+
+
+def empty_like(x: Any, cls: type) -> Any:
+    """Return a dict, list, deque or set of a class without items, made as Python's own make it: no code of the class
+    runs.
+    """
+    new = base_of(x).__new__(cls)
+    if isinstance(x, defaultdict):
+        defaultdict.__init__(new, x.default_factory)
+    elif isinstance(x, deque):
+        deque.__init__(new, (), x.maxlen)
+    return new
+
+
+def facts_of(x: Any) -> tuple[Any, ...]:
+    """Return what a container holds beside its items and its attributes."""
+    return (x.default_factory,) if isinstance(x, defaultdict) else (x.maxlen,) if isinstance(x, deque) else ()
 
 
 def dict_of(x: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
 from tapegrad.numbers.quantities import Measure, known_as, measure_of
-from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, space_of
+from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, empty_like, facts_of, space_of
 from tapegrad.tree.ways import way_to
 
 GRADIENT = -1  # under which the memo of a mirror has the unit of what it is the gradient of
@@ -295,7 +294,7 @@ class Extended(Instance):
         return new
 
     def kind(self) -> tuple[Any, ...]:
-        return self.cls, *_facts_of(self.prototype)
+        return self.cls, *facts_of(self.prototype)
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         base, new = base_of(self.prototype), empty_like(self.prototype, self.cls)
@@ -309,23 +308,6 @@ class Extended(Instance):
                 else:
                     base.append(new, part)
         return new, fill
-
-
-def empty_like(x: Any, cls: type) -> Any:
-    """Return a dict, list, deque or set of a class without items, made as Python's own make it: no code of the class
-    runs.
-    """
-    new = base_of(x).__new__(cls)
-    if isinstance(x, defaultdict):
-        defaultdict.__init__(new, x.default_factory)
-    elif isinstance(x, deque):
-        deque.__init__(new, (), x.maxlen)
-    return new
-
-
-def _facts_of(x: Any) -> tuple[Any, ...]:
-    """Return what a container holds beside its items and its attributes."""
-    return ((x.default_factory,) if isinstance(x, defaultdict) else (x.maxlen,) if isinstance(x, deque) else ())
 
 
 class Item(NamedTuple):

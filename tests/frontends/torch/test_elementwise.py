@@ -166,7 +166,7 @@ CALLS: dict[str, tuple[Callable[..., Any], str, tuple[Any, ...]]] = {
     "where of a condition": (lambda x: x[torch.where(x > 0)], "nonzero", (X,)),
     "masked_fill": (lambda x: x.masked_fill(x > 0, -math.inf), "where", (X,)),
     "masked_fill by a 0-d tensor": (lambda x, y: x.masked_fill(x > 0, y[0, 0]), "where", (X, Y)),
-    "nan_to_num": (lambda x: torch.nan_to_num(x / 0, nan=1.0, posinf=2.0), "nan_to_num", (X,)),
+    "nan_to_num": (lambda x: torch.nan_to_num(x * math.inf, nan=1.0, posinf=2.0), "nan_to_num", (X,)),
     "round to decimals": (lambda x: torch.round(x, decimals=2), "round", (X,)),
     "polygamma": (lambda x: torch.polygamma(1, x), "polygamma", (sample(3, 4, low=0.5, high=3.0),)),
     "logit with eps": (lambda x: torch.logit(x, eps=0.2), "logit", (sample(3, 4, low=0.1, high=0.9),)),
