@@ -433,7 +433,6 @@ lcm = constant("lcm", np.lcm, np.lcm)
 # -- selection. `where` and not a product with 0 or 1: an infinite cotangent must not become nan.
 
 
-
 def _where(c: Array, a: Array, b: Array) -> Any:
     device = tensors.device_of((c, a, b))
     a, b = (tensors.to_tensor(x, device, tensor_dtypes.result_type(a, b)) for x in (a, b))

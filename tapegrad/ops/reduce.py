@@ -32,6 +32,7 @@ from tapegrad.ops.elementwise import (
     real,
     where,
 )
+from tapegrad.ops.promotion import exactly
 from tapegrad.ops.shape import along, flip, pad, reshape, stretched
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import CONSTANT, FRESH, Tangent, linear_in
@@ -78,7 +79,8 @@ def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], 
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
     def tangent(ts: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         # each number of the value is of numbers of its own: their slopes are what ones are pulled back to
-        slope = rule(np.ones(shape_of(restore(y, x, axis)), object if holds_objects(plain(x)) else float), y, x, axis)
+        shape, kind = shape_of(restore(y, x, axis)), object if holds_objects(plain(x)) else float
+        slope = rule(np.full(shape, exactly(1.0, x), kind), y, x, axis)
         return sum(conj(slope) * ts[0], axis=axis, keepdims=keepdims)
     reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
     facts.setdefault("tangent", tangent)
@@ -146,7 +148,8 @@ def _share(dy: Cotangent, y: Array, x: Array, axis: Axis) -> Any:
     ties = equal(x, restore(y, x, axis))
     n = sum(ties, axis=axis, keepdims=True)
     # nan, and not 0, where y is; an integer would make single precision double
-    return where(ties, dy, 0.0) / (astype(n, dtype=np.dtype(np.float32)) if dtype_of(x) == np.float32 else n)
+    n = astype(n, dtype=np.dtype(np.float32)) if dtype_of(x) == np.float32 else n
+    return where(ties, dy, exactly(0.0, dy)) / n
 
 
 sum = reduction("sum", np.sum, types.total, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
