@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import ArgumentError
+from tapegrad.errors import ArgumentError, UnknownFunction, user_location
 from tapegrad.numbers.cotangents import layout_of
 from tapegrad.numbers.lazy import Lazy, needed
 from tapegrad.numbers.systems import system, system_of
@@ -80,6 +80,8 @@ class Vendor:
             return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
         if value is system or value is system_of:
             return "(lambda x: None)"  # nor a number that is no float
+        if value is UnknownFunction or value is user_location:
+            return "TypeError" if value is UnknownFunction else "(lambda: None)"
         if value is numpy_dtype:
             return self.expression(np.dtype)
         if value is needed:
