@@ -341,6 +341,8 @@ class Function(Emitter):
     def arena(self) -> tuple[int, list[str]]:
         """Return how much memory the function needs, and the lines that say where in it each block lies."""
         end, placed = 0, list[Block]()
+        for block in self._touched:  # by the results
+            block.end = len(self.lines)
         for block in self.blocks:  # in the order in which they are made
             size = -(-block.size // ALIGN) * ALIGN
             taken = sorted((other.offset, other.offset + -(-other.size // ALIGN) * ALIGN) for other in placed

@@ -303,3 +303,19 @@ def test_arrays_of_two_dtypes_are_joined() -> None:
     step = tg.compile(lambda x, y: np.concatenate([x, y]).sum(), mode="native", warmup=1)
     for _ in range(3):
         assert step(np.ones(70, np.float32), np.ones(80)) == 150.0
+
+
+@pytest.mark.parametrize("n", [3, 40, 400])
+def test_memory_that_a_nest_of_results_holds_is_not_given_to_a_later_loop(n: int) -> None:
+    def f(w: Any) -> Any:
+        y = np.zeros(n)
+        for i in range(n):
+            y[i] = np.modf(w)[0] * (i % 2 + 1.0)
+        return y.sum(), {"y": y, "more": [y * 2.0]}
+    tape = tg.flatgrad(tg.roll(tg.trace(f, 1.22)[1], least=3, saved=0), (1.0, None))
+    native = tg.compile(tape, mode="native")
+    for w in (1.22, 1.5, 1.22):
+        (value, aux), (_, dw) = native(w)
+        assert value == pytest.approx(f(w)[0]) and dw == pytest.approx(tape.play(w)[1][1])
+        np.testing.assert_allclose(aux["y"], f(w)[1]["y"])
+        np.testing.assert_allclose(aux["more"][0], f(w)[1]["more"][0])
