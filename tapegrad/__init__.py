@@ -46,7 +46,8 @@ from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
 
 if TYPE_CHECKING:
-    from tapegrad import distributed, passes
+    from tapegrad import distributed as distributed
+    from tapegrad import passes
     from tapegrad.bridges.autograd_functions import to_autograd
     from tapegrad.bridges.jax_functions import from_jax, to_jax
     from tapegrad.bridges.pytensor_functions import to_pytensor
