@@ -19,10 +19,10 @@ from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.inputs import flatten_call
-from tapegrad.trace.put_off import AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite, base_of
+from tapegrad.trace.put_off import AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
 from tapegrad.trace.stored import FIXED, Fixed, Form, Given, Nested, Result, Stored, Thing
 from tapegrad.trace.write_back import Pending, Place
-from tapegrad.tree.copies import class_of
+from tapegrad.tree.copies import base_of, class_of
 from tapegrad.tree.flatten import Structure, Walk, is_leaf
 from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Container, Leaf, Static

@@ -32,7 +32,7 @@ def _has_infinity(x: Any) -> bool:
     return isinstance(x, complex) or kind_of(x) in ("f", "c")
 
 
-def is_finite(x: Any) -> bool:
+def _is_finite(x: Any) -> bool:
     """Return whether all numbers are known to be finite, without a look at each."""
     kind = type(x)
     if kind is float or kind is np.float64 or kind is complex:
@@ -43,7 +43,7 @@ def is_finite(x: Any) -> bool:
 
 
 def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
-    if is_finite(derivative) or not _has_infinity(derivative):
+    if _is_finite(derivative) or not _has_infinity(derivative):
         return dy * derivative
     if not isinstance(derivative, (np.ndarray, np.generic)):  # of Python's, which widens no array
         if isinstance(dy, (float, complex)):
@@ -54,23 +54,16 @@ def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
     return dy * np.where((dy != 0) | np.isfinite(derivative), derivative, 0.0)[()]
 
 
-def _multiply_no_nan_tensors(dy: Any, derivative: Any) -> Any:
-    y = dy * derivative
-    if tensors.is_tensor(dy):
-        return y.masked_fill(dy == 0, 0)
-    return y if dy else torch.zeros_like(y)
-
-
 def _divide_no_nan(dy: Any, x: Any) -> Any:
     if isinstance(dy, (np.ndarray, np.generic)) or isinstance(x, (np.ndarray, np.generic)):
         with np.errstate(divide="ignore", invalid="ignore"):
             y = np.asarray(dy / x)
-        return y[()] if is_finite(y) or y.dtype.kind not in "fc" else np.where(dy != 0, y, y.dtype.type(0))[()]
+        return y[()] if _is_finite(y) or y.dtype.kind not in "fc" else np.where(dy != 0, y, y.dtype.type(0))[()]
     return dy / (x if dy else 1)
 
 
-def _divide_no_nan_tensors(dy: Any, x: Any) -> Any:
-    y = dy / x
+def _stopped(dy: Any, y: Any) -> Any:
+    """Return a tensor, with 0 where the cotangent is 0."""
     if tensors.is_tensor(dy):
         return y.masked_fill(dy == 0, 0)
     return y if dy else torch.zeros_like(y)
@@ -87,13 +80,14 @@ def conj(x: Any) -> Any:
 
 multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
     lambda dz, _y, _dy, d: multiply_no_nan(dz, conj(d)), lambda dz, _y, dy, _d: multiply_no_nan(conj(dy), dz),
-    direct=True), torch=tensors.elementwise(np.multiply, _multiply_no_nan_tensors, numbers=True), memory=FRESH,
+    direct=True),
+    torch=tensors.elementwise(np.multiply, lambda dy, d: _stopped(dy, dy * d), numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
 divide_no_nan = define("divide_no_nan", _divide_no_nan, pointwise(
     lambda dz, _z, _dy, x: divide_no_nan(dz, conj(x)),
     lambda dz, z, _dy, x: -multiply_no_nan(dz, conj(divide_no_nan(z, x))), direct=True),
-    torch=tensors.elementwise(np.divide, _divide_no_nan_tensors, numbers=True), memory=FRESH,
+    torch=tensors.elementwise(np.divide, lambda dy, x: _stopped(dy, dy / x), numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.divide, operator.truediv))
 """A cotangent divided by a number: 0 where the cotangent is 0, whatever the number."""
 for _op in (multiply_no_nan, divide_no_nan):
@@ -102,25 +96,25 @@ for _op in (multiply_no_nan, divide_no_nan):
 
 def times(dy: Any, derivative: Any) -> Any:
     """Return the product of a cotangent and a derivative: `multiply_no_nan`, unless that is known to be finite."""
-    return dy * derivative if is_finite(derivative) else multiply_no_nan(dy, derivative)
+    return dy * derivative if _is_finite(derivative) else multiply_no_nan(dy, derivative)
 
 
 def over(dy: Any, _y: Any, _a: Any, b: Any) -> Any:
     """Return the cotangent of a dividend: `divide_no_nan`, unless b is known to be finite and nowhere 0."""
     b = conj(b)
     if type(b) is np.ndarray:
-        nowhere_zero = is_finite(b) and (_count(b) == b.size if b.size < 1024 else b.all())  # the quicker by the size
+        nowhere_zero = _is_finite(b) and (_count(b) == b.size if b.size < 1024 else b.all())  # the quicker by the size
     else:
-        nowhere_zero = (is_finite(b) or type(b) is int) and b
+        nowhere_zero = (_is_finite(b) or type(b) is int) and b
     return dy / b if nowhere_zero else divide_no_nan(dy, b)
 
 
 def by_divisor(dy: Any, y: Any, _a: Any, b: Any) -> Any:
     """Return the cotangent of a divisor, which is 0 where the cotangent of the quotient y is."""
     is_one = type(_a) in (int, float) and _a == 1
-    if is_finite(y):  # written out, so that NumPy computes in the memory of the quotient
+    if _is_finite(y):  # written out, so that NumPy computes in the memory of the quotient
         dx = -(dy * conj(y * y if is_one else y / b))
-        if is_finite(dx):
+        if _is_finite(dx):
             return dx
     return -multiply_no_nan(dy, conj(y * y if is_one else y / b))
 

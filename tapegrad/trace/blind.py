@@ -14,9 +14,10 @@ from tapegrad.numbers.memory import BUFFERS, meet, span
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.holders import attributes as own_dict
-from tapegrad.trace.put_off import KINDS, TableWrite
+from tapegrad.trace.put_off import TableWrite
 from tapegrad.trace.references import Routes, is_a, is_safe
 from tapegrad.trace.write_back import Copies, Pending, Place
+from tapegrad.tree.copies import KINDS
 from tapegrad.tree.flatten import Walk, leaves_of
 
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.holders import slots_of_kind
-from tapegrad.trace.put_off import base_of
-from tapegrad.tree.copies import CACHED, is_empty
+from tapegrad.tree.copies import CACHED, base_of, is_empty
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
 FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # which cannot be written to

@@ -23,8 +23,8 @@ from tapegrad.rules.op import Traced
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import is_foreign, mentioned, package_of
-from tapegrad.trace.put_off import KINDS, content, fill, holds
-from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty
+from tapegrad.trace.put_off import content, fill, holds
+from tapegrad.tree.copies import CACHED, KINDS, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module
 
 MOST = 4096  # things that are looked at

@@ -11,9 +11,8 @@ from typing import Any
 from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.outside_arrays import write_refused
-from tapegrad.tree.copies import KINDS, base_of
+from tapegrad.tree.copies import base_of
 
-__all__ = ["KINDS", "base_of"]
 NOTHING: Any = object()
 
 

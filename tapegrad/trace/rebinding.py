@@ -25,12 +25,12 @@ from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
 from tapegrad.trace.outside_arrays import stand_for
-from tapegrad.trace.put_off import KINDS, content, fill, holds
+from tapegrad.trace.put_off import content, fill, holds
 from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.write_back import Copies
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
-from tapegrad.tree.copies import CODE, Attribute, Refused, check_apart, class_of, current, is_empty, running
+from tapegrad.tree.copies import CODE, KINDS, Attribute, Refused, check_apart, class_of, current, is_empty, running
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf, Partial, Subclassed, is_masked

@@ -30,19 +30,10 @@ from tapegrad.tape.tape import Call, Operation, Tape, has_value
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.outside_arrays import code_of_program
 from tapegrad.trace.plain_values import PlainValues
-from tapegrad.trace.put_off import (
-    KINDS,
-    NOTHING,
-    AttributeWrite,
-    CellWrite,
-    GroupWrite,
-    RefillWrite,
-    TableWrite,
-    base_of,
-)
+from tapegrad.trace.put_off import NOTHING, AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
 from tapegrad.trace.stored import Forms, Result, Stored
 from tapegrad.trace.views import peek
-from tapegrad.tree.copies import is_empty, slots_of
+from tapegrad.tree.copies import KINDS, base_of, is_empty, slots_of
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 

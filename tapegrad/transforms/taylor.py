@@ -368,10 +368,6 @@ def _multiplied(call: Expanded, a: Series, b: Series) -> Series:
     return Series([call.y], lambda k: _cauchy(a, b, range(k + 1), k))
 
 
-def _divided_no_nan(call: Expanded, a: Series, b: Series) -> Series:
-    return _divided(call, a, b, ops.divide_no_nan)
-
-
 def _divided(call: Expanded, a: Series, b: Series, by: Op = ops.divide) -> Series:
     def rule(k: int) -> Any:  # of y b = a
         known = _cauchy(y, b, range(k), k)
@@ -416,7 +412,8 @@ ARITHMETIC: dict[Op, Callable[..., Series]] = {
     ops.add: _added,
     ops.subtract: _subtracted,
     ops.multiply: _multiplied,
-    ops.divide: _divided, ops.divide_no_nan: _divided_no_nan,
+    ops.divide: _divided,
+    ops.divide_no_nan: lambda call, a, b: _divided(call, a, b, ops.divide_no_nan),
     ops.pow: _raised,
     ops.float_power: _raised,
     ops.negative: lambda call, x: Series([call.y], lambda k: None if x[k] is None else -x[k]),
