@@ -128,6 +128,14 @@ def test_no_file_is_longer_than_500_lines() -> None:
     assert not long
 
 
+def test_the_top_level_holds_what_the_project_is_made_of() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT.parent, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no git checkout")
+    assert {name.split("/")[0] for name in listed.stdout.splitlines()} == {
+        ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md", "bench", "docs", "pyproject.toml", "ruff.toml", "setup.cfg", "tapegrad", "tests"}
+
+
 def test_the_core_reads_in_one_sitting() -> None:
     files = ["tape/tape", "trace/tracer", "transforms/rewrite", "transforms/reverse", "transforms/grad"]
     assert sum(len((ROOT / f"{name}.py").read_text().splitlines()) for name in files) < 1200
