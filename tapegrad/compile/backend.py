@@ -56,12 +56,12 @@ class Backend:
     """What a compiled function does with its tapes: how one is made a function, and what the first call
     returns. This one: NumPy.
 
-    `rolls` says whether it runs loops, `looks_up` whether it has `choose`. Where it `refuses_tensors` not, a tape with
-    a tensor among its constants is not kept, and `met_tensor` is set: the caller traces, or, where it `leaves_tensors`,
-    has another backend make such calls.
+    `rolls` says whether it runs loops, `looks_up` whether it has `choose`. It was `asked` for by name, or took over
+    calls that meet tensors. Where it `refuses_tensors` not, a tape with a tensor among its constants is not kept, and
+    `met_tensor` is set: the caller traces, or, where it `leaves_tensors`, has another backend make such calls.
     """
 
-    rolls = looks_up = refuses_tensors = True
+    rolls = looks_up = refuses_tensors = asked = True
     leaves_tensors = met_tensor = False
     clock = staticmethod(thread_time)  # what other processes do at the same time does not count
     price = (2e-3, 6e-5)

@@ -9,8 +9,6 @@ from itertools import chain
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-import numpy as np
-
 from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws, exchanges
 from tapegrad.compile.backend import KEPT, Backend, First
 from tapegrad.compile.by_name import ByName
@@ -23,7 +21,7 @@ from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.probe import codes_of, probe
 from tapegrad.errors import GuardError, fold
 from tapegrad.numbers.formatting import count_of
-from tapegrad.numbers.tensors import is_tensor, to_host
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.optimise.checked import CHECKED, check_call
 from tapegrad.replay.warning_errors import strict
 from tapegrad.rules.op import Traced
@@ -36,7 +34,7 @@ from tapegrad.trace.write_back import settle
 from tapegrad.transforms.dropping import drop_large
 from tapegrad.transforms.watched import WATCHES, context, watch
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Walk, flatten, leaves_of
+from tapegrad.tree.flatten import Walk, leaves_of
 
 WARMUP: int | None = None  # of functions that were not told
 SEEN = 4  # paths that are remembered, for each tape that is kept
@@ -61,7 +59,6 @@ class Compiled(ByName, Generic[P, R]):
         self.__wrapped__, self._make, self._plainly, self.backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
         self.of_tensors: Compiled[P, R] | None = None  # for torch, made by the first call with tensors; it counts here
-        self.kinds = list[type]()  # of the leaves of results, where arrays come in and tensors are met
         self._warmup, self.sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
@@ -78,7 +75,7 @@ class Compiled(ByName, Generic[P, R]):
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
         if self.of_tensors is not None and (self.backend.met_tensor or any(map(is_tensor, args))):
-            return self.in_kinds(self.of_tensors(*args, **kwargs), args, kwargs)
+            return self.of_tensors(*args, **kwargs)
         found = self.kept(args, kwargs)
         return self.traced(args, kwargs) if found is NONE else found
 
@@ -201,7 +198,6 @@ class Compiled(ByName, Generic[P, R]):
             raise
         if self.backend.met_tensor and self.backend.leaves_tensors:
             self._on_tensors()  # which has the next calls
-            self.kinds = [*map(type, leaves_of(first.result))]
         if first.untold:
             self._warn("refused", describe(self.__name__, *first.untold))
         entry = None if first.tape is None else self._keep(attempt, first.tape)
@@ -241,20 +237,8 @@ class Compiled(ByName, Generic[P, R]):
             if self.of_tensors is None:
                 self.of_tensors = made = self._again(backend="torch")
                 made.stats, made._warned, made.log = self.stats, self._warned, self.log
+                made.backend.asked = False
             return self.of_tensors
-
-    def in_kinds(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what torch computed of arrays with arrays and NumPy's numbers where the program has them."""
-        if not self.kinds or any(map(is_tensor, leaves_of((args, kwargs)))):
-            return result
-        leaves: list[Any] = []
-        structure = flatten(result, "", leaves, [], shared=False)
-        if len(leaves) != len(self.kinds):
-            return result
-        for i, (x, kind) in enumerate(zip(leaves, self.kinds)):
-            if is_tensor(x) and issubclass(kind, (np.ndarray, np.generic)):
-                leaves[i] = np.asarray(to_host(x)) if issubclass(kind, np.ndarray) else to_host(x)
-        return structure.build(leaves)
 
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
         """Return the path that a trace took. Refuse those of which it shows that something

@@ -25,7 +25,7 @@ from tapegrad.rules.op import PROXIES
 from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
 from tapegrad.trace.interposition import GENERATORS, numpy_module, original, stand_in
 from tapegrad.trace.wrapped_functions import is_compiled, uncompiled
-from tapegrad.tree.copies import is_empty
+from tapegrad.tree.copies import is_empty, tuple_of
 
 NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
 FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are
@@ -113,7 +113,7 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
         if not depth or tuple.__len__(value) > FEW:
             return value
         found = [replacement(part, None, depth - 1) for part in tuple.__iter__(value)]
-        return value if all(a is b for a, b in zip(found, tuple.__iter__(value))) else tuple.__new__(kind, found)
+        return value if all(a is b for a, b in zip(found, tuple.__iter__(value))) else tuple_of(kind, found)
     if value is np:
         return numpy_module()
     if kind is WrapperDescriptorType and isinstance(holder, type):  # which binds it

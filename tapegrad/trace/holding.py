@@ -14,7 +14,7 @@ import numpy as np
 
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.holders import slots_of_kind
-from tapegrad.tree.copies import CACHED, base_of, is_empty
+from tapegrad.tree.copies import CACHED, base_of, is_empty, tuple_of
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
 FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # which cannot be written to
@@ -105,7 +105,7 @@ def _anew(x: Any, part: Callable[[Any], Any]) -> Any:
     others = [*map(part, values)]
     if all(map(is_, values, others)):
         return x
-    return frozenset(others) if isinstance(x, frozenset) else tuple.__new__(type(x), others)
+    return frozenset(others) if isinstance(x, frozenset) else tuple_of(type(x), others)
 
 
 def _fill_table(x: dict[Any, Any], part: Callable[[Any], Any]) -> None:

@@ -46,7 +46,7 @@ from tapegrad.trace.number_systems import follow, plain_array, stay_numbers
 from tapegrad.trace.twins import check_computed
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
-from tapegrad.tree.copies import running
+from tapegrad.tree.copies import running, tuple_of
 from tapegrad.tree.flatten import flatten, leaves_of
 from tapegrad.tree.nodes import is_subclassed
 
@@ -293,9 +293,7 @@ class Tracer:
             return None
         if isinstance(val, (tuple, list)):
             parts = [self.append(Call(getfield, (op, i), None, part)) for i, part in enumerate(val)]
-            # torch's take one sequence
-            several = hasattr(val, "_fields") or (type(val) not in (tuple, list) and not hasattr(val, "n_fields"))
-            return type(val)(*parts) if several else type(val)(parts)
+            return tuple_of(type(val), parts) if isinstance(val, tuple) else type(val)(parts)
         if isinstance(val, dict):
             return {key: self.append(Call(getfield, (op, key), None, part)) for key, part in val.items()}
         return self.proxy(op, val, self, args)

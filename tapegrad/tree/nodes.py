@@ -13,7 +13,7 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
 from tapegrad.numbers.quantities import Measure, known_as, measure_of
-from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, empty_like, facts_of, space_of
+from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, empty_like, facts_of, space_of, tuple_of
 from tapegrad.tree.ways import way_to
 
 GRADIENT = -1  # under which the memo of a mirror has the unit of what it is the gradient of
@@ -288,7 +288,7 @@ class Extended(Instance):
 
     def bunch(self, parts: list[Any]) -> Any:
         """Return a tuple of its parts, which has attributes besides."""
-        new: Any = tuple.__new__(self.cls, [part for name, part in zip(self.names, parts) if type(name) is Item])
+        new: Any = tuple_of(self.cls, [part for name, part in zip(self.names, parts) if type(name) is Item])
         if named := {name: part for name, part in zip(self.names, parts) if type(name) is not Item}:
             vars(new).update(named)
         return new

@@ -70,7 +70,8 @@ class Torch(Backend):
         return best, run
 
     def function(self, tape: Tape, fresh: Callable[[], bool] | None = None) -> Callable[..., Any]:
-        return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh, kernels=self.mode != "inductor")
+        return TapeOnTorch(tape, self.device, self.make, self.numbers, fresh, kernels=self.mode != "inductor",
+                           keeps=not self.asked)
 
     def fits(self, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return True  # tensors may stand for arrays: what is compiled tells
@@ -95,7 +96,7 @@ class Torch(Backend):
         else:
             first = make(f, args, kwargs)
             self.arrays = self.arrays or any(isinstance(x, (np.ndarray, np.generic)) for x in leaves)
-        result = on_device(first.result, device)
+        result = on_device(first.result, device, arrays=self.asked or (tensors and self.arrays))
         unclear = None if first.tape is None else next((x for x in torch_sources(first.tape) if x.unclear), None)
         if unclear is None:
             return First(first.tape, result)
@@ -121,14 +122,15 @@ def on_host(args: Any) -> Any:
     return structure.build([to_host(leaf) for leaf in leaves])
 
 
-def on_device(x: Any, device: Any) -> Any:
-    """Return a nested result with tensors of a device for arrays and NumPy's numbers."""
-    if not any(isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf) for leaf in leaves_of(x)):
+def on_device(x: Any, device: Any, arrays: bool = True) -> Any:
+    """Return a nested result with its tensors on a device, and tensors for NumPy's `arrays` and numbers."""
+    moved = (np.ndarray, np.generic) if arrays else ()
+    if not any(isinstance(leaf, moved) or is_tensor(leaf) for leaf in leaves_of(x)):
         return x
     leaves: list[Any] = []
     structure = flatten(x, "", leaves, [], shared=False)
-    return structure.build([to_tensor(leaf, device) if isinstance(leaf, (np.ndarray, np.generic)) or is_tensor(leaf)
-                            else leaf for leaf in leaves])
+    return structure.build([to_tensor(leaf, device) if isinstance(leaf, moved) or is_tensor(leaf) else leaf
+                            for leaf in leaves])
 
 
 def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:

@@ -17,6 +17,7 @@ from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
 from tapegrad.transforms.walk import Walk, with_bodies
+from tapegrad.tree.copies import tuple_of
 
 
 class Kernel:
@@ -165,7 +166,9 @@ def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
     if isinstance(x, (tuple, list)):
         parts = [mapped(*part[:1], fn, *part[1:])
                  for part in zip(x, *others)] if others else [mapped(part, fn) for part in x]
-        return parts if isinstance(x, list) else tuple(parts)
+        if isinstance(x, list):
+            return parts
+        return tuple(parts) if isinstance(x, torch.Size) and values_in(parts) else tuple_of(type(x), parts)
     if isinstance(x, dict):
         return {key: mapped(part, fn, *(other[key] for other in others)) for key, part in x.items()}
     if type(x) is slice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from tapegrad import ops
 from tapegrad.compile.torch.kernel import is_kernel, nest
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON
-from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.numbers.tensors import is_tensor, to_host, to_tensor
 from tapegrad.optimise.memory import root, written
-from tapegrad.tape.tape import Call, Tape, drop, has_value, operands
+from tapegrad.tape.spec import Spec
+from tapegrad.tape.tape import Call, Operation, Tape, drop, has_value, operands
+from tapegrad.tree.flatten import flatten, leaves_of
 from tapegrad.tree.signature import ValueAndGradients
 
 
@@ -30,6 +33,46 @@ def settled(tape: Tape) -> Tape:
             if not fixed or op in kept or root(op) in changed:
                 drop(op)
     return tape
+
+
+class Kinds:
+    """Which leaves of a tape's result the program has as NumPy's arrays and numbers, where torch computes tensors."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.types = list(_types(tape.result))
+        self.any = any(kind is not None for kind in self.types)
+        self.of_tensors = any(op.spec.system == "torch" for op in tape.inputs[1:])
+
+    def given(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a result in these kinds; as it is if it is one of a program of arrays that was given tensors."""
+        if not self.of_tensors and any(map(is_tensor, leaves_of((args, kwargs)))):
+            return result
+        leaves: list[Any] = []
+        structure = flatten(result, "", leaves, [], shared=False)
+        for i, kind in enumerate(self.types):
+            if kind is not None and is_tensor(leaves[i]):
+                number = to_host(leaves[i])
+                leaves[i] = np.asarray(number) if issubclass(kind, np.ndarray) else number
+        return structure.build(leaves)
+
+
+def _types(x: Any) -> Iterator[type | None]:
+    """Yield NumPy's class, or None, for each leaf of a result."""
+    if isinstance(x, Operation) and x.fn is ops.pack:
+        for arg in x.args:
+            yield from _types(arg)
+    elif isinstance(x, Operation):
+        yield from _types_of_spec(x.spec)
+    elif x is not None:
+        yield type(x) if isinstance(x, (np.ndarray, np.generic)) else None
+
+
+def _types_of_spec(spec: Spec) -> Iterator[type | None]:
+    if spec.parts:
+        for part in spec.parts:
+            yield from _types_of_spec(part)
+    else:
+        yield spec.type if spec.is_numpy else None
 
 
 def result_of(tape: Tape, parts: list[Any]) -> Any:
@@ -51,7 +94,7 @@ def is_plain(x: Any) -> bool:
     """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds
     tensors is not looked into.
     """
-    if isinstance(x, (tuple, list)):
+    if isinstance(x, tuple) or type(x) is list:
         return all(map(is_plain, x))
     if type(x) is dict:
         return all(map(is_plain, x.values()))

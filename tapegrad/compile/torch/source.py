@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from tapegrad.ops import getfield, whole_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
+from tapegrad.tree.copies import tuple_of
 
 END = 2**63 - 1  # the end of a slice that goes on to the last element
 ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**",
@@ -156,6 +158,12 @@ class Text:
         known = getattr(torch, name, None) is fn
         return f"{f'torch.{name}' if known else self.names.bind(fn, name or 'fn')}({', '.join(args + kwargs)})"
 
+    def tuple_type(self, kind: Any) -> str:
+        """Return the name of what makes a tuple of a class from a plain one."""
+        if kind is torch.Size:
+            return "torch.Size"
+        return self.names.bind(partial(tuple_of, kind) if hasattr(kind, "_fields") else kind, kind.__name__)
+
     def operand(self, x: Any) -> str:
         text = self.text(x)
         return f"({text})" if text.startswith("-") else text
@@ -169,8 +177,9 @@ class Text:
             return "..." if x is Ellipsis else repr(x)
         if kind is float:
             return repr(x) if math.isfinite(x) else self.names.bind(x, "inf" if math.isinf(x) else "nan")
-        if kind is tuple or kind is torch.Size:
-            return f"({', '.join(map(self.text, x))}{',' if len(x) == 1 else ''})"
+        if isinstance(x, tuple):
+            text = f"({', '.join(map(self.text, x))}{',' if len(x) == 1 else ''})"
+            return text if kind is tuple else f"{self.tuple_type(kind)}({text})"
         if kind is list:
             return f"[{', '.join(map(self.text, x))}]"
         if kind is dict:

@@ -25,7 +25,7 @@ from tapegrad.compile.torch.kernel import everywhere, inside
 from tapegrad.compile.torch.lower import Lowered, lower
 from tapegrad.compile.torch.masks import masks
 from tapegrad.compile.torch.memory_guards import Layouts
-from tapegrad.compile.torch.results import result_of
+from tapegrad.compile.torch.results import Kinds, result_of
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.tensors import device_of, is_tensor
@@ -48,20 +48,27 @@ class TapeOnTorch:
     """
 
     def __init__(self, tape: Tape, device: Any, make: Make, numbers: bool = True,
-                 fresh: Callable[[], bool] | None = None, kernels: bool = True) -> None:
+                 fresh: Callable[[], bool] | None = None, kernels: bool = True, keeps: bool = False) -> None:
         self.tape, self.device, self.make, self.numbers, self.fresh = tape, device, make, numbers, fresh
         self.kernels = kernels  # whether a loop may be one, on a GPU
         self.__name__ = tape.name
         self.runs: tuple[Run, ...] = ()
         self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
         self.lock = threading.Lock()
-        self.layouts = Layouts(tape)
+        self.layouts, given = Layouts(tape), Kinds(tape) if keeps else None
+        self.given = given if given is not None and given.any else None  # what the results are turned into
         self.drawn, self.sources = sources_of(tape), torch_sources(tape)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fresh is not None and not self.fresh():
             raise Miss(self.tape, None)
         check_surroundings()
+        if self.given is not None:
+            return self.given.given(self.answer(args, kwargs), args, kwargs)
+        return self.answer(args, kwargs)
+
+    def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call; one that does not fit has drawn nothing."""
         if not self.drawn and not self.sources:
             return self.serve(*args, **kwargs)
         try:
