@@ -263,7 +263,7 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if op is not getitem:
         return None
     known = {"through": path} if path else {}
-    return tracer.fields(tracer.place(Call(op, (storage.op, *lifted), known, val)), (x,))
+    return _turned(tracer.fields(tracer.place(Call(op, (storage.op, *lifted), known, val)), (x,)), x, step)
 
 
 def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS) -> View | None:
@@ -302,6 +302,17 @@ def alias(x: Traced, base: Traced) -> None:
             set_val(x, op.val)
         x._stand(View(Storage(op, op.val)))
         x._view.storage.reshaped = base._view.storage.reshaped
+    else:
+        _turned(x, base, step)
+
+
+def _turned(x: Any, base: Traced, step: Step) -> Any:
+    """Return what a step gave; of a tensor that it read backwards, which is a copy where NumPy's is a view, with a note
+    that it shares memory.
+    """
+    if is_tensor(plain(base._val)) and any(type(part) is slice and (part.step or 1) < 0 for part in step.args):
+        place(x).storage.relate(place(base).storage)
+    return x
 
 
 def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
