@@ -25,7 +25,7 @@ from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.quantities import measure_of
-from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.tensors import is_memory, is_tensor, is_writable
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Constant, Tape
@@ -466,6 +466,8 @@ def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
     if by_columns and out:
         found = ops.permute_dims(found, axes=(*range(1, len(out) + 1), 0))
     block = found[0] if not out and not inner else ops.reshape(found, (*out, *inner))
+    if is_memory(block) and not is_writable(block):  # the same row for all units
+        block = block.copy()
     dtype = dtype_of(y)
     if dtype is None or letter(dtype) not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f"
                                                                                and ops.is_complex(block)):

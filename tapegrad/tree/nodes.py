@@ -141,7 +141,7 @@ def level(x: Any) -> Level:
     if measure is not None:
         return Level((measure.known.number(x),), measure, ("magnitude",), lambda measure, parts: measure.make(*parts))
     children, metadata, entries, make = optree.tree_flatten_one_level(x, none_is_leaf=True, namespace=NAMESPACE)[:4]
-    return Level(children, metadata, entries, make)
+    return Level(children, metadata, entries, tuple_of if isinstance(x, tuple) and metadata is type(x) else make)
 
 
 class Container:

@@ -360,3 +360,15 @@ def test_jax_cookbook() -> None:
         np.testing.assert_allclose(by_name["w"], expected)
         np.testing.assert_allclose(by_name["b"], p * (1 - p))
     np.testing.assert_allclose(tg.hessian(loss)(w), inputs.T @ ((p * (1 - p))[:, None] * inputs))
+
+
+def test_what_is_the_same_for_all_units_can_be_written_to() -> None:
+    """The Hessian of a linear function, and a row of the derivative of a sum: spread in memory of their own."""
+    weights = np.arange(9.0).reshape(3, 3)
+    for derivative, expected in [(tg.hessian(lambda x: (3 * x).sum()), np.zeros((3, 3))), (tg.jacrev(lambda x: 3 * x.sum() * np.ones(3)), np.full((3, 3), 3.0)),
+                                 (tg.jacobian(lambda x: weights @ x), np.arange(9.0).reshape(3, 3))]:
+        for _ in range(5):
+            found = derivative(np.ones(3))
+            assert np.array_equal(found, expected)
+            found += 1
+    assert np.array_equal(weights, np.arange(9.0).reshape(3, 3))

@@ -118,3 +118,22 @@ def test_sets_of_a_class() -> None:
     step = tg.compile(lambda x: x * (7 in kinds) * kinds.tag)
     assert [step(2.0) for _ in range(4)] == [6.0] * 4
     assert tg.grad(lambda s, x: x * (7 in s) * s.tag, kinds, 2.0, argnums=1)[0] == 6.0 and vars(kinds) == {"tag": 3.0} and set.__eq__(kinds, {1})
+
+
+class Checked(collections.namedtuple("Checked", "a b")):
+    """A named tuple whose class looks at what it is given."""
+
+    __slots__ = ()
+
+    def __new__(cls, a: Any, b: Any) -> Checked:
+        if not float(a) > 0:
+            raise ValueError("a is positive")
+        return super().__new__(cls, a, b)
+
+
+def test_a_named_tuple_of_gradients_is_not_checked_as_the_arguments_are() -> None:
+    def f(t: Checked) -> Any:
+        return -t.a * t.b
+    for way in (lambda t: tg.gradient(f, t)[0], lambda t: tg.value_and_grad(f)(t)[1], lambda t: tg.grad(lambda x: (f(x), x), t, has_aux=True)[1][1]):
+        assert [tuple(way(Checked(2.0, 3.0))) for _ in range(4)] == [(-3.0, -2.0)] * 4
+        assert type(way(Checked(2.0, 3.0))) is Checked
