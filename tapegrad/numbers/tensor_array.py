@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.lazy import torch
+from tapegrad.numbers.nested import inside
 from tapegrad.numbers.tensor_dtypes import numpy_dtype, torch_dtype
 from tapegrad.numbers.tensor_index import add_at, read, unraveled, write
 from tapegrad.numbers.tensors import is_tensor, share_memory, to_host
@@ -157,15 +158,3 @@ def unwrap(x: Any) -> Any:
     if type(x) is TensorArray:
         return x.tensor
     return inside(unwrap, x)
-
-
-def inside(fn: Callable[[Any], Any], x: Any) -> Any:
-    """Return a tuple, list or dict with each of its parts as `fn` makes it; other values as they are."""
-    kind = type(x)
-    if kind is tuple or kind is list:
-        return kind(map(fn, x))
-    if kind is dict:
-        return {key: fn(part) for key, part in x.items()}
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return kind(*map(fn, x))
-    return x

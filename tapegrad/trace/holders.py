@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES
 from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
 from tapegrad.trace.interposition import GENERATORS, numpy_module, original, stand_in
 from tapegrad.trace.wrapped_functions import is_compiled, uncompiled
-from tapegrad.tree.copies import is_empty, tuple_of
+from tapegrad.tree.copies import is_empty
 
 NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
 FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.holders import slots_of_kind
-from tapegrad.tree.copies import CACHED, base_of, is_empty, tuple_of
+from tapegrad.tree.copies import CACHED, base_of, is_empty
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
 FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # which cannot be written to

@@ -27,6 +27,7 @@ from tapegrad.numbers.cotangents import dtype_of, layout_of, shape_of
 from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.systems import kind_within, refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
 from tapegrad.ops.loop import is_loop
@@ -46,7 +47,7 @@ from tapegrad.trace.number_systems import follow, plain_array, stay_numbers
 from tapegrad.trace.twins import check_computed
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
-from tapegrad.tree.copies import running, tuple_of
+from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten, leaves_of
 from tapegrad.tree.nodes import is_subclassed
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import threading
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -154,17 +154,6 @@ def empty_like(x: Any, cls: type) -> Any:
     elif isinstance(x, deque):
         deque.__init__(new, (), x.maxlen)
     return new
-
-
-def tuple_of(kind: Any, parts: Iterable[Any]) -> Any:
-    """Return a tuple of a class, made as Python's own are made: no code of a Python class runs. Classes of C, as that
-    of what `torch.sort` returns, have a way of their own.
-    """
-    parts = [*parts]
-    try:
-        return tuple.__new__(kind, parts)
-    except TypeError:
-        return kind(parts)
 
 
 def facts_of(x: Any) -> tuple[Any, ...]:

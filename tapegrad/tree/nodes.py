@@ -12,8 +12,9 @@ import numpy as np
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.quantities import Measure, known_as, measure_of
-from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, empty_like, facts_of, space_of, tuple_of
+from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, empty_like, facts_of, space_of
 from tapegrad.tree.ways import way_to
 
 GRADIENT = -1  # under which the memo of a mirror has the unit of what it is the gradient of

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.loop import is_loop
 from tapegrad.rules.facts import ANY, DRAWS, PURE
@@ -17,7 +18,6 @@ from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
 from tapegrad.transforms.walk import Walk, with_bodies
-from tapegrad.tree.copies import tuple_of
 
 
 class Kernel:

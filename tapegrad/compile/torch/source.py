@@ -13,11 +13,11 @@ from tapegrad.compile.numpy.call_source import comment, loop_head
 from tapegrad.compile.source_names import Names
 from tapegrad.compile.torch.kernel import arguments, nest, values_in
 from tapegrad.compile.torch.recorder import sliced
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.ops import getfield, whole_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
-from tapegrad.tree.copies import tuple_of
 
 END = 2**63 - 1  # the end of a slice that goes on to the last element
 ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**",

@@ -20,7 +20,7 @@ from tapegrad.frontends.torch.mixed import to_torch
 from tapegrad.frontends.torch.registry import found, spelled
 from tapegrad.frontends.torch.torchop import MADE, TorchOp, nones
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensor_array import inside
+from tapegrad.numbers.nested import inside
 from tapegrad.numbers.tensors import is_memory, is_tensor, overlap
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.tape.tape import Call

@@ -18,6 +18,7 @@ from tapegrad.errors import GuardError, Location, MissingRule, MutationError, Ta
 from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dense
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
 from tapegrad.rules.batching import Members
@@ -43,7 +44,7 @@ def mapped(fn: Callable[[Any], Any], x: Any) -> Any:
         return fn(x)
     if isinstance(x, (tuple, list)):
         parts = [mapped(fn, part) for part in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)  # type: ignore[call-arg]
+        return tuple_of(type(x), parts) if isinstance(x, tuple) else type(x)(parts)
     if type(x) is dict:
         return {key: mapped(fn, part) for key, part in x.items()}
     return x

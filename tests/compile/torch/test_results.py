@@ -55,6 +55,7 @@ RETURNS: dict[str, Callable[[Any], Any]] = {
     "deque": lambda x: collections.deque([x, x.detach().numpy()]),
     "linalg": lambda x: [torch.linalg.qr(matrix(x)), {"z": torch.linalg.slogdet(matrix(x)), "t": x.topk(2)}],
     "frexp, unique, stride": lambda x: (x.detach().frexp(), x.detach().unique(return_counts=True), x.stride()),
+    "a named tuple with a constructor": lambda x: torch.nn.utils.rnn.pack_sequence([x, x[:2]]),
     "None": lambda x: (None, x.detach().numpy()),
 }
 
