@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
+from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Op, Traced, tracer_of
@@ -91,7 +92,12 @@ def hypot(*coordinates: Any) -> Any:
 
 @means(math.dist)
 def dist(p: Array, q: Array) -> Any:
-    return hypot(*[a - b for a, b in zip(p, q, strict=True)])
+    return hypot(*[_double(a) - _double(b) for a, b in zip(p, q, strict=True)])
+
+
+def _double(x: Any) -> Any:
+    """Return one of NumPy's real numbers as a float, of which math computes the difference."""
+    return x.item() if getattr(dtype_of(x), "kind", "") == "f" else x
 
 
 @means(math.fsum)

@@ -90,10 +90,12 @@ def as_recorded(made: Any, op: Operation) -> None:
     call = made._op if isinstance(made, Traced) and isinstance(op, Call) else None
     if type(call) is not Call:
         return
-    if op.spec.is_python and isinstance(made._val, np.generic) and isinstance(call.fn, Op) \
-            and all(is_python(x) or (call.fn.scalar is not None and type(x) is np.float64)
-                    for x in map(value_of, call.args)):
-        call.val = made._val = made._val.item()
+    if op.spec.is_python and isinstance(made._val, np.generic) and isinstance(call.fn, Op):
+        given, scalar = [*map(value_of, call.args)], call.fn.scalar
+        if all(is_python(x) or (scalar is not None and type(x) is np.float64) for x in given):
+            call.val = made._val = made._val.item()
+        elif scalar is not None and not call.kwargs and all(is_python(x) or isinstance(x, np.generic) for x in given):
+            call.val = made._val = scalar(*given)  # of a float32, more precisely than NumPy
     guard_type(call, made._tracer)
 
 

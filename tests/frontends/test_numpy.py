@@ -287,8 +287,9 @@ def test_math_takes_the_real_part_of_numpys_complex_numbers(f: Any) -> None:
 
 @pytest.mark.parametrize("f", [
     lambda x: np.clip(x, 0.0, 2.0), lambda x: np.divmod(x, 0.5), lambda x: np.isclose(x, 0.75), lambda x: np.isclose(0.75, x), lambda x: np.iscomplex(x), lambda x: np.isreal(x),
-    lambda x: np.clip(x, None, None), lambda x: np.clip(np.float32(1), 0, x),
+    lambda x: np.clip(x, None, None), lambda x: np.clip(np.float32(1), 0, x), lambda x: np.divmod(x, 0)[0], lambda x: np.divmod(3.0, x * 0.0)[0],
 ])
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 @pytest.mark.parametrize("x", [0.75, 2])
 def test_of_pythons_numbers_numpy_makes_its_own(f: Any, x: Any) -> None:
     y, value = f(x), tg.trace(f, x)[0]

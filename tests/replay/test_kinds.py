@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -77,3 +78,21 @@ def test_tensors_of_another_kind_are_refused() -> None:
         tg.trace(lambda x: x * torch.tensor(2.0), torch.ones(3))[1].play(torch.ones(3, dtype=torch.float16))
     with pytest.raises(tg.GuardError):
         tg.trace(lambda x: torch.add(x, -1), torch.tensor(3.0))[1].play(3)
+
+
+MATH = [name for name in "exp sin cos tan sqrt log log2 log10 log1p expm1 sinh cosh tanh asin acos atan asinh atanh gamma lgamma erf erfc fabs degrees radians".split()]
+
+
+@pytest.mark.parametrize("name", [*MATH, "pow", "hypot", "atan2", "fmod", "dist", "fsum"])
+def test_math_of_a_float32_is_a_float_in_every_tape(name: str) -> None:
+    """Computed in double precision, where NumPy's function of the same name gives a float32."""
+    def f(a: Any) -> Any:
+        given = (a,) if name == "fsum" else (a, [1.0, 2.0]) if name == "dist" else (a[0],) if name in MATH else (a[0], a[1])
+        return getattr(math, name)(*given)
+    a = np.array([0.3, 0.7], np.float32)
+    value, step = f(a), tg.value_and_grad(f, warmup=1)
+    tape, gradients = tg.trace(f, a)[1], tg.gradtape(f, a)
+    found = [tape.play(a), tg.optimise(tape).play(a), tg.compile(tape)(a), gradients.play(a)[0], tg.primitivize(gradients).play(a)[0], tg.flatgrad(tape, 1.0).play(a)[0],
+             step(a)[0], step(a)[0]]
+    assert [type(x) for x in found] == [float] * len(found)
+    np.testing.assert_allclose(found, value, rtol=1e-14)

@@ -121,6 +121,7 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
 
 @means(np.divmod)
 def divmod(x1: Array, x2: Array) -> Any:
+    x1, x2 = numpys(x1), numpys(x2)  # by whose meaning 0 divides
     return numpys(ops.floor_divide(x1, x2)), numpys(ops.remainder(x1, x2))
 
 
