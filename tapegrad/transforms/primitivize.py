@@ -94,7 +94,7 @@ def as_recorded(made: Any, op: Operation) -> None:
         given, scalar = [*map(value_of, call.args)], call.fn.scalar
         if all(is_python(x) or (scalar is not None and type(x) is np.float64) for x in given):
             call.val = made._val = made._val.item()
-        elif scalar is not None and not call.kwargs and all(is_python(x) or isinstance(x, np.generic) for x in given):
+        elif scalar is not None and not call.kwargs and all(is_python(x) or isinstance(x, np.floating) for x in given):
             call.val = made._val = scalar(*given)  # of a float32, more precisely than NumPy
     guard_type(call, made._tracer)
 
