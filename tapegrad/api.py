@@ -54,6 +54,8 @@ register("each number", later("tapegrad.transforms.vectorize", "of_each_number")
 
 does("check")(check)
 does("to_python")(later("tapegrad.compile.numpy.export", "to_python"))
+does("to_c")(later("tapegrad.compile.native.c_export", "to_c"))
+does("to_llvm")(later("tapegrad.compile.native.backend", "to_llvm"))
 does("find")(later("tapegrad.debug.find", "find"))
 does("profile")(later("tapegrad.debug.profile", "profile"))
 does("save")(later("tapegrad.store.write", "save"))

@@ -119,7 +119,7 @@ def run_export(options: argparse.Namespace) -> None:
 def exports() -> dict[str, Callable[[Tape], Any]]:
     """Return the formats that tapes can be exported to, and the functions that do it."""
     return {"plain": Tape.format, "json": _json, "python": Tape.to_python, "dot": Tape.to_dot, "svg": Tape.to_svg,
-            "html": Tape.to_html}
+            "html": Tape.to_html, "c": lambda tape: tape.to_c().source, "header": lambda tape: tape.to_c().header}
 
 
 def _json(tape: Tape) -> str:
@@ -198,6 +198,8 @@ _EXPORTED = {
     "python": "pkg.mod:function 2.0 3.0 --flat --to python -o gradient.py",
     "dot": "pkg.mod:function 2.0 3.0 --to dot -o f.dot",
     "svg": "pkg.mod:function 2.0 3.0 --grad --to svg -o f.svg", "html": "saved.tape --to html -o f.html",
+    "c": "pkg.mod:function 2.0 3.0 --flat --to c -o gradient.c",
+    "header": "pkg.mod:function 2.0 3.0 --flat --to header -o gradient.h",
 }
 
 EXPORT = Command("export", "write the tape as source, a picture or data",

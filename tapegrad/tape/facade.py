@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     import networkx
 
+    from tapegrad.compile.native.c_export import CSource
+
 T = TypeVar("T", bound=Callable[..., Any])
 Self = TypeVar("Self", bound="Methods")
 Group = Literal["line", "operation"]
@@ -56,6 +58,27 @@ class Methods:
         has no source: a user's primitive, an object among the arguments.
         """
         return _done_by["to_python"](self, name)  # type: ignore[no-any-return]
+
+    def to_c(self, name: str = "") -> CSource:
+        """Return the tape as one function in C, which needs neither Python nor NumPy: `.source` is the file, `.header`
+        its header, `.save(folder)` writes both. `cc -O2 -c name.c` compiles it, with `-lm` when it is linked.
+
+        Numbers are handed over by value, arrays and results by pointers, row by row, of the shapes that were recorded.
+        It returns 0; and 1 where the program would take another path. Sums are added in another order than NumPy's;
+        nothing warns or raises, and a number that cannot be computed is nan or inf. Raises ArgumentError for what has
+        no form in C: factorisations, transforms, random numbers, objects.
+
+        >>> import tapegrad as tg
+        >>> print(tg.flatgrad(tg.trace(lambda x, y: x * x * y, 2.0, 3.0)[1]).to_c("square").source.partition("int")[2])
+         square(double x, double y, double *value, double *d_x, double *d_y) {
+        """
+        return _done_by["to_c"](self, name)  # type: ignore[no-any-return]
+
+    def to_llvm(self) -> str:
+        """Return the LLVM text of the machine code that `tg.compile(tape)` runs. Raises ArgumentError where there is no
+        machine code.
+        """
+        return _done_by["to_llvm"](self)  # type: ignore[no-any-return]
 
     def to_fx(self, device: Any = None) -> Any:
         """Return a torch.fx GraphModule of the calls of torch that the tape comes down to, on a device.

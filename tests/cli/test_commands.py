@@ -58,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_offered() -> None:
     assert {"explain", "find", "step", "profile", "diff"} <= set(OFFERED)
-    assert set(exports()) == {"plain", "json", "python", "dot", "svg", "html"}
+    assert set(exports()) == {"plain", "json", "python", "dot", "svg", "html", "c", "header"}
     with pytest.raises(SystemExit):
         make_parser().parse_args(["--help"])
 

@@ -86,11 +86,14 @@ class Comparison:
         """Compare everything."""
         loaded = self.program.load()
         self.plain, self.left, writes = [], [], False
-        for _, args in loaded.calls():
-            before = contents(captured(loaded.f))
-            self.plain.append(run(loaded.f, *args))
-            self.left.append(contents(args))
-            writes = writes or contents(captured(loaded.f)) != before  # the last call may put back what the first has changed
+        try:
+            for _, args in loaded.calls():
+                before = contents(captured(loaded.f))
+                self.plain.append(run(loaded.f, *args))
+                self.left.append(contents(args))
+                writes = writes or contents(captured(loaded.f)) != before  # the last call may put back what the first has changed
+        except Exception:  # the program has left nothing that a later change finds
+            return self.ended("of no use")
         if self.plain[0].error is not None or not finite(self.plain[0].value) or writes:
             return self.ended("of no use")  # what a function has captured is a copy, in a trace: what is written there is not seen outside
         self.random, self.stateful = drawing(self.program), self.is_stateful()

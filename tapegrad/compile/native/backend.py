@@ -16,7 +16,7 @@ from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.numpy.memory_plan import is_known
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import ArgumentError
-from tapegrad.optimise.pipeline import Pass
+from tapegrad.optimise.pipeline import DEFAULT, Pass
 from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.guards import UNLIKE
@@ -83,6 +83,15 @@ def suits(tape: Tape) -> bool:
     tape.check()
     return not sources_of(tape) and all(not isinstance(op, Call) or op is tape.result or is_known(op.fn)
                                         for op in tape.ops)
+
+
+def to_llvm(tape: Tape) -> str:
+    """Return the LLVM text of a tape's machine code; see `Tape.to_llvm`."""
+    run = native(None, "native", DEFAULT).compile(tape)
+    if not isinstance(run, NativeFunction):
+        raise ArgumentError(f"hardly any of {tape.name} becomes machine code: it runs as NumPy's code", None,
+                            "tape.to_python()")
+    return run.ir
 
 
 class NativeFunction:

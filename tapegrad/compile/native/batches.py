@@ -16,7 +16,6 @@ from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
 from tapegrad.compile.native.groups import Batch, Members, grouped_by
-from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import fill, folded, identity
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
 from tapegrad.compile.native.small import over, required_kind
@@ -98,7 +97,7 @@ class BatchLoop:
         given = [x.spec for x in (*self.group.inputs, *self.calls) if x.spec.is_array]
         kinds = [kind for x in (*given, *(each.spec for each in self.forms.values())) if (
             kind := element_kind(x) or number_kind(x)) is not None]
-        self.lanes = machine().lanes.wide(kinds)
+        self.lanes = f.target.lanes.wide(kinds)
         self.v = Vectors(f, self.lanes)
         self.rows: dict[Operation, Operation] = {}  # what stands for each operation in code for one row
         self.users = f.users.get(op, [])

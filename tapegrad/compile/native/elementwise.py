@@ -10,7 +10,6 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.emit import literal, written
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.table import BARE, ROWS, SAME, VECTORS, Lowering
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -114,7 +113,7 @@ def computed(f: Function, op: Call, kind: str, kinds: Sequence[str], rows: Seque
             if not written(texts[1]):
                 f.require(f.op(f"fcmp une double {texts[1]}, {literal(0.0, 'f')}"))
     if op.fn.__name__ in VECTORS and kind in FLOATS and len(columns) >= MANY and f.lanes.width == 1 \
-            and machine().lanes.library:
+            and f.target.packs:
         return in_vectors(f, row, columns, kind)
     return [row.write(f, texts, kind) for texts in columns]
 
@@ -136,7 +135,7 @@ def power(f: Function, op: Call, kind: str, x: str, y: str) -> str:
 
 def in_vectors(f: Function, row: Lowering, columns: Sequence[Sequence[str]], kind: str) -> list[str]:
     """Write calls of a function of vectors; the last vector repeats its last number."""
-    lanes, found = machine().lanes.wide(kind), list[str]()
+    lanes, found = f.target.lanes.wide(kind), list[str]()
     t, register = lanes.type(kind), f.lanes.type(kind)
     for start in range(0, len(columns), lanes.width):
         chosen = [columns[min(start + k, len(columns) - 1)] for k in range(lanes.width)]

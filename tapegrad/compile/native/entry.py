@@ -24,7 +24,7 @@ from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.groups import ungrouped
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.native.machine import Code, python_function
+from tapegrad.compile.native.machine import Code, machine, python_function
 from tapegrad.compile.native.plan import ALIGN, Plan, Refused
 from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
@@ -47,7 +47,7 @@ class Entry:
     """Writes the function of one tape: `guards`, where there are any, are checked first."""
 
     def __init__(self, tape: Tape, plan: Plan, guards: Guards | None) -> None:
-        self.tape, self.guards, self.f = tape, guards, Function(tape, plan)
+        self.tape, self.guards, self.f = tape, guards, Function(tape, plan, machine().target)
         self.f.objects.place(object())  # in the place of the fallback
         self.f.objects.place(LEFT)
         self.returned: set[Operation] = set()  # arrays of the function's own, which need no copy

@@ -7,7 +7,7 @@ error in such a function, a number that overflows: the block `%no`, from where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from tapegrad.compile.native.emit import Emitter, Mark, literal
 from tapegrad.compile.native.groups import Batch
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.native.plan import ALIGN, Block, Objects, Plan, Refused
+from tapegrad.compile.native.plan import ALIGN, Block, Objects, Plan, Target
+from tapegrad.compile.native.segment import segment
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
@@ -38,11 +39,10 @@ from tapegrad.compile.native.values import (
     natural,
     number_kind,
 )
-from tapegrad.ops.loop import is_loop, put
-from tapegrad.ops.structure import put_results
+from tapegrad.ops.loop import is_loop
 from tapegrad.replay.raising import may_stop
 from tapegrad.rules.op import Op
-from tapegrad.tape.spec import Spec, absent, spec_of
+from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
 
@@ -52,9 +52,11 @@ LONGEST = 30_000  # lines of a function, which LLVM compiles in a second; what c
 class Function(Emitter):
     """Writes the operations of one tape."""
 
-    def __init__(self, tape: Tape, plan: Plan) -> None:
+    signals = True  # whether a long loop asks for them
+
+    def __init__(self, tape: Tape, plan: Plan, target: Target) -> None:
         super().__init__()
-        self.tape, self.plan, self.objects = tape, plan, Objects()
+        self.tape, self.plan, self.target, self.objects = tape, plan, target, Objects()
         self.blocks: list[Block] = []
         self.own: set[Operation] = set()  # whose values lie in memory that was made for them
         self.views: set[Operation] = set()  # whose values are addresses in others' memory
@@ -123,6 +125,16 @@ class Function(Emitter):
         self.left += isinstance(op, Call)
         if is_loop(op):
             self.pending.update(dict.fromkeys(self.users.get(op, ())))
+
+    def fetch(self, op: Operation) -> None:
+        """Take back that a call is left to Python: its one user does without."""
+        del self.pending[op]
+        self.left -= 1
+
+        def again() -> None:
+            self.pending[op] = None
+            self.left += 1
+        self._undo.append(again)
 
     def undone(self) -> int:
         """Return how much there is to undo, for `take_back`."""
@@ -223,6 +235,10 @@ class Function(Emitter):
     def item(self, pointer: str, number: int) -> str:
         """Return an item of a tuple."""
         return self.op(f"load ptr, ptr {self.at(pointer, LAYOUT.item + 8 * number)}")
+
+    def integers(self, table: Any) -> str:
+        """Return the address of a table of integers, which may be long."""
+        return self.op(f"load ptr, ptr {self.at(self.object(np.ascontiguousarray(table, np.int64)), LAYOUT.data)}")
 
     def require_type(self, pointer: str, kind: type) -> None:
         """Leave unless an object is of a type exactly."""
@@ -459,42 +475,3 @@ LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}
 """How calls of an op become native code: filled by the modules beside this one."""
 CARRIERS: dict[type, Callable[[Function, Call], Value]] = {}
 """The same for ops that carry a subtape, by their type."""
-
-
-def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
-            function: Function) -> tuple[Tape, list[Operation], list[Operation]]:
-    """Return a tape of some of a tape's operations, what it is given, and what it returns, a tuple.
-
-    Views that native code made as addresses are made again there.
-    """
-    inside = set(calls)
-    todo = list(calls)
-    while todo:
-        for arg in operands(todo.pop()):
-            if arg not in inside and isinstance(function.env.get(arg), (Rows, Results)):
-                raise Refused(arg if not isinstance(function.env[arg], Rows) else arg.args[0])
-            if arg not in inside and type(arg) is Call and isinstance(function.env.get(arg), Array) \
-                    and ("object", arg) not in function.cache and arg in function.views:
-                inside.add(arg)
-                todo.append(arg)
-    ordered = sorted(inside, key=lambda op: op.id)
-    new, at = Tape(None, "segment"), dict[Operation, Any]()
-    given = list(dict.fromkeys(arg for op in ordered for arg in operands(op)
-                               if arg not in inside and not isinstance(arg, Constant)))
-    for x in given:
-        at[x] = new.push(Input(absent(x.spec), getattr(x, "label", "") if x.id > 1 else ""))
-    for op in ordered:
-        for arg in operands(op):
-            if isinstance(arg, Constant) and arg not in at:
-                put(new, arg, at)
-        copied = put(new, op, at)
-        if isinstance(op, Call):
-            copied.val = absent(op.spec)
-    results = {tape.result, *operands(tape.result)} if tape.result is not None else set()
-    made: list[Operation] = [
-        op for op in ordered if isinstance(op, Call) and op in calls and not is_loop(op)
-            and (op in results or any(user not in inside for user in function.users.get(op, ())))]
-    put_results(new, [at[op] for op in made])
-    return new, given, made
-
-

@@ -13,7 +13,6 @@ from tapegrad import ops
 from tapegrad.compile.native.arrays import is_computed, operand, stored
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
-from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import apart, copy
 from tapegrad.compile.native.small import required_kind
 from tapegrad.compile.native.table import ROWS, VECTORS
@@ -32,6 +31,7 @@ from tapegrad.compile.native.values import (
     is_few,
     is_small,
     itemsize,
+    kind_of,
     number_kind,
 )
 from tapegrad.compile.native.vectors import Vectors
@@ -39,6 +39,7 @@ from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 
+MOST = 1 << 12  # bytes of single values that a loop goes through: each is written by itself
 OFTEN = 1 << 25  # operations on numbers, after which a loop asks for signals: a tenth of a second, or less
 
 
@@ -51,7 +52,7 @@ def lower_loop(f: Function, op: Call) -> Results:
     searched = indexed(loop)
     for x, arg in zip(given, outer):
         f.env[x] = stored(f, arg) if x in searched else bound(f, x, arg)
-    rows = [kept(f, arg) for arg in sequences]
+    rows = [kept(f, arg, x) for arg, x in zip(sequences, listed)]
     for each in loop.body.ops:
         if type(each) is Constant and is_long(each.spec):
             f.array(each)
@@ -128,7 +129,7 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
             needed.append(op)
             if op.fn.__name__ in VECTORS:
                 heavy.append(op)
-    lanes = machine().lanes
+    lanes = f.target.lanes
     if not heavy or not lanes.library or loop.count < 2 * lanes.width or f.lanes.width > 1:
         return {}
     v = Vectors(f, lanes)
@@ -161,7 +162,7 @@ def listen(f: Function, counter: str, loop: Loop) -> None:
     """Leave a long loop where a signal has come, Ctrl-C say: it is asked about ten times a second."""
     work = sum(max(op.spec.size, 1) * (op.fn.count if is_loop(op) else 1)
                for op in loop.body.ops if isinstance(op, Call))
-    if loop.count * work < OFTEN:
+    if loop.count * work < OFTEN or not f.signals:
         return
     every = 1 << max(int(math.log2(max(OFTEN / work, 1))), 0)
     ask, go_on = f.fresh("ask"), f.fresh("ok")
@@ -207,8 +208,21 @@ def bound(f: Function, x: Input, arg: Any) -> Value:
     return f.elements(arg) if is_small(spec_of(arg)) else f.array(arg)
 
 
-def kept(f: Function, arg: Any) -> Rows:
-    """Return what another loop has kept."""
+def kept(f: Function, arg: Any, x: Operation) -> Rows:
+    """Return what another loop has kept, or single values in memory, for an input of a loop's body."""
+    if isinstance(arg, Operation) and arg.fn is ops.pack and arg in f.pending and len(f.users[arg]) == 1:
+        parts, (shape, kind) = arg.args, (x.spec.shape if x.spec.is_array else None, required_kind(x.spec))
+        if any(spec_of(part).is_array != x.spec.is_array or spec_of(part).shape != x.spec.shape
+               or kind_of(spec_of(part)) != kind for part in parts):
+            raise Unlowered("values of several kinds")
+        _, step = offsets_of([x])
+        if len(parts) * step > MOST:
+            raise Unlowered("many values by themselves")
+        memory = f.memory(len(parts) * step)
+        for number, part in enumerate(parts):
+            keep(f, part, f.at(memory.name, number * step))
+        f.fetch(arg)
+        return Rows(memory.name, step, 0, shape, kind, memory)
     found = f.value(arg)
     if not isinstance(found, Rows):
         raise Unlowered("a sequence of Python's")

@@ -15,6 +15,7 @@ from tapegrad.compile.native import disk_cache
 from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.guard_code import GUARDS
 from tapegrad.compile.native.layouts import fault
+from tapegrad.compile.native.plan import Target
 from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL
 from tapegrad.errors import ArgumentError
 
@@ -33,8 +34,7 @@ class Machine(NamedTuple):
 
     llvm: Any
     features: str
-    lanes: Lanes  # a vector's
-    blas: bool  # whether NumPy's products of matrices can be called
+    target: Target
 
 
 def obstacle() -> str:
@@ -76,7 +76,7 @@ def machine() -> Machine:
     products = _products()
     for name, product in products.items():
         llvm.add_symbol(f"tapegrad_{name}", _address(product))
-    found = Machine(llvm, features.flatten(), _lanes(features), bool(products))
+    found = Machine(llvm, features.flatten(), Target(lanes := _lanes(features), bool(products), lanes.library))
     if lacking():  # PyObject_Vectorcall alone
         _prelude.append(Code(VECTORCALL, found))
         llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))

@@ -11,8 +11,6 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, is_computed, known, lower_view, operand, part_of, stored
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.small import NEW, ZEROS, filling, over  # whose lowerings come first
 from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import (
@@ -44,7 +42,7 @@ def vectors(f: Function, *kinds: str) -> Vectors:
     """Return what writes vectors of numbers of some kinds. Raises Unlowered within a batch."""
     if f.lanes.width > 1:
         raise Unlowered("memory within a batch")
-    return Vectors(f, machine().lanes.wide(kinds or "f"))
+    return Vectors(f, f.target.lanes.wide(kinds or "f"))
 
 
 # -- copies
@@ -195,7 +193,7 @@ def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence
     step = itemsize(to.kind)
     if not isinstance(x, Array) or x.shape != places.shape or x.strides != dense(x.shape, step) or x.kind != to.kind:
         raise Unlowered("no array of these numbers")
-    data, of = constant(f, table), x.data
+    data, of = f.integers(table), x.data
 
     def one(k: str, _: list[str]) -> list[str]:
         at = f.at(to.data, f.op(f"load i64, ptr {f.at(data, f.times(k, 8))}, align 8"))
@@ -214,12 +212,6 @@ def offsets(x: Array) -> Any:
     return found.ravel()
 
 
-def constant(f: Function, table: Any) -> str:
-    """Return the address of a table of integers."""
-    from_ = f.object(np.ascontiguousarray(table, np.int64))
-    return f.op(f"load ptr, ptr {f.at(from_, LAYOUT.data)}")
-
-
 def lower_gather(f: Function, op: Call) -> Value:
     """Write a read of a long array in known places, which are no view."""
     x = f.array(op.args[0])
@@ -234,7 +226,7 @@ def lower_gather(f: Function, op: Call) -> Value:
         return Elements(tuple([f.load(x.kind, f.at(x.data, int(at))) for at in table]), op.spec.shape, x.kind)
     made = f.place(op)
     axes = sorted(range(len(made.shape)), key=lambda axis: (-made.strides[axis], axis))  # as they lie in memory
-    data = constant(f, table.reshape(made.shape).transpose(axes).ravel())
+    data = f.integers(table.reshape(made.shape).transpose(axes).ravel())
 
     def some(k: str, count: int) -> None:
         at = v.load("i", f.at(data, f.times(k, 8)), 8, count)

@@ -5,9 +5,21 @@ Python.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+from tapegrad.compile.native.emit import Lanes
 from tapegrad.tape.tape import Operation
+
+
+class Target(NamedTuple):
+    """What code is written for: the widest vectors, whether there are products of matrices to call, and whether a few
+    numbers are brought together for a function of several.
+    """
+
+    lanes: Lanes
+    blas: bool
+    packs: bool
+
 
 ALIGN = 64  # bytes, to which the function's own memory is aligned
 

@@ -8,7 +8,6 @@ from typing import Any
 from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.machine import machine
 from tapegrad.compile.native.memory import apart, short_first
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -32,7 +31,7 @@ SYMBOLS = {"f": "dgemm", "s": "sgemm", "c": "zgemm", "z": "cgemm"}
 
 def lower_product(f: Function, op: Call) -> Value:
     """Write products of matrices: one for each place of the axes before the last two."""
-    if not machine().blas or f.lanes.width > 1 or op.kwargs or len(op.args) != 2:
+    if not f.target.blas or f.lanes.width > 1 or op.kwargs or len(op.args) != 2:
         raise Unlowered("a product of its own kind")
     a, b = (stored(f, x) for x in op.args)
     kind, step = a.kind, itemsize(a.kind)

@@ -1,0 +1,53 @@
+"""segment: the operations of a tape that stay in Python between two stretches of native code, as a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.compile.native.plan import Refused
+from tapegrad.compile.native.values import Array, Results, Rows
+from tapegrad.ops.loop import is_loop, put
+from tapegrad.ops.structure import put_results
+from tapegrad.tape.spec import absent
+from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
+
+if TYPE_CHECKING:
+    from tapegrad.compile.native.function import Function
+
+
+def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
+            function: Function) -> tuple[Tape, list[Operation], list[Operation]]:
+    """Return a tape of some of a tape's operations, what it is given, and what it returns, a tuple.
+
+    Views that native code made as addresses are made again there.
+    """
+    inside = set(calls)
+    todo = list(calls)
+    while todo:
+        for arg in operands(todo.pop()):
+            if arg not in inside and isinstance(function.env.get(arg), (Rows, Results)):
+                raise Refused(arg if not isinstance(function.env[arg], Rows) else arg.args[0])
+            if arg not in inside and type(arg) is Call and isinstance(function.env.get(arg), Array) \
+                    and ("object", arg) not in function.cache and arg in function.views:
+                inside.add(arg)
+                todo.append(arg)
+    ordered = sorted(inside, key=lambda op: op.id)
+    new, at = Tape(None, "segment"), dict[Operation, Any]()
+    given = list(dict.fromkeys(arg for op in ordered for arg in operands(op)
+                               if arg not in inside and not isinstance(arg, Constant)))
+    for x in given:
+        at[x] = new.push(Input(absent(x.spec), getattr(x, "label", "") if x.id > 1 else ""))
+    for op in ordered:
+        for arg in operands(op):
+            if isinstance(arg, Constant) and arg not in at:
+                put(new, arg, at)
+        copied = put(new, op, at)
+        if isinstance(op, Call):
+            copied.val = absent(op.spec)
+    results = {tape.result, *operands(tape.result)} if tape.result is not None else set()
+    made: list[Operation] = [
+        op for op in ordered if isinstance(op, Call) and op in calls and not is_loop(op)
+            and (op in results or any(user not in inside for user in function.users.get(op, ())))]
+    put_results(new, [at[op] for op in made])
+    return new, given, made
