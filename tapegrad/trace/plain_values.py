@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from tapegrad.numbers.tensors import duplicate, is_memory
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.view_path import follow
@@ -69,6 +71,14 @@ class PlainValues:
         """Return the value of a traced one."""
         if x._tracer is not self.tracer:
             return x
+        found, cls = self.array(x), getattr(type(x), "_viewed_as", None)
+        if cls is not None and type(found) is np.ndarray:
+            found = found.view(cls)
+            vars(found).update({name: self(part) for name, part in vars(x).items()})
+        return found
+
+    def array(self, x: Any) -> Any:
+        """Return the array or number of a traced value."""
         view = x._view
         if view is None:
             return self.whole(x._op, x._op, x._val)

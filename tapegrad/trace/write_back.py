@@ -12,7 +12,7 @@ import contextlib
 import dis
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from types import CellType, CodeType
 from typing import Any, NamedTuple
@@ -283,8 +283,9 @@ class _Written:
         kept = {id(then[key]): there[key] for key in then if key in there}
         now: dict[Any, Any] = {}
         forms: dict[Any, Any] = {}
+        moved = self.is_moved(found, then, numbers=False)
         for key, value in found.items():
-            stays = key in then and (then[key] is value or self.keeps(then[key], value, key, owner))
+            stays = key in then and (then[key] is value or (not moved and self.keeps(then[key], value, key, owner)))
             if not stays:
                 forms[key] = None if isinstance(key, Traced) else self.form(value)
             now[key if key in then else self.plain(key)] = there[key] if stays else self.plain(value, kept)
@@ -301,11 +302,12 @@ class _Written:
         now = _filled(new, _all_slots(new))
         there = _filled(x, then)
         kept = {id(value): there[name] for name, value in then.items() if name in there}
+        moved = self.is_moved(now, then, numbers=False)
         for name in {**then, **now}:
             if name not in now:
                 self.put(AttributeWrite(x, name, NOTHING), x, name)
             elif name not in then or (then[name] is not now[name]
-                                      and not self.keeps(then[name], now[name], name, x)):
+                                      and (moved or not self.keeps(then[name], now[name], name, x))):
                 stored = Stored(x, "", {name: self.form(now[name])})
                 self.put(AttributeWrite(x, name, self.plain(now[name], kept)), x, name, stored)
 
@@ -318,7 +320,8 @@ class _Written:
         if isinstance(new, (list, deque)) and len(now) >= len(then):
             parts = {i: self.form(a) for i, (a, b) in enumerate(zip(now, then)) if a is not b}
             stored = Stored(x, None, parts, list(map(self.form, now[len(then):])))
-        if isinstance(new, (list, deque)) and len(now) == len(then) and not _is_moved(now, then):
+        if isinstance(new, (list, deque)) and len(now) == len(then) and not self.is_moved(
+                dict(enumerate(now)), dict(enumerate(then))):
             made = [before[i] if a is b or self.keeps(b, a, i, x) else self.plain(a, kept)
                     for i, (a, b) in enumerate(zip(now, then))]
             if stored is not None:
@@ -367,6 +370,17 @@ class _Written:
             what = f"{label}[{place!r}]" if place != "" else label or f"a {type(owner).__name__}"
             return Place(what, label.rpartition(".")[2].partition("[")[0], LOADS, ops)
         return Place(f"{label}.{place}".lstrip("."), str(place), "STORE_ATTR", ops)
+
+    def is_moved(self, now: Mapping[Any, Any], then: Mapping[Any, Any], numbers: bool = True) -> bool:
+        """Return whether copies, or numbers, stand in other places than before: then all places are written, and none
+        keeps what it held.
+        """
+        known: dict[int, set[Any]] = {}
+        for place, part in then.items():
+            known.setdefault(id(part), set()).add(place)
+        return any(place not in known.get(id(part), (place,)) and
+                   (numbers if isinstance(part, Traced) else id(part) in self.copies.originals)
+                   for place, part in now.items())
 
     def is_differentiated(self, x: Any, seen: set[int]) -> bool:
         """Return whether a result depends on a number by which the call is differentiated, and which is in `x`."""
@@ -429,9 +443,3 @@ def settle(tape: Tape) -> None:
     if structure is not None and (effects := structure.effects) is not None:
         structure.effects = None
         effects.settle()
-
-
-def _is_moved(now: Sequence[Any], then: Sequence[Any]) -> bool:
-    """Return whether some parts stand in other places than before."""
-    known = {id(part): i for i, part in enumerate(then)}
-    return any(isinstance(part, Traced) and known.get(id(part), i) != i for i, part in enumerate(now))

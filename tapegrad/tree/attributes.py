@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections import ChainMap, UserDict, UserList
 from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from tapegrad.numbers.systems import OWNERS
 from tapegrad.tree.copies import NoInput, dict_of, own_attributes
 
+WRAPPERS = frozenset([SimpleNamespace, ChainMap, UserDict, UserList])
 HEAP = 1 << 9  # CPython's flag of a class that Python code made, and whose attributes can be set
 FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {
     "numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad",
@@ -27,8 +29,8 @@ def attributes_of(x: Any) -> dict[str, Any]:
     of SciPy's that were made of traced values.
     """
     cls = type(x)
-    # what a script's options are kept in
-    if cls is SimpleNamespace or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):
+    # what a script's options are kept in, and containers that are Python's own objects
+    if cls in WRAPPERS or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):
         return dict(vars(x))
     if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls in OWNERS or hasattr(cls, "_tapegrad_op"):
         return {}
@@ -36,7 +38,7 @@ def attributes_of(x: Any) -> dict[str, Any]:
         return own_attributes(x) if str(cls.__module__).startswith("scipy.") and holds_proxies(x) else {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
         return {}  # a subclass of int, dict …: its content is not in its attributes
-    if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__:
+    if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ not in (object.__new__, SimpleNamespace.__new__):
         return {}  # made in C, and so not to be copied without its content
     found = own_attributes(x)
     return {name: NoInput(part) for name, part in found.items()} if is_table(x) else found

@@ -189,10 +189,18 @@ class Member(NamedTuple):
     value: Any
 
 
+def beside(x: Any) -> dict[str, Any]:
+    """Return the attributes and slots of an object, those that a container has beside its items: a dict may be
+    its own attributes.
+    """
+    own = dict_of(x)
+    slots = {name: getattr(x, name) for base in type(x).__mro__ for name in slots_of(base) if hasattr(x, name)}
+    return slots if own is x else {**own, **slots}
+
+
 def own_attributes(x: Any) -> dict[str, Any]:
     """Return the attributes that an object keeps itself, in its slots too."""
-    found = dict(dict_of(x))
-    found.update((name, getattr(x, name)) for base in type(x).__mro__ for name in slots_of(base) if hasattr(x, name))
+    found = beside(x)
     if type(type(x).__hash__) is FunctionType:
         large = [name for name, part in found.items() if type(part) is int and part.bit_length() > 32]
         found.update((name, NoInput(found[name])) for name in large if hash(x) == found[name])

@@ -15,13 +15,14 @@ from weakref import ProxyTypes, ReferenceType
 import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
-from tapegrad.tree.attributes import attributes_of, holds_proxies, is_table
-from tapegrad.tree.copies import Member, NoInput, base_of, code_of, current, dict_of, is_empty
+from tapegrad.tree.attributes import attributes_of, holds_proxies, is_foreign, is_table
+from tapegrad.tree.copies import Member, NoInput, base_of, beside, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
     GRADIENT,
@@ -89,7 +90,7 @@ def is_extended(x: Any) -> bool:
     if kind in _NESTS or not isinstance(x, (dict, list, deque, tuple)):
         return False
     if isinstance(x, tuple) and not hasattr(kind, "_fields"):
-        return not is_container(x) and holds_proxies(x)
+        return not is_container(x) and (holds_proxies(x) or not is_foreign(kind.__module__))
     return bool(dict_of(x)) or not is_container(x) or (isinstance(x, tuple) and kind.__iter__ is not tuple.__iter__)
 
 
@@ -296,6 +297,9 @@ class Walk:
             self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append((x, label))
             return node
+        if type(x) is frozenset and self.original is not None and any(hasattr(type(part), "_tracer") for part in x):
+            self.restored = True  # numbers in it were hashed, and are fixed
+            return Static(frozenset(map(plain, x)))
         if isinstance(x, (set, frozenset)):
             self.opaque.append((label, x))
         if isinstance(x, (set, bytearray)):
@@ -414,7 +418,7 @@ class Walk:
         if is_extended(x):
             base = base_of(x)
             items = base.items(x) if isinstance(x, dict) else enumerate(base.__iter__(x))
-            named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **dict_of(x)}
+            named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **beside(x)}
             names = [f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name) for name in named]
             return Extended(x, list(named)), zip(named.values(), names)
         if not is_container(x) and type(x) is not slice:

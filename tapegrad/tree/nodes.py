@@ -14,7 +14,7 @@ from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
 from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.quantities import Measure, known_as, measure_of
-from tapegrad.tree.copies import base_of, class_of, code_of, dict_of, empty_like, facts_of, space_of
+from tapegrad.tree.copies import base_of, beside, class_of, code_of, dict_of, empty_like, facts_of, space_of
 from tapegrad.tree.ways import way_to
 
 GRADIENT = -1  # under which the memo of a mirror has the unit of what it is the gradient of
@@ -103,8 +103,8 @@ def _copied(x: Any) -> Any:
         return x.copy()
     new = empty_like(x, class_of(x))
     base_of(x).__init__(new, base_of(x).__iter__(x))
-    if named := dict_of(x):
-        vars(new).update(named)
+    for name, part in beside(x).items():
+        object.__setattr__(new, name, part)
     return new
 
 
@@ -252,7 +252,7 @@ class Instance(Record):
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         cls = self.cls
-        new = cls() if cls is SimpleNamespace else object.__new__(cls)
+        new = (SimpleNamespace if issubclass(cls, SimpleNamespace) else object).__new__(cls)
 
         def fill(parts: dict[str, Any]) -> None:
             held = getattr(self.prototype, "__dict__", {})
@@ -299,6 +299,8 @@ class Extended(Instance):
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         base, new = base_of(self.prototype), empty_like(self.prototype, self.cls)
+        if dict_of(self.prototype) is self.prototype:
+            new.__dict__ = new
 
         def fill(parts: dict[Any, Any]) -> None:
             for name, part in parts.items():
@@ -453,7 +455,7 @@ class Partial(Record):
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             fn, args, keywords, *attributes = (child.build(leaves, memo) for child in self.children)
-            memo[id(self)] = new = functools.partial(fn, *args, **keywords)
+            memo[id(self)] = new = functools.partial.__new__(self.cls, fn, *args, **keywords)
             vars(new).update(zip(self.names[3:], attributes))
         return memo[id(self)]
 

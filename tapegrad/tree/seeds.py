@@ -4,6 +4,7 @@ nesting is another and is refused.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from tapegrad.errors import ArgumentError
@@ -11,7 +12,7 @@ from tapegrad.numbers.cotangents import Absorbing, accumulate
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.lazy import optree
 from tapegrad.numbers.quantities import Measure
-from tapegrad.tree.copies import dict_of
+from tapegrad.tree.copies import beside, dict_of
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import (
     NAMESPACE,
@@ -89,9 +90,9 @@ def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
 
 def _named(node: Any, value: Any, path: str) -> dict[Any, Any]:
     """Return what was given for an object or a function by name: a dict, or for an object another of its kind."""
-    if isinstance(node, Extended) and isinstance(value, (dict, list)):
+    if isinstance(node, Extended) and isinstance(value, (dict, list, deque)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        return {**{Item(key): part for key, part in items}, **dict_of(value)}
+        return {**{Item(key): part for key, part in items}, **beside(value)}
     if isinstance(value, dict):
         return value
     if not isinstance(node, Instance) or not isinstance(value, node.cls):
