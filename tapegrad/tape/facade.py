@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import networkx
 
     from tapegrad.compile.native.c_export import CSource

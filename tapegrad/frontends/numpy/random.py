@@ -20,8 +20,11 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, constructs, means
 from tapegrad.tape.tape import Call
+from tapegrad.trace.conversions import know
 from tapegrad.trace.handing import loses, taken
-from tapegrad.trace.interposition import guard_state
+from tapegrad.trace.interposition import WRAPPED, GlobalGenerator, guard_state
+from tapegrad.trace.proxy import CLASSES, Proxy
+from tapegrad.trace.random_state import SHARED, SOURCES, WATCHED
 from tapegrad.tree.flatten import leaves_of
 
 _GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
@@ -179,3 +182,10 @@ def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 FOREIGN[np.random.RandomState] = generator
+for _cls in (np.random.Generator, np.random.RandomState):
+    WRAPPED[_cls], CLASSES[_cls] = GlobalGenerator, Proxy
+    SOURCES.append(_cls)
+    WATCHED.append(_cls)
+WATCHED.extend((np.random.BitGenerator, np.random.SeedSequence))
+SHARED["np.random"] = _GLOBAL
+know("RandomState", np.random.RandomState)
