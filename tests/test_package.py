@@ -82,7 +82,7 @@ rooms = {name.split(".")[1] for name in sys.modules if name.startswith("tapegrad
 assert not rooms & {"compile", "optimise", "store", "show", "debug", "cli"}, rooms
 assert not {"tapegrad.testing", "tapegrad.passes", "tapegrad.transforms.vmap", "tapegrad.transforms.ode", "optree",
             "concurrent.futures", "numpy.ma", "numpy.polynomial", "numpy.random", "difflib", "shutil", "dataclasses", "json",
-            "pathlib", "sysconfig", "string", "traceback", "inspect"} & new
+            "pathlib", "random", "sysconfig", "string", "traceback", "inspect"} & new
 print(half - start, end - start_of_ours)
 """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}

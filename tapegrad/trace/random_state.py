@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.equality import parts_of, values_of
+from tapegrad.numbers.lazy import Lazy
 from tapegrad.ops import draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.rules.op import OPS
@@ -30,17 +30,18 @@ from tapegrad.tree.copies import is_empty
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.signature import Signature
 
-SOURCES: list[type] = [random.Random]
-"""The classes of generators whose states are set back; the frontend of `numpy.random` adds NumPy's, here and below,
-which the first trace imports.
+SOURCES: list[type] = []
+"""The classes of generators whose states are set back; the frontend of `numpy.random`, which the first trace imports,
+fills this and those below.
 """
 # SciPy estimates norms
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))
-WATCHED: list[type] = [random.Random]
+WATCHED: list[type] = []
 DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
 DRAWN = "pass the generator as an argument, or keep it under a name of a module or an attribute of an object"
 ITEMS = 64  # of a list or dict that is longer, so many are looked at
-SHARED: dict[str, Any] = {"random": random._inst}  # type: ignore[attr-defined]
+SHARED: dict[str, Any] = {}
+random: Any = Lazy("random")
 State = tuple[Callable[[Any], None], Any]
 """What sets a generator's state, and the state."""
 

@@ -7,6 +7,7 @@ standard, and the gradient goes through what is computed from it (the reparametr
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -184,8 +185,7 @@ def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) ->
 FOREIGN[np.random.RandomState] = generator
 for _cls in (np.random.Generator, np.random.RandomState):
     WRAPPED[_cls], CLASSES[_cls] = GlobalGenerator, Proxy
-    SOURCES.append(_cls)
-    WATCHED.append(_cls)
-WATCHED.extend((np.random.BitGenerator, np.random.SeedSequence))
-SHARED["np.random"] = _GLOBAL
+SOURCES.extend((np.random.Generator, np.random.RandomState, random.Random))
+WATCHED.extend((*SOURCES, np.random.BitGenerator, np.random.SeedSequence))
+SHARED.update({"np.random": _GLOBAL, "random": random._inst})  # type: ignore[attr-defined]
 know("RandomState", np.random.RandomState)
