@@ -15,15 +15,27 @@ from tapegrad.replay.interpreter import Run, bind
 from tapegrad.tape.tape import Call
 from tapegrad.trace.inputs import flatten_call
 
+KINDS = ("retrace", "compile", "guards")
+
+
+def asked() -> list[str]:
+    """Return the kinds of lines that are asked for."""
+    return [kind.strip() for kind in os.environ.get("TAPEGRAD_LOG", "").split(",") if kind.strip()]
+
 
 def logs(kind: str) -> bool:
     """True for a kind of line that is asked for."""
-    return kind in os.environ.get("TAPEGRAD_LOG", "").split(",")
+    return kind in asked()
 
 
 def say(name: str, what: str) -> None:
     """Write one line."""
     print(f"tapegrad: {name} {what}", file=sys.stderr)
+
+
+for _kind in asked():
+    if _kind not in KINDS:
+        say("TAPEGRAD_LOG", f"is to have lines of {_kind!r}, and there are those of {', '.join(KINDS)}")
 
 
 def compiled_text(size: int, seconds: float, runs: str) -> str:

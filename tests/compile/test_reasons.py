@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -122,6 +125,12 @@ def test_the_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     step(1.0)
     assert capsys.readouterr().err == ("tapegrad: <lambda> traced call 2: the kind of x was float, and is float64[3]\n"
                                        f"tapegrad: <lambda> traced call 3: {SECOND}\n")
+
+
+def test_a_kind_of_lines_that_there_is_not_is_named() -> None:
+    run = subprocess.run([sys.executable, "-c", "import tapegrad; tapegrad.compile(abs)(1.0)"], capture_output=True, text=True,
+                         check=True, env={**os.environ, "TAPEGRAD_LOG": "compile, guard"})
+    assert run.stderr == "tapegrad: TAPEGRAD_LOG is to have lines of 'guard', and there are those of retrace, compile, guards\n"
 
 
 def stepped(x: Any) -> Any:
