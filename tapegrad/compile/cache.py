@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
+from weakref import WeakMethod
 
 from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws, exchanges
 from tapegrad.compile.backend import KEPT, Backend, First
@@ -288,7 +289,7 @@ class Compiled(ByName, Generic[P, R]):
         drop_large(tape, KEPT)
         fresh = self._shared(attempt.fresh, [entry.fresh for entries in self._entries.values() for entry in entries])
         entry = Entry(tape, self.backend, fresh, attempt.choice, attempt.observer.ran, attempt.loses,
-                      exchanges(tape), attempt.stored, self._built)
+                      exchanges(tape), attempt.stored, WeakMethod(self._built))
         with self._lock:
             path.keep(entry)
             self._entries[attempt.key] = (entry, *self._entries.get(attempt.key, ()))

@@ -163,9 +163,9 @@ class Entry:
 
     def __init__(self, tape: Tape, backend: Backend, fresh: Freshness | None, choice: Choice | None,
                  ran: set[CodeType], loses: bool, exchanges: bool, stored: Effects | None,
-                 built: Callable[[int, float, str], None]) -> None:
+                 built: Callable[[], Callable[[int, float, str], None] | None]) -> None:
         self.tape, self.backend, self.fresh, self.choice, self.ran = tape, backend, fresh, choice, ran
-        self.built = built  # is told how many operations were compiled, in how many seconds, and to what
+        self.built = built  # refers to what is told how many operations were compiled, in how many seconds, and to what
         self.loses = loses  # what NumPy may warn of
         self.exchanges = exchanges  # calls for which other processes wait
         self.stored = stored  # what its calls write: the tape's results have the values
@@ -194,7 +194,8 @@ class Entry:
                 if not (self.reached or self.apart or self.stored):
                     self.first = self.backend.first(self.run, [is_calm] if self.loses else [])
                 self.is_compiled = True
-                self.built(len(self.tape), perf_counter() - start, self.backend.runs(self.run))
+                if (built := self.built()) is not None:
+                    built(len(self.tape), perf_counter() - start, self.backend.runs(self.run))
         return self.run(*args, **kwargs)
 
 

@@ -29,6 +29,8 @@ class TensorDtype:
     def __str__(self) -> str:
         return self.name
 
+    __repr__ = __str__
+
 
 _KINDS = {"bfloat16": "f", "complex32": "c"}
 # torch has no longer double
