@@ -114,9 +114,17 @@ class Listing:
         return where
 
 
+def _files(folder: str) -> Iterator[str]:
+    """Yield the files of Python's in a folder and those in it."""
+    for entry in os.scandir(folder):
+        if entry.name.endswith(".py"):
+            yield entry.path
+        elif entry.name != "__pycache__" and entry.is_dir():
+            yield from _files(entry.path)
+
+
 # Frames of these files are ours: the user's line is the first one outside them.
-INTERNAL = frozenset(os.path.join(folder, name) for folder, _, names in os.walk(os.path.dirname(__file__))
-                     for name in names if name.endswith(".py"))
+INTERNAL = frozenset(_files(os.path.dirname(__file__)))
 
 _places: dict[int, int] = {}
 # one(i, i) is the same object for each place in a code: a long tape names few places many times
