@@ -10,40 +10,39 @@ from tapegrad.trace.collector import collector
 
 with collector:  # which would look for garbage among what is defined, and find none
     from tapegrad import api, frontends, numbers, ops, tree
+    from tapegrad.errors import (
+        ArgumentError,
+        CallError,
+        ConcretizationError,
+        DuplicateRule,
+        EffectWarning,
+        EscapedProxy,
+        GuardError,
+        MalformedTape,
+        MissingPackage,
+        MissingRule,
+        MutationError,
+        NonFiniteError,
+        ReplayError,
+        TapeError,
+        TapeFormatError,
+        UnknownFunction,
+    )
+    from tapegrad.frontends.user import hook, nestlevel, stop_gradient, value
+    from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
+    from tapegrad.rules.differences import differences, linear
+    from tapegrad.rules.user import frule, primitive, rrule
+    from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
+    from tapegrad.trace.checkpoint import checkpoint
+    from tapegrad.trace.context import Context
+    from tapegrad.trace.tracer import trace
+    from tapegrad.transforms.grad import grad, gradient, gradtape, pullback, vjp
+    from tapegrad.transforms.reverse import back
+    from tapegrad.transforms.rewrite import rewrite
 
     if not gc.get_freeze_count():
         gc.freeze()
         gc.unfreeze()  # all that there is counts as old
-
-from tapegrad.errors import (
-    ArgumentError,
-    CallError,
-    ConcretizationError,
-    DuplicateRule,
-    EffectWarning,
-    EscapedProxy,
-    GuardError,
-    MalformedTape,
-    MissingPackage,
-    MissingRule,
-    MutationError,
-    NonFiniteError,
-    ReplayError,
-    TapeError,
-    TapeFormatError,
-    UnknownFunction,
-)
-from tapegrad.frontends.user import hook, nestlevel, stop_gradient, value
-from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
-from tapegrad.rules.differences import differences, linear
-from tapegrad.rules.user import frule, primitive, rrule
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
-from tapegrad.trace.checkpoint import checkpoint
-from tapegrad.trace.context import Context
-from tapegrad.trace.tracer import trace
-from tapegrad.transforms.grad import grad, gradient, gradtape, pullback, vjp
-from tapegrad.transforms.reverse import back
-from tapegrad.transforms.rewrite import rewrite
 
 if TYPE_CHECKING:
     from tapegrad import distributed as distributed

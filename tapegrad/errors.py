@@ -46,9 +46,7 @@ import functools
 import linecache
 import os
 import sys
-import traceback
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -66,7 +64,7 @@ class Location(NamedTuple):
     @property
     def short(self) -> str:
         """The file's name without its folder, and the line: what fits a column."""
-        return f"{self.cell or Path(self.file).name}:{self.line}"
+        return f"{self.cell or os.path.basename(self.file)}:{self.line}"
 
     @property
     def cell(self) -> str:
@@ -116,9 +114,17 @@ class Listing:
         return where
 
 
+def _files(folder: str) -> Iterator[str]:
+    """Yield the files of Python's in a folder and those in it."""
+    for entry in os.scandir(folder):
+        if entry.name.endswith(".py"):
+            yield entry.path
+        elif entry.name != "__pycache__" and entry.is_dir():
+            yield from _files(entry.path)
+
+
 # Frames of these files are ours: the user's line is the first one outside them.
-INTERNAL = frozenset(os.path.join(folder, name) for folder, _, names in os.walk(os.path.dirname(__file__))
-                     for name in names if name.endswith(".py"))
+INTERNAL = frozenset(_files(os.path.dirname(__file__)))
 
 _places: dict[int, int] = {}
 # one(i, i) is the same object for each place in a code: a long tape names few places many times
@@ -393,8 +399,16 @@ def fold(err: BaseException) -> None:
         part = part.__cause__ or part.__context__
 
 
+def frames_of(err: BaseException) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames that an error passed, the outermost first, each with its line."""
+    at = err.__traceback__
+    while at is not None:
+        yield at.tb_frame, at.tb_lineno
+        at = at.tb_next
+
+
 def where_raised(err: Exception) -> Location:
     """Return the user's line in which an error was raised, or what raised it was called."""
-    frames = [(frame, line) for frame, line in traceback.walk_tb(err.__traceback__) if is_users(frame)]
+    frames = [(frame, line) for frame, line in frames_of(err) if is_users(frame)]
     frame, line = frames[-1] if frames else (user_frame(), user_location().line)
     return Location(frame.f_code.co_filename, line, frame.f_code.co_name)

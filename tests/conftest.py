@@ -21,6 +21,20 @@ machine.disk_cache = SimpleNamespace(key_of=disk_cache.key_of, load=made.get, sa
 machine.LEVEL = 0  # compiling takes a quarter of the time; the tests of machine code itself take users' level
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files of tests/golden anew, and run no tests")
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if not config.getoption("--update-golden"):
+        return None
+    from tests.golden.texts import update
+
+    changed = update()
+    print(*changed, f"{len(changed)} golden files changed: git diff shows how", sep="\n")
+    return 0
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()  # what collecting made lives to the end: no collection walks it again
 

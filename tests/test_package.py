@@ -71,22 +71,25 @@ def test_import_brings_neither_torch_nor_rich() -> None:
 
 @pytest.mark.quick
 def test_import_costs_what_a_gradient_needs(tmp_path: Path) -> None:
-    """Once Python has written its bytecode: less than 1.8 times NumPy's own import; compiling, passes, views and files come later."""
+    """Once Python has written its bytecode: less than 1.3 times NumPy's own import, which it takes alone on a machine that does
+    nothing else; compiling, passes, views, files, and `numpy.random` come later.
+    """
     code = """
 import time; start = time.process_time(); import numpy
-half = time.process_time(); import tapegrad
-end = time.process_time()
-import sys; rooms = {name.split(".")[1] for name in sys.modules if name.startswith("tapegrad.") and name.count(".") > 1}
+half = time.process_time(); import sys; before = set(sys.modules); start_of_ours = time.process_time(); import tapegrad
+end = time.process_time(); new = set(sys.modules) - before
+rooms = {name.split(".")[1] for name in sys.modules if name.startswith("tapegrad.") and name.count(".") > 1}
 assert not rooms & {"compile", "optimise", "store", "show", "debug", "cli"}, rooms
 assert not {"tapegrad.testing", "tapegrad.passes", "tapegrad.transforms.vmap", "tapegrad.transforms.ode", "optree",
-            "concurrent.futures", "numpy.ma", "numpy.polynomial", "difflib", "shutil"} & set(sys.modules)
-print(half - start, end - half)
+            "concurrent.futures", "numpy.ma", "numpy.polynomial", "numpy.random", "difflib", "shutil", "dataclasses", "json",
+            "pathlib", "random", "sysconfig", "string", "traceback", "inspect"} & new
+print(half - start, end - start_of_ours)
 """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment) for _ in range(6)]
     numpy_s, ours = zip(*[tuple(map(float, run.stdout.split())) for run in runs[1:]])
-    assert min(ours) < 1.8 * min(numpy_s)
+    assert min(ours) < 1.3 * min(numpy_s)
 
 
 def test_a_name_that_is_imported_later() -> None:

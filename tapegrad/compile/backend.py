@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.compile.log import compiled_text, logs, say
 from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.skeleton import kind_of_leaf
 from tapegrad.errors import ArgumentError, GuardError
@@ -127,9 +128,12 @@ class Backend:
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
         """Return a tape as a function."""
+        start = perf_counter()
         with Work("compiling", count=tape.__len__):
             best = self.finish(flattened(tape))
             run = self.function(best)
+        if logs("compile"):
+            say(tape.name, compiled_text(len(best), perf_counter() - start, self.runs(run)))
         if best is not tape:
             forget(best)
         return run

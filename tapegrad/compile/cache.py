@@ -8,11 +8,13 @@ from functools import partial
 from itertools import chain
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
+from weakref import WeakMethod
 
 from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws, exchanges
 from tapegrad.compile.backend import KEPT, Backend, First
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.effects import apart
+from tapegrad.compile.log import compiled_text, failed, logs, say
 from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.path import FIRST, STRICT, Entry, Path, Stats, describe, warn
 from tapegrad.compile.reasons import CURES, IDLE, Log, Reason, Reasons, reason_of, state_of
@@ -106,7 +108,7 @@ class Compiled(ByName, Generic[P, R]):
             except Miss as miss:
                 if miss.tape is not tape and miss.tape is not entry.tape:
                     raise  # of another compiled tape, in a function of the user's
-                self._missed(miss.describe())
+                self._missed(miss.describe(), partial(self._failed, miss, entry, args, kwargs))
                 if running.exchanged > exchanged:
                     raise GuardError(f"{self.__name__}: a compiled call has exchanged numbers with other processes, "
                                      f"and does not fit: {miss.describe()} is another; traced, it would exchange them "
@@ -287,7 +289,7 @@ class Compiled(ByName, Generic[P, R]):
         drop_large(tape, KEPT)
         fresh = self._shared(attempt.fresh, [entry.fresh for entries in self._entries.values() for entry in entries])
         entry = Entry(tape, self.backend, fresh, attempt.choice, attempt.observer.ran, attempt.loses,
-                      exchanges(tape), attempt.stored)
+                      exchanges(tape), attempt.stored, WeakMethod(self._built))
         with self._lock:
             path.keep(entry)
             self._entries[attempt.key] = (entry, *self._entries.get(attempt.key, ()))
@@ -390,10 +392,24 @@ class Compiled(ByName, Generic[P, R]):
                                f"path than those before, or read another value. What changes most often: {most}. Its "
                                f"explain() says more\n  try: {CURES[most.kind]}")
 
-    def _missed(self, what: str) -> None:
+    def _missed(self, what: str, told: Callable[[], str] | None = None) -> None:
         next(self.stats._misses)
         self.stats.guards[what] += 1
         self.missed = what
+        if logs("guards"):
+            self._say(f"a guard failed: {told() if told is not None else what}")
+
+    def _failed(self, miss: Miss, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Say which guard failed of a tape, and its old and new value."""
+        path = next((path for path in chain.from_iterable(self.paths.values()) if path.entry is entry), None)
+        return failed(miss, entry.fresh, None if path is None else path.skeleton, args, kwargs)
+
+    def _built(self, size: int, seconds: float, runs: str) -> None:
+        if logs("compile"):
+            self._say(compiled_text(size, seconds, runs))
+
+    def _say(self, what: str) -> None:
+        say(self.__name__, f"call {self.stats.calls + 1}: {what}")
 
     def _to_front(self, key: Any, entry: Entry) -> None:
         with self._lock:

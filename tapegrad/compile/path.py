@@ -7,8 +7,9 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
+from time import perf_counter
 from types import CodeType
 from typing import Any
 
@@ -157,12 +158,14 @@ def spent_on(path: Path, paths: Iterable[Path]) -> float:
 class Entry:
     """A tape that is kept, and the function that it is compiled to by the first call that it fits."""
 
-    __slots__ = ("apart", "backend", "choice", "earlier", "exchanges", "first", "fresh", "hits", "is_compiled", "left",
-                 "lock", "loses", "ran", "reached", "run", "stored", "tape")
+    __slots__ = ("apart", "backend", "built", "choice", "earlier", "exchanges", "first", "fresh", "hits", "is_compiled",
+                 "left", "lock", "loses", "ran", "reached", "run", "stored", "tape")
 
     def __init__(self, tape: Tape, backend: Backend, fresh: Freshness | None, choice: Choice | None,
-                 ran: set[CodeType], loses: bool, exchanges: bool, stored: Effects | None) -> None:
+                 ran: set[CodeType], loses: bool, exchanges: bool, stored: Effects | None,
+                 built: Callable[[], Callable[[int, float, str], None] | None]) -> None:
         self.tape, self.backend, self.fresh, self.choice, self.ran = tape, backend, fresh, choice, ran
+        self.built = built  # refers to what is told how many operations were compiled, in how many seconds, and to what
         self.loses = loses  # what NumPy may warn of
         self.exchanges = exchanges  # calls for which other processes wait
         self.stored = stored  # what its calls write: the tape's results have the values
@@ -185,11 +188,14 @@ class Entry:
                 if not ((self.fresh is None or self.fresh()) and self.backend.fits(self.tape, args, kwargs)):
                     raise Miss(self.tape, None)
                 # warnings of the values that passes compute are nobody's
+                start = perf_counter()
                 with Work("compiling", count=self.tape.__len__), np.errstate(all="ignore"):
                     self.tape, self.run = self.backend.build(self.tape, self.fresh)  # type: ignore[method-assign]
                 if not (self.reached or self.apart or self.stored):
                     self.first = self.backend.first(self.run, [is_calm] if self.loses else [])
                 self.is_compiled = True
+                if (built := self.built()) is not None:
+                    built(len(self.tape), perf_counter() - start, self.backend.runs(self.run))
         return self.run(*args, **kwargs)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from tapegrad.compile.attempt import is_due, seconds_to_compile
+from tapegrad.compile.log import kind_text, logs, say
 from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.errors import Location
@@ -80,13 +79,13 @@ class Log:
         """Keep the reason of a call, and print it where TAPEGRAD_LOG asks for that."""
         self.last.append(reason)
         self.counts[reason.kind, reason.what] += 1
-        if "retrace" in os.environ.get("TAPEGRAD_LOG", "").split(","):
-            print(f"tapegrad: {name} traced call {call}: {reason}", file=sys.stderr)
+        if logs("retrace"):
+            say(name, f"traced call {call}: {reason}")
 
     @property
     def room(self) -> bool:
         """True while reasons are worked out in full: of the first calls, and while they are printed."""
-        return sum(self.counts.values()) < LAST or "TAPEGRAD_LOG" in os.environ
+        return sum(self.counts.values()) < LAST or logs("retrace")
 
     @property
     def most(self) -> Reason | None:
@@ -138,14 +137,6 @@ def _of_new_path(last: Skeleton, new: Skeleton) -> Reason:
     found = last.first_difference(new)
     return Reason("branch", "the branch that was taken" if found.guards else "what was computed", found.was, found.now,
                   found.where)
-
-
-def kind_text(kind: Any) -> str:
-    """Write the kind of a leaf: `float`, or `float64[3, 4]`."""
-    if isinstance(kind, tuple):
-        _, dtype, shape = kind
-        return f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
-    return str(getattr(kind, "__name__", kind))
 
 
 def _progress(compiled: Any, path: Path, paths: list[Path]) -> str:

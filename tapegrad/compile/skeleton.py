@@ -17,6 +17,7 @@ import numpy as np
 
 from tapegrad.errors import Location, locate
 from tapegrad.numbers.formatting import brief, count_of
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.ops.steps import Steps
@@ -25,7 +26,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.copies import is_empty, space_of
-from tapegrad.tree.flatten import Structure, is_generator
+from tapegrad.tree.flatten import Structure
 from tapegrad.tree.signature import Signature
 
 _NAMED = frozenset([str, bytes, type(None), type(Ellipsis), type, np.dtype])

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import PYTHON, plain
-from tapegrad.numbers.kinds import Array, Cotangent, DType
+from tapegrad.numbers.kinds import Array, Cotangent, DType, is_generator
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import as_kind, as_objects, is_complex_number, system
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
@@ -390,8 +390,7 @@ def conform(dx: Any, x: Any) -> Any:
     dx = dense(dx)
     if dx is None or hasattr(type(dx), "_tracer"):
         return dx  # of an outer trace: already projected
-    if (isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b"
-        or isinstance(x, (np.random.Generator, np.random.RandomState))):
+    if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or is_generator(x):
         return None
     if is_tensor(x):
         return _conform_to_tensor(dx, x)

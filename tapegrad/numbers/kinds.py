@@ -64,3 +64,8 @@ Axis: TypeAlias = int | Sequence[int] | None
 
 DType: TypeAlias = "DTypeLike"
 """A dtype, in any of the ways that NumPy takes, or none."""
+
+
+def is_generator(x: Any) -> bool:
+    """True for NumPy's random generators: an input, so that a replay can be given another."""
+    return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,24 @@ from tapegrad.numbers.kinds import DType
 from tapegrad.numbers.lazy import torch
 
 
-@dataclass(frozen=True)
 class TensorDtype:
     """A dtype that torch has and NumPy has not; it answers what rules ask of one."""
 
-    name: str
-    kind: str
+    __slots__ = ("kind", "name")
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name, self.kind = name, kind
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is TensorDtype and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name
+
+    __repr__ = __str__
 
 
 _KINDS = {"bfloat16": "f", "complex32": "c"}

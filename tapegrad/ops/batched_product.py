@@ -7,12 +7,14 @@ is shared is as well.
 from __future__ import annotations
 
 import math
-import string
 from typing import Any
 
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.batching import Members
 from tapegrad.rules.op import OPS
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""What einsum calls axes by."""
 
 
 def matmul_members(members: Members, a: Array, b: Array) -> Any:
@@ -104,7 +106,7 @@ def vdot_members(members: Members, a: Array, b: Array) -> Any:
 def einsum_members(members: Members, subscripts: str, *xs: Any, **kwargs: Any) -> Any:
     """Batch `einsum`: the batch has a letter of its own."""
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
-    spare = next((letter for letter in string.ascii_letters if letter not in inputs + output), None)
+    spare = next((letter for letter in LETTERS if letter not in inputs + output), None)
     if spare is None:
         return NotImplemented
     terms = inputs.split(",")

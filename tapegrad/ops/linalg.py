@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import string
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,14 @@ from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Axis, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import product, together
-from tapegrad.ops.batched_product import dot_members, einsum_members, matmul_members, tensordot_members, vdot_members
+from tapegrad.ops.batched_product import (
+    LETTERS,
+    dot_members,
+    einsum_members,
+    matmul_members,
+    tensordot_members,
+    vdot_members,
+)
 from tapegrad.ops.elementwise import conj
 from tapegrad.ops.index import sparse
 from tapegrad.ops.shape import expand_dims, permute_dims, reshape
@@ -163,7 +169,7 @@ def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
     inputs, arrow, output = subscripts.partition("->")
     terms = inputs.split(",")
     letters = sorted({c for c in inputs if c.isalpha()})
-    spare = "".join(c for c in string.ascii_letters if c not in letters)
+    spare = "".join(c for c in LETTERS if c not in letters)
     widths = [rank - len(term.replace("...", "")) if "." in term else 0 for rank, term in zip(ranks, terms)]
     stretch = spare[:max(widths, default=0)]
     if not arrow:
@@ -183,7 +189,7 @@ def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any
     mine, x = terms.pop(i - 1), xs[i - 1]
     factors = [dy, *(conj(other) for k, other in enumerate(xs, 1) if k != i)]
     terms = [output, *terms]
-    unused = iter(sorted(set(string.ascii_letters) - set("".join([mine, *terms]))))
+    unused = iter(sorted(set(LETTERS) - set("".join([mine, *terms]))))
     axes: list[str] = []
     for letter, n in zip(mine, shape_of(x)):
         axes.append(letter if letter not in axes else next(unused))

@@ -11,7 +11,7 @@ import numpy as np
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.cotangents import ZERO, Absorbing
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.kinds import Array, is_generator
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import duplicates, is_memory
 from tapegrad.ops.elementwise import stop_gradient
@@ -20,7 +20,7 @@ from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import UNSIZED, Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tree.copies import apart, check_apart
-from tapegrad.tree.flatten import Structure, changed, flatten, is_generator, leaves_of
+from tapegrad.tree.flatten import Structure, changed, flatten, leaves_of
 from tapegrad.tree.nodes import Closure
 
 Jacobian = Callable[[Callable[[Any], Any], Any], Any]

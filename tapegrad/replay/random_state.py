@@ -15,6 +15,7 @@ from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Constant, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace.guards import FIXED
+from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.random_state import SOURCES, state_of
 
 
@@ -37,6 +38,7 @@ def sources_of(tape: Tape) -> list[Any]:
     found = {id(x): x for x in drawn_from(tape)}
     if not found:
         return []
+    register_imported()  # a tape that was unpickled may be replayed before anything is traced
     held = [op for op in tape.ops if isinstance(op, (Input, Constant)) and op.id > 1 and type(op.val) in SOURCES]
     return [*held, *(x for x in found.values() if type(x) in SOURCES and all(op.val is not x for op in held))]
 

@@ -10,10 +10,10 @@ import numpy as np
 from tapegrad.errors import ConcretizationError
 from tapegrad.numbers.cotangents import dtype_of, kind_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.rules.op import Op
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
-from tapegrad.tree.flatten import is_generator
 
 GIVEN_AWAY = frozenset(["float", "complex", "hash", "data"])
 """Facts by which a program has taken numbers themselves, of what was not differentiated when it ran."""

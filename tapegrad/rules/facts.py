@@ -8,7 +8,6 @@ the result is, `rules.batching` what a batch of calls is, and `Op.lower` what ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tapegrad.errors import Location
@@ -56,12 +55,11 @@ class Joint(NamedTuple):
     make: Callable[..., Any]
 
 
-@dataclass(frozen=True)  # what looks for the lists that a rule reads by name follows no tuple of tapegrad's
-class Rrule:
+class Rrule:  # what looks for the lists that a rule reads by name follows no tuple of tapegrad's
     """A rule that returns the value and the pullback, as a user writes it; `where` it was registered."""
 
-    apply: Callable[..., Any]
-    where: Location | None = None
+    def __init__(self, apply: Callable[..., Any], where: Location | None = None) -> None:
+        self.apply, self.where = apply, where
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Return the value and the pullback of a call."""
@@ -104,12 +102,11 @@ LINEAR = Linear()
 EACH = Linear(each=True)
 
 
-@dataclass(frozen=True)
 class Frule:
     """A user's rule: it returns the value, and a function from tangents to that of the value."""
 
-    apply: Callable[..., Any]
-    where: Location
+    def __init__(self, apply: Callable[..., Any], where: Location) -> None:
+        self.apply, self.where = apply, where
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Return the value and the pushforward of a call."""

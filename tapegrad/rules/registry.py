@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
+import os
+import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ CONSTANT: set[Any] = set()
 THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as it is
 AS_WRITTEN: set[Any] = set()  # foreign Python code, made of what has a meaning: nothing in its modules is replaced
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
-_HERE = str(Path(__file__).parent)
+_HERE = os.path.dirname(__file__)
 COMPILED = frozenset(["builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran",
                       "instancemethod", "nb_func", "pybind11_builtins"])  # the classes of compiled functions
 GIVEN: dict[Any, Any] = {}  # compiled functions of other packages, and the operation or function that each means
@@ -168,7 +168,7 @@ def _claim(key: Any, what: str) -> None:
 
 def user_location_of_definition() -> Location:
     """Return the first line outside this folder: where an op or a rule is being defined."""
-    frame = inspect.currentframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     if frame is None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.errors import TapeFormatError
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op
 from tapegrad.rules.user import op_of
@@ -20,7 +21,6 @@ from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
 from tapegrad.tape.tape import Constant, Input, Tape, has_value
 from tapegrad.transforms.walk import copy_tape
-from tapegrad.tree.flatten import is_generator
 
 Reduced = tuple[Any, tuple[bytes, dict[str, Any]]]
 

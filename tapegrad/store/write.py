@@ -21,6 +21,7 @@ import numpy as np
 from tapegrad.errors import TapeFormatError
 from tapegrad.numbers.cotangents import Accumulator, NoTangent, Scatter, ZeroTangent
 from tapegrad.numbers.formatting import name_of, plain, type_name
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.ops import draw
@@ -57,7 +58,7 @@ from tapegrad.trace.collector import collector
 from tapegrad.transforms.primitivize import singly
 from tapegrad.transforms.rewrite import is_pullback
 from tapegrad.tree.argnums import ALL
-from tapegrad.tree.flatten import Structure, is_generator
+from tapegrad.tree.flatten import Structure
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Bound, Closure, Container, Extended, Fresh, Item, Leaf, Partial, Static, Subclassed, Way
 from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import networkx
 
-    from tapegrad.compile.native.c_export import CSource
+    from tapegrad.tape.c_source import CSource
 
 T = TypeVar("T", bound=Callable[..., Any])
 Self = TypeVar("Self", bound="Methods")

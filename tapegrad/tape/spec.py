@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,6 @@ from tapegrad.numbers.formatting import PYTHON, plain, type_text
 from tapegrad.numbers.tensors import is_tensor, is_tensor_type
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class Spec:
     """The type of a value: a number's exact type, an array's dtype, shape and layout, the specs of a nest's parts; of
     anything else its class.
@@ -27,50 +26,66 @@ class Spec:
     (float, float64[3,4], 'F', (int, float))
     """
 
-    type: Any
-    dtype: Any = None
-    shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] | None = None
-    device: str = "cpu"
-    parts: tuple[Spec, ...] = ()
-    is_array: bool = field(init=False, compare=False)
-    """Exactly NumPy's array, of no derived class."""
-    has_axes: bool = field(init=False, compare=False)
-    """An array with at least one axis."""
-    ndim: int = field(init=False, compare=False)
-    size: int = field(init=False, compare=False)
-    is_python: bool = field(init=False, compare=False)
-    """One of Python's numbers."""
-    is_scalar: bool = field(init=False, compare=False)
-    """One of NumPy's numbers."""
-    is_memory: bool = field(init=False, compare=False)
-    """An array, also one of a derived class."""
-    is_numpy: bool = field(init=False, compare=False)
-    """One of those two."""
-    is_contiguous: bool = field(init=False, compare=False)
-    """It lies row by row without gaps; axes of length 1 have no say."""
-    itemsize: int = field(init=False, compare=False)
-    nbytes: int = field(init=False, compare=False)
-    kind: str = field(init=False, compare=False)
-    """NumPy's letter for the kind of its dtype; "-" where there is none."""
-    _hash: int = field(init=False, compare=False)
+    __slots__ = ("_hash", "device", "dtype", "has_axes", "is_array", "is_contiguous", "is_memory", "is_numpy",
+                 "is_python", "is_scalar", "itemsize", "kind", "nbytes", "ndim", "parts", "shape", "size", "strides",
+                 "type")
 
-    def __post_init__(self) -> None:
+    type: Any
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    device: str
+    parts: tuple[Spec, ...]
+    is_array: bool
+    """Exactly NumPy's array, of no derived class."""
+    has_axes: bool
+    """An array with at least one axis."""
+    ndim: int
+    size: int
+    is_python: bool
+    """One of Python's numbers."""
+    is_scalar: bool
+    """One of NumPy's numbers."""
+    is_memory: bool
+    """An array, also one of a derived class."""
+    is_numpy: bool
+    """One of those two."""
+    is_contiguous: bool
+    """It lies row by row without gaps; axes of length 1 have no say."""
+    itemsize: int
+    nbytes: int
+    kind: str
+    """NumPy's letter for the kind of its dtype; "-" where there is none."""
+
+    def __init__(self, type: Any, dtype: Any = None, shape: tuple[int, ...] = (),
+                 strides: tuple[int, ...] | None = None, device: str = "cpu", parts: tuple[Spec, ...] = ()) -> None:
         def note(**known: Any) -> None:
             for name, value in known.items():
                 object.__setattr__(self, name, value)
-        kind, size, itemsize = (self.type if isinstance(self.type, type) else object, math.prod(self.shape),
-                                getattr(self.dtype, "itemsize", 0))
-        note(ndim=len(self.shape), size=size, itemsize=itemsize, nbytes=size * itemsize,
-             kind="V" if is_extension(self.dtype) else getattr(self.dtype, "kind", "-"),
-             is_array=kind is np.ndarray, has_axes=kind is np.ndarray and self.shape != (), is_python=kind in PYTHON,
+        note(type=type, dtype=dtype, shape=shape, strides=strides, device=device, parts=parts)
+        kind, size, itemsize = (type if inspect.isclass(type) else object, math.prod(shape),
+                                getattr(dtype, "itemsize", 0))
+        note(ndim=len(shape), size=size, itemsize=itemsize, nbytes=size * itemsize,
+             kind="V" if is_extension(dtype) else getattr(dtype, "kind", "-"),
+             is_array=kind is np.ndarray, has_axes=kind is np.ndarray and shape != (), is_python=kind in PYTHON,
              is_scalar=issubclass(kind, np.generic), is_memory=issubclass(kind, np.ndarray),
-             is_numpy=issubclass(kind, (np.ndarray, np.generic)),
-             _hash=hash((self.type, self.dtype, self.shape, self.strides, self.device, self.parts)))
+             is_numpy=issubclass(kind, (np.ndarray, np.generic)), _hash=hash(self._key()))
         note(is_contiguous=self._is_dense(range(self.ndim - 1, -1, -1)))
 
+    def _key(self) -> tuple[Any, ...]:
+        return self.type, self.dtype, self.shape, self.strides, self.device, self.parts
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a Spec does not change, nor does its {name}")
+
+    def __reduce__(self) -> Any:
+        return Spec, self._key()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self._key() == other._key()
+
     def __hash__(self) -> int:
-        return self._hash
+        return self._hash  # type: ignore[no-any-return, attr-defined]
 
     @property
     def system(self) -> str:

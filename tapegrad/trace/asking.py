@@ -10,12 +10,11 @@ import itertools
 import keyword
 import linecache
 import operator
+import os
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -28,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, is_users, user_location, where_raised
+from tapegrad.errors import INTERNAL, ConcretizationError, TapeError, frames_of, is_users, user_location, where_raised
 from tapegrad.numbers.formatting import count_of
 from tapegrad.rules.activity import sources
 from tapegrad.rules.op import Traced
@@ -238,7 +237,7 @@ def _asker(frame: FrameType, at: int | None = None) -> Asker:
     if not isinstance(call, ast.Call):
         return unknown
     held, fn = ast.unparse(call.func), _resolve(call.func, frame)
-    file = Path(code.co_filename).name
+    file = os.path.basename(code.co_filename)
     if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
         return Asker(held, fn)
     if not isinstance(fn, (BuiltinFunctionType, np.ufunc, type)) and type(fn).__name__ not in COMPILED:
@@ -319,7 +318,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
     if isinstance(err, TapeError) or not isinstance(err, (TypeError, ValueError)) or not re.search(
             f"{_NAMES}|{_WHOLE}", str(err)):
         return None
-    files = [(frame.f_code.co_filename, frame) for frame, _ in traceback.walk_tb(err.__traceback__)]
+    files = [(frame.f_code.co_filename, frame) for frame, _ in frames_of(err)]
     frame = next(
         (frame for file, frame in reversed(files) if file not in INTERNAL and file.endswith(".py")), files[-1][1]
     )  # Cython's have others

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tapegrad.errors import ArgumentError, Location, MutationError, user_location
 from tapegrad.numbers.formatting import brief, name_of, plain
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.ops.checkpoint import Checkpoint, drawing_of
 from tapegrad.ops.structure import pack, put_results
@@ -22,7 +23,7 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Structure, Walk, changed, is_generator
+from tapegrad.tree.flatten import Structure, Walk, changed
 from tapegrad.tree.signature import Signature
 
 P = ParamSpec("P")

@@ -217,7 +217,7 @@ _NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
 _ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "isinstance", "super", "RandomState")}
 _BUILTINS = [name for name in _NAMES if hasattr(builtins, name)]
 _MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr,
-          "isinstance": isinstance, "super": super, "RandomState": np.random.RandomState, **_INEXACT}
+          "isinstance": isinstance, "super": super, **_INEXACT}
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
@@ -245,6 +245,11 @@ class Conversion:
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None]] = WeakKeyDictionary()
 ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
+
+
+def know(name: str, meant: Any) -> None:
+    """Note what a name means of which `_TRACED` has a stand-in."""
+    _MEANT[name] = meant
 
 
 def conversion(fn: FunctionType) -> Conversion | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
-import json
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -64,7 +63,8 @@ def taken(x: Any) -> Any:
     return read(x) if not loses(x) or gives_up(x) else x
 
 
-def _of_plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+def of_plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that hands another plain numbers."""
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*map(taken, args), **{name: taken(x) for name, x in kwargs.items()})
     return call
@@ -79,6 +79,6 @@ def _pow(base: Any, exp: Any, mod: Any = None) -> Any:
     return pow(base, exp) if mod is None else pow(*map(taken, (base, exp, mod)))
 
 
-TAKING: dict[Any, Callable[..., Any]] = {collections.deque: _deque, pow: _pow, **{fn: _of_plain(fn) for fn in (
-    decimal.Decimal, decimal.Context, datetime.timedelta, np.timedelta64, np.datetime64, json.dump, json.dumps)}}
+TAKING: dict[Any, Callable[..., Any]] = {collections.deque: _deque, pow: _pow, **{fn: of_plain(fn) for fn in (
+    decimal.Decimal, decimal.Context, datetime.timedelta, np.timedelta64, np.datetime64)}}
 """What takes only plain numbers: what hands it those."""

@@ -24,7 +24,7 @@ from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES
 from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
-from tapegrad.trace.interposition import GENERATORS, numpy_module, original, stand_in
+from tapegrad.trace.interposition import WRAPPED, GlobalGenerator, numpy_module, original, stand_in
 from tapegrad.trace.wrapped_functions import is_compiled, uncompiled
 from tapegrad.tree.copies import is_empty
 
@@ -121,7 +121,7 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
         return value
     if is_compiled(kind):
         return uncompiled(value)
-    if kind in GENERATORS and type(holder) is not dict:  # what is drawn of such a one is not recorded
+    if WRAPPED.get(kind) is GlobalGenerator and type(holder) is not dict:  # what is drawn of such a one is not recorded
         return value
     there = stand_in(value)
     return (staticmethod(there) if kind is BuiltinFunctionType and issubclass(type(holder), type) and there is not value

@@ -16,6 +16,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.errors import INTERNAL
 from tapegrad.numbers.formatting import plain as behind
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
@@ -24,6 +25,7 @@ from tapegrad.trace.asking import in_our_words
 from tapegrad.trace.call_arguments import shown_array
 from tapegrad.trace.constructor_calls import maker
 from tapegrad.trace.identity import COMPARISONS
+from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.meaning import apply, plain
 from tapegrad.trace.proxy import as_bool, record_unary
 from tapegrad.tree.copies import Attribute, code_of, running
@@ -148,6 +150,7 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
         sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)
         own = (torch.from_numpy, torch.from_dlpack, *sized)
         return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
+    register_imported()
     STAND_IN.update(_operators())
     return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
             _replacing(operator, [(COMPARISONS, lambda _, meant: meant)]),
@@ -280,7 +283,7 @@ def stand_in(x: Any) -> Any:
     if compiled and x in GIVEN and x not in STAND_IN:
         STAND_IN[x] = standing_for(x, GIVEN[x].run if isinstance(GIVEN[x], Op) else functools.partial(_dispatch, x, x))
         return STAND_IN[x]
-    if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and type(x.__self__) not in GENERATORS:
+    if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and not is_generator(x.__self__):
         return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
     stand_ins()
     numpy_module()
@@ -338,7 +341,6 @@ def _kinds() -> set[type]:
     return set(map(type, STAND_IN))
 
 
-GENERATORS = (np.random.Generator, np.random.RandomState)
 _STATES = frozenset(["get_state", "bit_generator", "_bit_generator", "__getstate__"])  # what tells a generator's state
 
 
@@ -373,8 +375,8 @@ class GlobalGenerator:
         return functools.partial(meaning, tracer.proxy(op, generator, tracer))
 
 
-# of compiled objects that a program keeps: what stands for one in a trace
-WRAPPED: dict[type, Callable[[Any], Any]] = dict.fromkeys(GENERATORS, GlobalGenerator)
+WRAPPED: dict[type, Callable[[Any], Any]] = {}
+"""Of compiled objects that a program keeps: what stands for one in a trace; GlobalGenerator for NumPy's generators."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Frontends of libraries that need not be there: each is imported once the user has imported the library."""
+"""Frontends of modules that a program need not have: each is imported once the program has imported the module."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _WAITING: dict[str, tuple[str, ...]] = {
     **{f"scipy.{name}": (f"frontends.scipy.{name.replace('.', '_')}",) for name in _SCIPY},
     **{f"{owner}array_api_compat.common._helpers": ("frontends.array_api",)
        for owner in ("", "scipy._lib.", "scipy._external.", "sklearn.externals.")},
-    "numpy.ma.core": ("frontends.numpy.masked",),
+    "numpy.random": ("frontends.numpy.random",), "numpy.ma.core": ("frontends.numpy.masked",),
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
     "torch.distributed.distributed_c10d": ("frontends.torch.collective",),  # where torch was built with it
     **{f"torch.distributed.{name}": ("frontends.torch.functional_collective",)
        for name in ("_functional_collectives", "nn.functional")},
-    "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),
+    "json": ("frontends.json",), "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),
     "mpmath": ("frontends.mpmath", "frontends.intervals"),
     **dict.fromkeys(("sympy", "uncertainties", "gmpy2", "pint", "astropy.units"), ("frontends.number_libraries",))}
 for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),
@@ -29,7 +29,13 @@ for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack
 
 
 def register_imported() -> None:
-    """Register the functions of those modules that have been imported by now; called as each trace begins."""
+    """Register the functions of those modules that have been imported by now; called as each trace begins.
+
+    The first one imports `numpy.random`, which costs what half of tapegrad does: NumPy would when a program names it,
+    and would find replaced there what the traces of other threads replace.
+    """
+    if "numpy.random" in _WAITING:
+        importlib.import_module("numpy.random")
     if _WAITING.keys().isdisjoint(sys.modules.keys()):
         return
     for name in [name for name in _WAITING if sys.modules.get(name) is not None]:

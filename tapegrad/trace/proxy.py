@@ -15,7 +15,7 @@ from tapegrad import ops
 from tapegrad.errors import INTERNAL, one, unknown
 from tapegrad.numbers.cotangents import dtype_of, kind_of, largest_fraction, shape_of
 from tapegrad.numbers.formatting import plain as behind
-from tapegrad.numbers.kinds import DType
+from tapegrad.numbers.kinds import DType, is_generator
 from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of, truth
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, text_of, words_error
@@ -33,7 +33,6 @@ from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
 from tapegrad.trace.methods import Method, missed, shown
 from tapegrad.trace.observers import written
 from tapegrad.trace.recorder import Tracer
-from tapegrad.tree.flatten import is_generator
 
 _new = object.__new__
 _set_class = object.__dict__["__class__"].__set__  # Proxy hides it
@@ -405,7 +404,7 @@ class Items(Scalar):
 
 
 _NAMES = (int, np.integer, np.bool_)  # whose text may be a name
-_NUMBERS = (float, int, complex, bool, *SYSTEMS, np.random.Generator, np.random.RandomState)
+_NUMBERS = (float, int, complex, bool, *SYSTEMS)
 CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
 CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
 UNTRACKED = frozenset([Proxy, Scalar, Items])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.equality import parts_of, values_of
+from tapegrad.numbers.lazy import Lazy
 from tapegrad.ops import draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.rules.op import OPS
@@ -24,29 +24,35 @@ from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Call, Guard, Tape, value_of
 from tapegrad.trace.holders import replaced
 from tapegrad.trace.interposition import GlobalGenerator, stand_in
+from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import is_empty
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.signature import Signature
 
-SOURCES: tuple[type, ...] = (np.random.Generator, np.random.RandomState, random.Random)
+SOURCES: list[type] = []
+"""The classes of generators whose states are set back; the frontend of `numpy.random`, which the first trace imports,
+fills this and those below.
+"""
 # SciPy estimates norms
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))
-WATCHED: tuple[type, ...] = (*SOURCES, np.random.BitGenerator, np.random.SeedSequence)
+WATCHED: list[type] = []
 DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
 DRAWN = "pass the generator as an argument, or keep it under a name of a module or an attribute of an object"
 ITEMS = 64  # of a list or dict that is longer, so many are looked at
-_SHARED: dict[str, Any] = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
+SHARED: dict[str, Any] = {}
+random: Any = Lazy("random")
 State = tuple[Callable[[Any], None], Any]
 """What sets a generator's state, and the state."""
 
 
 def state_of(x: Any) -> State:
     """Return what sets a random generator's state, and the state."""
+    if isinstance(x, random.Random):
+        return x.setstate, x.getstate()
     if isinstance(x, np.random.Generator):
         return (lambda state: setattr(x.bit_generator, "state", state)), x.bit_generator.state
-    return ((x.set_state, x.get_state(legacy=False)) if isinstance(x, np.random.RandomState)
-            else (x.setstate, x.getstate()))
+    return x.set_state, x.get_state(legacy=False)
 
 
 def print_of(x: Any) -> Any:
@@ -72,8 +78,9 @@ class Found:
 
     def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True,
                  near: bool = False) -> None:
+        register_imported()
         self.names: list[dict[str, Any]] = []
-        self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in _SHARED.items()}
+        self.sources: dict[int, tuple[str, Any]] = {id(x): (label, x) for label, x in SHARED.items()}
         self.silent = True
         for namespace in _reached([f, *args, *kwargs.values()], self._note, self._hear, near):
             if _holds_stand_in(namespace):
@@ -293,7 +300,7 @@ def silent_names() -> tuple[frozenset[str], frozenset[str]]:
 def _behind(source: Any) -> list[Any]:
     """Return what a generator draws from, which a program may know as well."""
     bits = source if isinstance(source, np.random.BitGenerator) else getattr(source, "bit_generator", None)
-    return [part for part in (bits, getattr(bits, "seed_seq", None)) if isinstance(part, WATCHED)]
+    return [part for part in (bits, getattr(bits, "seed_seq", None)) if isinstance(part, tuple(WATCHED))]
 
 
 def _parts(thing: Any) -> list[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapegrad.errors import ArgumentError, MutationError, TapeError, user_location
 from tapegrad.numbers.formatting import brief, count_of, name_of, plain
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.lazy import optree, torch
 from tapegrad.numbers.tensors import is_tensor, overlap
 from tapegrad.ops import array, concat, draw, expand_dims, permute_dims, take
@@ -28,7 +29,7 @@ from tapegrad.trace.write_back import settle
 from tapegrad.transforms.batch import Nest, Pass, is_torch_source, member, noted, spread
 from tapegrad.transforms.unroll import inline
 from tapegrad.tree.copies import Member, running
-from tapegrad.tree.flatten import BOOLS, Structure, Walk, flatten, is_generator, is_leaf
+from tapegrad.tree.flatten import BOOLS, Structure, Walk, flatten, is_leaf
 from tapegrad.tree.nodes import NAMESPACE
 from tapegrad.tree.signature import Signature
 

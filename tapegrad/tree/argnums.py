@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import index
 from typing import Any, TypeVar
 
@@ -15,8 +14,7 @@ Plain = Callable[[Any], R] | Callable[[Any, Any], R] | Callable[[Any, Any, Any],
 """A function of a few arguments: those of a lambda given for `Callable[..., R]` are unknown to a strict checker."""
 
 
-@dataclass(frozen=True)  # a tuple that a traced function captures would be taken apart
-class Wanted:
+class Wanted:  # a tuple that a traced function captures would be taken apart
     """The positional arguments to differentiate by: one, several, or (None) all; then, if `captured`, by what
     the function captured too.
 
@@ -24,8 +22,19 @@ class Wanted:
     Wanted(argnums=2, captured=False)
     """
 
-    argnums: int | tuple[int, ...] | None = None
-    captured: bool = True
+    __slots__ = ("argnums", "captured")
+
+    def __init__(self, argnums: int | tuple[int, ...] | None = None, captured: bool = True) -> None:
+        self.argnums, self.captured = argnums, captured
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Wanted and (self.argnums, self.captured) == (other.argnums, other.captured)
+
+    def __hash__(self) -> int:
+        return hash((self.argnums, self.captured))
+
+    def __repr__(self) -> str:
+        return f"Wanted(argnums={self.argnums!r}, captured={self.captured!r})"
 
     def among(self, count: int) -> Wanted:
         """Return the same of a call with `count` positional arguments, counted from the first; raise ArgumentError for

@@ -16,6 +16,7 @@ import numpy as np
 
 from tapegrad.numbers.equality import alike, changes
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
@@ -92,11 +93,6 @@ def is_extended(x: Any) -> bool:
     if isinstance(x, tuple) and not hasattr(kind, "_fields"):
         return not is_container(x) and (holds_proxies(x) or not is_foreign(kind.__module__))
     return bool(dict_of(x)) or not is_container(x) or (isinstance(x, tuple) and kind.__iter__ is not tuple.__iter__)
-
-
-def is_generator(x: Any) -> bool:
-    """True for NumPy's random generators: an input, so that a replay can be given another."""
-    return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")
 
 
 class Structure:
@@ -394,7 +390,9 @@ class Walk:
             cells = {name: cell for name, cell in zip(code_of(x).co_freevars, x.__closure__) if not is_empty(cell)}
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
         if (owner := owner_of(x)) is not None:
-            return None if owner is DEFAULT else (Way(x, ["fn", "self"]), iter([(type(x), label), (owner, label)]))
+            if is_generator(owner) and owner is np.random.mtrand._rand:  # type: ignore[attr-defined]
+                return None  # NumPy's own generator is no input
+            return Way(x, ["fn", "self"]), iter([(type(x), label), (owner, label)])
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
         if is_module(x):
@@ -432,7 +430,6 @@ class Walk:
         return Container(x, one), ((part, f"{label}[{entry!r}]") for part, entry in zip(one.children, one.entries))
 
 
-DEFAULT: Any = np.random.normal.__self__  # type: ignore[attr-defined]  # NumPy's own generator, which is no input
 _NOTHING = Walk([], [])  # of a leaf: nothing but that was met
 
 

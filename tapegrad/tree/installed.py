@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import site
 import sys
-import sysconfig
 from typing import Any
 
-_FOLDERS = tuple({*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages(),
-                  site.getusersitepackages()})
+_FOLDERS = (*site.getsitepackages(), site.getusersitepackages())
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,9 +1,12 @@
-"""Why a compiled function traces: explain(), TAPEGRAD_LOG=retrace, and one warning where it never runs compiled."""
+"""Why a compiled function traces: explain(), TAPEGRAD_LOG, and one warning where it never runs compiled."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -122,6 +125,35 @@ def test_the_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     step(1.0)
     assert capsys.readouterr().err == ("tapegrad: <lambda> traced call 2: the kind of x was float, and is float64[3]\n"
                                        f"tapegrad: <lambda> traced call 3: {SECOND}\n")
+
+
+def test_a_kind_of_lines_that_there_is_not_is_named() -> None:
+    run = subprocess.run([sys.executable, "-c", "import tapegrad; tapegrad.compile(abs)(1.0)"], capture_output=True, text=True,
+                         check=True, env={**os.environ, "TAPEGRAD_LOG": "compile, guard"})
+    assert run.stderr == "tapegrad: TAPEGRAD_LOG is to have lines of 'guard', and there are those of retrace, compile, guards\n"
+
+
+def stepped(x: Any) -> Any:
+    y = x * SCALE
+    if y.sum() > 0:
+        y = y * 2
+    return y.sum() if len(y) < int(y[0] > 3) + 9 else np.prod(y)
+
+
+def test_the_log_of_what_is_compiled_and_of_the_guards_that_fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    step = tg.compile(stepped, warmup=1)
+    monkeypatch.setenv("TAPEGRAD_LOG", "compile,guards")
+    for x in (X, X, -X, 5 * X, np.ones(4)):
+        step(x)
+    monkeypatch.setattr(f"{__name__}.SCALE", 7.0)
+    step(X)
+    compiled, *failed = [re.sub(r"%\d+|at \S+:\d+ in", "_", line) for line in capsys.readouterr().err.splitlines()]
+    assert re.fullmatch(r"tapegrad: stepped call 2: compiled \d+ operations to (machine code|NumPy's code) in \S+ s", compiled)
+    assert failed == [
+        "tapegrad: stepped call 3: a guard failed: bool(_) _ stepped: was True, and is False",
+        "tapegrad: stepped call 4: a guard failed: int(_) _ stepped: was 0, and is 1",
+        "tapegrad: stepped call 5: a guard failed: the kind of x: was float64[3], and is float64[4]",
+        f"tapegrad: stepped call 6: a guard failed: SCALE of {__name__}: was 1.0, and is 7.0"]
 
 
 @pytest.mark.parametrize(("calls", "call", "what", "cure"), [

@@ -21,7 +21,7 @@ from tapegrad.debug.walk import name_of
 from tapegrad.numbers.cotangents import ZERO, accumulate, dense
 from tapegrad.testing import check_grads
 from tests.golden.debugged import X, layers, masked
-from tests.regenerate_golden import on_console
+from tests.golden.texts import on_console
 
 
 def fill(x: Any) -> Any:

@@ -16,7 +16,7 @@ from tapegrad.debug.values import element, figure, is_zero, norm, numbers
 from tapegrad.debug.walk import name_of, turn
 from tapegrad.numbers.cotangents import Accumulator
 from tests.golden.debugged import X, masked, root
-from tests.regenerate_golden import on_console
+from tests.golden.texts import on_console
 
 SAFE = np.array([1.0, 2.0, 3.0])
 HOLE = np.array([1.0, np.nan, 3.0])

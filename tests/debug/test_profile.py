@@ -19,7 +19,7 @@ from tapegrad.debug.profile import ROWS, Profile, bytes_made
 from tapegrad.debug.speedscope import SCHEMA
 from tapegrad.replay.interpreter import Run
 from tests.golden.debugged import X, layers, profiled, tape
-from tests.regenerate_golden import on_console
+from tests.golden.texts import on_console
 
 W = np.ones((3, 3))
 

@@ -16,7 +16,7 @@ import tapegrad as tg
 from tapegrad.debug.step import PROMPT, Stepper
 from tapegrad.debug.walk import name_of
 from tests.golden.debugged import X, layers, session, tape
-from tests.regenerate_golden import on_console
+from tests.golden.texts import on_console
 
 
 def fill(x: Any) -> Any:

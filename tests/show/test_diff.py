@@ -18,7 +18,7 @@ from tapegrad.show.match import static
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import Constant, Guard, Input, Operation, call
 from tests.golden.programs import branch, f, loss, wave
-from tests.regenerate_golden import LAYERS, on_console
+from tests.golden.texts import LAYERS, on_console
 from tests.show.test_views import programs, run
 
 

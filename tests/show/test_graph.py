@@ -35,7 +35,7 @@ from tapegrad.show.graph.rows import Column, _fit, assign, columns, crossings
 from tapegrad.show.graph.svg import HUES, to_svg
 from tapegrad.tape.tape import Call, Operation, operands
 from tests.golden.programs import f, wave
-from tests.regenerate_golden import FOLDER, pictures
+from tests.golden.texts import FOLDER, pictures
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = pictures()
@@ -83,7 +83,7 @@ TAPES = tapes()
 @pytest.mark.parametrize("name", sorted(PICTURES))
 def test_golden(name: str) -> None:
     expected = (FOLDER / name).read_text(encoding="utf-8")
-    assert PICTURES[name] + "\n" == expected, "if this is meant: python -m tests.regenerate_golden"
+    assert PICTURES[name] + "\n" == expected, "if this is meant: pytest --update-golden"
 
 
 def test_a_golden_file_for_each_picture() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from tapegrad.show.line import SHRINKS, fields_of, lines, role_of
 from tapegrad.show.styles import STYLES
 from tapegrad.show.table import HEAD, TAIL, WHOLE
 from tests.golden.programs import f, wave
-from tests.regenerate_golden import FOLDER, goldens, on_console
+from tests.golden.texts import FOLDER, goldens, on_console, update
 
 texts = functools.cache(goldens)
 
@@ -32,10 +34,22 @@ def test_a_golden_file_for_each_text() -> None:
     assert {path.name for path in FOLDER.glob("*.txt")} == set(texts())
 
 
+def test_golden_files_are_written_where_they_changed(tmp_path: Path) -> None:
+    for path in FOLDER.iterdir():
+        if path.suffix in (".txt", ".svg", ".dot"):
+            shutil.copy(path, tmp_path)
+    (tmp_path / "flat.txt").write_text("changed", encoding="utf-8")
+    (tmp_path / "flat.svg").unlink()
+    (tmp_path / "of_nothing.dot").touch()
+    assert update(tmp_path) == ["flat.svg", "flat.txt", "of_nothing.dot"]
+    assert all((tmp_path / name).read_bytes() == (FOLDER / name).read_bytes() for name in ("flat.svg", "flat.txt"))
+    assert not (tmp_path / "of_nothing.dot").exists()
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.txt")))
 def test_golden(name: str) -> None:
     expected = (FOLDER / name).read_text(encoding="utf-8")
-    assert texts()[name] + "\n" == expected, "if this is meant: python -m tests.regenerate_golden"
+    assert texts()[name] + "\n" == expected, "if this is meant: pytest --update-golden"
 
 
 @pytest.mark.parametrize("style", ["plain", "compact"])

@@ -23,7 +23,7 @@ from tapegrad.show.styles import MARKS, STYLES
 from tapegrad.show.view import View
 from tapegrad.tape.tape import operands
 from tests.golden.programs import f, loss, steps, wave
-from tests.regenerate_golden import LAYERS, on_console
+from tests.golden.texts import LAYERS, on_console
 
 WIDTHS = [40, 60, 80, 120, 200]
 

@@ -11,7 +11,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.errors import Activation
 from tests.golden.programs import loss
-from tests.regenerate_golden import LAYERS
+from tests.golden.texts import LAYERS
 
 PATHS = tg.Context(paths=True)
 

@@ -6,9 +6,13 @@ import collections
 import functools
 import itertools
 import math
+import pickle
 import random
+import subprocess
+import sys
 import types
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -360,6 +364,26 @@ def test_draws_are_made_again_or_refused_wherever_the_generator_is(name: str) ->
             assert len(set(found)) == 3
     step = tg.value_and_grad(f, argnums=None, warmup=1)
     assert len({float(step(1.5)[0]) for _ in range(4)}) == 4
+
+
+def drawing(x: Any, rng: Any) -> Any:
+    y = x + rng.normal()
+    return y if x > 0 else -y
+
+
+def test_a_replay_that_does_not_fit_draws_nothing_before_the_first_trace_of_a_process(tmp_path: Path) -> None:
+    (tmp_path / "tape").write_bytes(pickle.dumps(tg.trace(drawing, 1.0, np.random.default_rng(0))[1]))
+    code = f"""
+import pickle, numpy as np, tapegrad as tg
+tape, rng = pickle.loads(open({str(tmp_path / "tape")!r}, "rb").read()), np.random.default_rng(1)
+before = rng.bit_generator.state
+try:
+    tape.play(-1.0, rng)
+except tg.GuardError:
+    print(rng.bit_generator.state == before)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert out.stdout == "True\n"
 
 
 def test_a_generator_of_the_systems_does_no_harm() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +38,7 @@ from tapegrad.compile.native.values import (
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZeroTangent, conform
 from tapegrad.numbers.formatting import count_of
+from tapegrad.tape.c_source import CSource
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.transforms.primitivize import flattened
@@ -50,20 +50,6 @@ _OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d*(_next)?|arena|no|s
 _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue default do double else enum extern float
     for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned
     void volatile while value"""))
-
-
-class CSource(NamedTuple):
-    """A function in C: its name, the text of the file and of the header."""
-
-    name: str
-    source: str
-    header: str
-
-    def save(self, folder: Any = ".") -> None:
-        """Write `name.c` and `name.h` into a folder."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"{self.name}.c").write_text(self.source)
-        (Path(folder) / f"{self.name}.h").write_text(self.header)
 
 
 class Parameter(NamedTuple):

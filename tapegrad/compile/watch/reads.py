@@ -68,6 +68,7 @@ from tapegrad.compile.watch.namespaces import (
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
+from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
@@ -76,7 +77,7 @@ from tapegrad.trace.imported_names import captured_by
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty, slots_of
-from tapegrad.tree.flatten import Structure, is_generator
+from tapegrad.tree.flatten import Structure
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Record, Static
@@ -109,8 +110,7 @@ class Reads:
         # attributes of objects, classes and modules, of which the code names some
         self.open: list[tuple[Mapping[str, Any], str, str]] = []
         self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
-        self.functions: set[int] = set()  # those that are known to run
-        self.idle: set[int] = set()  # attributes of functions that are not
+        self.functions, self.idle = set[int](), set[int]()  # those known to run, and attributes of those that are not
         self.named: dict[int, tuple[Held | Typed, str]] = {}  # functions and classes, by their ids
         self.seen: dict[int, Any] = {}  # by id, alive
         self.waiting: dict[CodeType, list[FunctionType]] = {}  # functions that have not run

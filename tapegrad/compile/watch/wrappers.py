@@ -46,7 +46,7 @@ def loud(x: Any) -> str:
         held = [fn.__globals__.get(name) for name in global_names(code)]
         held += [cell.cell_contents for cell in fn.__closure__ or () if not is_empty(cell)]
         if not _LOUD.isdisjoint(names_of(code)) or any(
-                isinstance(part, _BY_ADDRESS) or isinstance(getattr(part, "__self__", None), SOURCES)
+                isinstance(part, _BY_ADDRESS) or isinstance(getattr(part, "__self__", None), tuple(SOURCES))
                 for part in held):
             return "a function that numba compiles, which may draw, print or call other code"
         seen.add(id(fn))

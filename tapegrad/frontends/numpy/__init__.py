@@ -19,7 +19,6 @@ from tapegrad.frontends.numpy import (
     numeric,
     plain,
     polynomial,
-    random,
     reduce,
     refused,
     running,

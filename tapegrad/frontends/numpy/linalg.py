@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import string
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.dtypes import is_extension
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
+from tapegrad.ops.batched_product import LETTERS
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
 from tapegrad.trace import views
@@ -185,7 +185,7 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 
     def letters(axes: Any) -> str:
         # sorted as the numbers are: A-Z stand before a-z
-        return "".join("..." if i is Ellipsis else (string.ascii_uppercase + string.ascii_lowercase)[i] for i in axes)
+        return "".join("..." if i is Ellipsis else sorted(LETTERS)[i] for i in axes)
     pairs = len(operands) // 2
     inputs = ",".join(letters(operands[2 * k + 1]) for k in range(pairs))
     return inputs + (f"->{letters(operands[-1])}" if len(operands) % 2 else ""), operands[: 2 * pairs: 2]

@@ -7,6 +7,7 @@ standard, and the gradient goes through what is computed from it (the reparametr
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,11 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, constructs, means
 from tapegrad.tape.tape import Call
+from tapegrad.trace.conversions import know
 from tapegrad.trace.handing import loses, taken
-from tapegrad.trace.interposition import guard_state
+from tapegrad.trace.interposition import WRAPPED, GlobalGenerator, guard_state
+from tapegrad.trace.proxy import CLASSES, Proxy
+from tapegrad.trace.random_state import SHARED, SOURCES, WATCHED
 from tapegrad.tree.flatten import leaves_of
 
 _GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
@@ -179,3 +183,9 @@ def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 FOREIGN[np.random.RandomState] = generator
+for _cls in (np.random.Generator, np.random.RandomState):
+    WRAPPED[_cls], CLASSES[_cls] = GlobalGenerator, Proxy
+SOURCES.extend((np.random.Generator, np.random.RandomState, random.Random))
+WATCHED.extend((*SOURCES, np.random.BitGenerator, np.random.SeedSequence))
+SHARED.update({"np.random": _GLOBAL, "random": random._inst})  # type: ignore[attr-defined]
+know("RandomState", np.random.RandomState)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,8 +94,8 @@ def _stand_in(x: Spec) -> Any:
 
 def _placed(x: Spec, device: str) -> Spec:
     """Return the spec of the same on a device."""
-    return replace(x, device=device if x.device == "meta" else x.device,
-                   parts=tuple([_placed(part, device) for part in x.parts]))
+    return Spec(x.type, x.dtype, x.shape, x.strides, device if x.device == "meta" else x.device,
+                tuple([_placed(part, device) for part in x.parts]))
 
 
 _NESTS = (tuple, list)

@@ -472,6 +472,6 @@ def test_a_tensor_that_is_read_backwards_shares_memory() -> None:
     for f in (before, through):
         with pytest.raises(tg.MutationError, match="share memory"):
             tg.grad(f, torch.tensor(x))
-        value, (_, dx) = tg.grad(f, x)
+        value = tg.grad(f, x)[0]
         assert tg.gradtape(f, x).play(torch.tensor(x))[0] == value
     assert torch.equal(tg.gradient(lambda x: (x[::-1] * torch.ones(2, 2)).sum(), torch.tensor(x))[0], torch.ones(2, 2, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""Write the golden files anew: python -m tests.regenerate_golden, then look at what git diff says."""
+"""The texts of the golden files, and how they are written anew: `pytest --update-golden`, then look at what git diff says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.golden import debugged
 from tests.golden.programs import branch, f, loss, network, steps, swing, wave
 from tests.golden.results import RESULTS
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parent
 
 
 def on_console(shown: Any, width: int, encoding: str = "utf-8", format: str = "table", group: str | None = None, **options: Any) -> str:
@@ -151,14 +151,14 @@ def pictures() -> dict[str, str]:
     return {name: text.removesuffix("\n") for name, text in drawn.items()}
 
 
-def main() -> None:
-    """Write every golden file."""
-    for pattern in ("*.txt", "*.svg", "*.dot"):
-        for old in FOLDER.glob(pattern):
-            old.unlink()
-    for name, text in (goldens() | pictures()).items():
-        (FOLDER / name).write_text(text + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def update(folder: Path = FOLDER) -> list[str]:
+    """Write the golden files that are not as they were, remove those of no text any more, and return the names of both."""
+    texts = goldens() | pictures()
+    known = {path.name: path.read_text(encoding="utf-8") for pattern in ("*.txt", "*.svg", "*.dot") for path in folder.glob(pattern)}
+    changed = [name for name in sorted(texts.keys() | known) if known.get(name) != texts.get(name, "") + "\n" or name not in texts]
+    for name in changed:
+        if name in texts:
+            (folder / name).write_text(texts[name] + "\n", encoding="utf-8")
+        else:
+            (folder / name).unlink()
+    return changed

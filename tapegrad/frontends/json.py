@@ -1,0 +1,7 @@
+"""What the standard library's `json` takes: plain numbers alone."""
+
+import json
+
+from tapegrad.trace.handing import TAKING, of_plain
+
+TAKING.update((fn, of_plain(fn)) for fn in (json.dump, json.dumps))
