@@ -70,8 +70,9 @@ class Methods:
         no form in C: factorisations, transforms, random numbers, objects.
 
         >>> import tapegrad as tg
-        >>> print(tg.flatgrad(tg.trace(lambda x, y: x * x * y, 2.0, 3.0)[1]).to_c("square").source.partition("int")[2])
-         square(double x, double y, double *value, double *d_x, double *d_y) {
+        >>> square = tg.gradtape(lambda x, y: x * x * y, 2.0, 3.0).to_c("square")
+        >>> print(*[line for line in square.header.splitlines() if line.startswith("int")])
+        int square(double x, double y, double *value, double *d_x, double *d_y);
         """
         return _done_by["to_c"](self, name)  # type: ignore[no-any-return]
 
