@@ -68,13 +68,23 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
             if (other := part(value)) is not value:
                 type.__setattr__(x, name, other)
     else:
-        if (own := own_dict(x)) is not None:
-            _fill_table(own, part)
-        for name, slot in slots_of_kind(kind).items():
-            value = getattr(x, name, None)
-            if (other := part(value)) is not value:
-                slot.__set__(x, other)
+        _fill_attributes(x, part)
+    if kind not in _PLAIN and isinstance(x, (list, deque, set, dict)):  # what a class of the program's has besides
+        _fill_attributes(x, part)
     return x
+
+
+_PLAIN = frozenset([list, deque, set, dict])
+
+
+def _fill_attributes(x: Any, part: Callable[[Any], Any]) -> None:
+    own = own_dict(x)
+    if own is not None and own is not x:
+        _fill_table(own, part)
+    for name, slot in slots_of_kind(type(x)).items():
+        value = getattr(x, name, None)
+        if (other := part(value)) is not value:
+            slot.__set__(x, other)
 
 
 def _class_of_table(x: dict[Any, Any]) -> Any:

@@ -416,6 +416,8 @@ class Walk:
         if is_extended(x):
             base = base_of(x)
             items = base.items(x) if isinstance(x, dict) else enumerate(base.__iter__(x))
+            if any(hasattr(type(key), "_tracer") for key in base.__iter__(x) if isinstance(x, dict)):
+                self.restored, items = True, [(plain(key), part) for key, part in items]
             named: dict[Any, Any] = {**{Item(key): part for key, part in items}, **beside(x)}
             names = [f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name) for name in named]
             return Extended(x, list(named)), zip(named.values(), names)

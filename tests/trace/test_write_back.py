@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import heapq
 import io
 import itertools
 import math
@@ -508,3 +509,67 @@ def test_a_batch_norm_counts_each_member() -> None:
     torch.testing.assert_close(found, torch.stack([other(x) for x in xs]))
     for name, value in other.state_dict().items():
         torch.testing.assert_close(one.state_dict()[name], value)
+
+
+class Particle:
+    def __init__(self, m: Any) -> None:
+        self.m = m
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.m < other.m)
+
+    def __repr__(self) -> str:
+        return f"Particle({self.m})"
+
+
+class Pair:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a, self.b = a, b
+
+    def __repr__(self) -> str:
+        return f"Pair({self.a}, {self.b})"
+
+
+def three() -> list[Any]:
+    return [Particle(3.0), Particle(2.0), Particle(1.0)]
+
+
+def exchanged(o: Any) -> None:
+    o.a, o.b = o.b, o.a
+
+
+MOVES: dict[str, tuple[Any, Any, Any]] = {
+    "sort": (lambda c: c.sort(key=lambda p: p.m), three, lambda c: c[0].m), "reverse": (lambda c: c.reverse(), three, lambda c: c[0].m),
+    "append, pop": (lambda c: c.append(c.pop(0)), three, lambda c: c[0].m * c[1].m), "insert, pop": (lambda c: c.insert(0, c.pop()), three, lambda c: c[0].m),
+    "heapify": (heapq.heapify, three, lambda c: c[0].m), "rotate": (lambda c: c.rotate(1), lambda: collections.deque(three()), lambda c: c[0].m),
+    "slice": (lambda c: c.__setitem__(slice(None), [c[1], c[0], c[2]]), three, lambda c: c[0].m),
+    "dict": (lambda d: d.update(a=d["b"], b=d["a"]), lambda: {"a": Particle(1.0), "b": Particle(2.0)}, lambda d: d["a"].m),
+    "attributes": (exchanged, lambda: types.SimpleNamespace(a=Particle(1.0), b=Particle(2.0)), lambda o: o.a.m),
+    "slots": (exchanged, lambda: Pair(Particle(1.0), Particle(2.0)), lambda o: o.a.m),
+    "dicts": (lambda c: c.sort(key=lambda p: p["m"]), lambda: [{"m": 3.0}, {"m": 2.0}, {"m": 1.0}], lambda c: c[0]["m"]),
+    "numbers": (lambda c: c.sort(), lambda: [3.0, 2.0, 1.0], lambda c: c[0]),
+    "one in two places": (lambda c: setattr(c[0], "n", 1), lambda: [*[Particle(3.0)] * 2], lambda c: c[0].m * c[1].m)}
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.EffectWarning")
+@pytest.mark.parametrize("name", MOVES)
+def test_objects_that_change_places_do_so_in_the_callers_container(name: str) -> None:
+    move, make, read = MOVES[name]
+
+    def f(c: Any, x: Any) -> Any:
+        move(c)
+        return read(c) * x
+    plain = make()
+    f(plain, 2.0)
+    for call in (lambda c: tg.grad(f, c, 2.0), lambda c: tg.grad(lambda x: f(c, x), 2.0), lambda c: tg.value_and_grad(f, argnums=(0, 1))(c, 2.0), lambda c: tg.vjp(f, c, 2.0),
+                 lambda c: tg.compile(f)(c, 2.0), lambda c: tg.jvp(lambda x: f(c, x), (2.0,), (1.0,))):
+        given = make()
+        call(given)
+        assert repr(given) == repr(plain)
+    step, given, plain = tg.value_and_grad(f, argnums=1), make(), make()
+    for i in range(6):
+        step(given, 2.0 + i)
+        f(plain, 2.0 + i)
+        assert repr(given) == repr(plain)

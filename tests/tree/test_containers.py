@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
+import functools
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import tapegrad as tg
@@ -137,3 +140,95 @@ def test_a_named_tuple_of_gradients_is_not_checked_as_the_arguments_are() -> Non
     for way in (lambda t: tg.gradient(f, t)[0], lambda t: tg.value_and_grad(f)(t)[1], lambda t: tg.grad(lambda x: (f(x), x), t, has_aux=True)[1][1]):
         assert [tuple(way(Checked(2.0, 3.0))) for _ in range(4)] == [(-3.0, -2.0)] * 4
         assert type(way(Checked(2.0, 3.0))) is Checked
+
+
+class Trio(tuple):  # type: ignore[type-arg]
+    pass
+
+
+class Space(types.SimpleNamespace):
+    pass
+
+
+@pytest.mark.parametrize(("x", "f"), [
+    (Trio([3.0]), lambda a: a[0] ** 2), (collections.UserList([3.0]), lambda a: a[0] ** 2), (collections.UserDict(w=3.0), lambda a: a["w"] ** 2),
+    (collections.ChainMap({"w": 3.0}), lambda a: a["w"] ** 2), (Space(w=3.0), lambda a: a.w ** 2)], ids=["tuple", "UserList", "UserDict", "ChainMap", "SimpleNamespace"])
+def test_numbers_in_wrappers_have_gradients(x: Any, f: Any) -> None:
+    step = tg.value_and_grad(f)
+    for dx in (tg.grad(f, x)[1][1], step(x)[1], step(x)[1], step(x)[1], step(x)[1]):
+        assert f(dx) == 36.0  # it is nested as the argument is
+    assert tg.compile(f)(x) == tg.trace(f, x)[1].play(x) == 9.0
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("base", [list, dict, collections.OrderedDict, collections.deque, set])
+def test_slots_of_containers_are_kept(base: type) -> None:
+    class Slotted(base):  # type: ignore[misc]
+        __slots__ = ("w",)
+
+    def made(x: Any) -> Any:
+        c = Slotted()
+        c.w = x * 2
+        return c
+    run, step = tg.compile(made), tg.value_and_grad(lambda x: (x * x, made(x)), has_aux=True)
+    for i in range(5):
+        for found in (run(i + 1.0), step(i + 1.0)[0][1], tg.trace(made, i + 1.0)[0]):
+            assert type(found) is Slotted and found.w == 2 * (i + 1)
+    c = Slotted()
+    c.w = 3.0
+    assert tg.grad(lambda c, x: c.w * x, c, 2.0)[1][2] == 3.0
+    kept: dict[str, Any] = {}
+    tg.grad(lambda x: (kept.update(c=made(x)), x * x)[1], 3.0)
+    assert type(kept["c"].w) is float and kept["c"].w == 6.0
+
+
+class AttrDict(dict):  # type: ignore[type-arg]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+def test_a_dict_that_is_its_own_attributes_stays_one() -> None:
+    for way in (tg.compile(lambda x: AttrDict(a=x * 2)), lambda x: tg.grad(lambda x: (x, AttrDict(a=x * 2)), x, has_aux=True)[0][1]):
+        for _ in range(4):
+            found = way(1.0)
+            assert found.a == found["a"] == 2.0
+            found["a"] = 7.0
+            assert found.a == 7.0
+    assert tg.gradient(lambda d: d.a * d["a"], AttrDict(a=3.0))[0]["a"] == 6.0
+
+
+class Scaled(functools.partial):  # type: ignore[type-arg]
+    def twice(self, x: Any) -> Any:
+        return 2 * self(x)
+
+
+def test_classes_of_partials_and_arrays_are_kept() -> None:
+    scaled = Scaled(lambda a, x: a * x, 3.0)
+    assert type(tg.trace(lambda x: Scaled(lambda a, b: a * b, x), 2.0)[0]) is Scaled
+    assert tg.gradient(lambda p, x: p.twice(x), scaled, 2.0)[1] == 6.0
+
+    class Signal(np.ndarray):  # type: ignore[type-arg]
+        pass
+    kept: dict[str, Any] = {}
+
+    def f(x: Any) -> Any:
+        signal = (np.ones(2) * x).view(Signal)
+        signal.rate = x * 2
+        kept["s"] = signal
+        return signal.sum() * 2
+    tg.grad(f, 1.0)
+    assert type(kept["s"]) is Signal and kept["s"].rate == 2.0
+
+
+def test_integers_in_frozen_sets_and_keys_are_plain() -> None:
+    def program(make: Any) -> Any:
+        n = 3
+        return lambda x: make(n, x)
+    for make in (lambda n, x: frozenset([n]), lambda n, x: (x, frozenset([n])), lambda n, x: collections.Counter([n, n]), lambda n, x: collections.Counter({n: x})):
+        f = program(make)
+        run = tg.compile(f)
+        for found in (tg.trace(f, 1.0)[0], run(1.0), run(1.0), run(1.0)):
+            part = found[1] if isinstance(found, tuple) else found
+            assert [type(x) for x in part] == [int]
+            assert found == f(1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tapegrad.compile.native.plan import Refused
 from tapegrad.compile.native.values import Array, Results, Rows
@@ -12,12 +12,9 @@ from tapegrad.ops.structure import put_results
 from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 
-if TYPE_CHECKING:
-    from tapegrad.compile.native.function import Function
-
 
 def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
-            function: Function) -> tuple[Tape, list[Operation], list[Operation]]:
+            function: Any) -> tuple[Tape, list[Operation], list[Operation]]:
     """Return a tape of some of a tape's operations, what it is given, and what it returns, a tuple.
 
     Views that native code made as addresses are made again there.
