@@ -30,6 +30,7 @@ with collector:  # which would look for garbage among what is defined, and find 
     )
     from tapegrad.frontends.user import hook, nestlevel, stop_gradient, value
     from tapegrad.numbers.cotangents import NoTangent, ZeroTangent
+    from tapegrad.numbers.parallel import get_num_threads, set_num_threads
     from tapegrad.rules.differences import differences, linear
     from tapegrad.rules.user import frule, primitive, rrule
     from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, V, Variable, call
@@ -88,11 +89,11 @@ __all__ = [
     "UnknownFunction", "V", "Variable", "ZeroTangent", "back", "batchtape", "call", "check_grads", "checkpoint",
     "checkpoint_loop", "compile", "differences", "divergence", "explain", "flatgrad", "forwarddiff", "forwardtape",
     "from_fx", "from_jax", "frontends", "frule",
-    "gauss_newton_product", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity", "holomorphic_derivative",
-    "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev", "jvp",
-    "laplacian", "linear", "linearize", "load",
+    "gauss_newton_product", "get_num_threads", "grad", "gradient", "gradtape", "hessian", "hessian_sparsity",
+    "holomorphic_derivative", "hook", "hvp", "implicit", "inspect", "jacfwd", "jacobian", "jacobian_sparsity", "jacrev",
+    "jvp", "laplacian", "linear", "linearize", "load",
     "nestlevel", "numbers", "ops", "optimise", "primitive", "primitivize", "pullback",
-    "raise_on_nan", "rewrite", "roll", "rrule",
+    "raise_on_nan", "rewrite", "roll", "rrule", "set_num_threads",
     "sparse_hessian", "sparse_jacobian", "stop_gradient", "taylor", "taylortape", "to_autograd", "to_jax",
     "to_pytensor", "to_torch", "trace",
     "transpose", "tree",

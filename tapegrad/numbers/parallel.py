@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad.errors import ArgumentError
 from tapegrad.numbers.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -32,15 +33,45 @@ _OPERATORS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtra
 _empty, _errstate = np.empty, np.errstate  # a trace replaces both in NumPy
 
 
-def processors() -> int:
-    """Return how many processors this process may use."""
+def usual() -> int:
+    """Return how many threads there are unless a program says so: what OMP_NUM_THREADS says, or one for each processor
+    that this process may use.
+    """
+    told = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if told.isdigit() and int(told):
+        return int(told)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+COUNT = np.array([usual()], np.int64)
+"""How many threads compute together: machine code reads it, too."""
+
+
+def set_num_threads(n: int) -> None:
+    """Say on how many threads tapegrad computes: functions of long arrays, and independent large products of compiled
+    functions. The default is `OMP_NUM_THREADS`, or one for each processor that the process may use.
+
+    >>> before = get_num_threads()
+    >>> set_num_threads(2)
+    >>> get_num_threads()
+    2
+    >>> set_num_threads(before)
+    """
+    if type(n) is not int or n < 1:
+        raise ArgumentError(f"tapegrad cannot compute on {n!r} threads", None, "tg.set_num_threads(1), or more")
+    COUNT[0] = n
+    workers.cache_clear()
+
+
+def get_num_threads() -> int:
+    """Return on how many threads tapegrad computes."""
+    return int(COUNT[0])
 
 
 @cache
 def workers() -> ThreadPoolExecutor:
-    """Return the threads that help those that call: made when first needed, one less than there are processors."""
-    return futures.ThreadPoolExecutor(max(processors() - 1, 1), "tapegrad")  # type: ignore[no-any-return]
+    """Return the threads that help those that call: made when first needed, one less than compute together."""
+    return futures.ThreadPoolExecutor(max(get_num_threads() - 1, 1), "tapegrad")  # type: ignore[no-any-return]
 
 
 if hasattr(os, "register_at_fork"):
@@ -88,23 +119,33 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
         out = _empty(like.shape, like.dtype)
     if like.size < LONG:
         return ufunc(*args, out=out)
-    job = [(out.reshape(-1), [arg.reshape(-1) if type(arg) is np.ndarray else arg for arg in args])]
-    begun, flagged = count(), list[str]()
+    into, flat = out.reshape(-1), [arg.reshape(-1) if type(arg) is np.ndarray else arg for arg in args]
+
+    def part(k: int) -> None:
+        here = slice(k * PART, (k + 1) * PART)
+        ufunc(*[arg[here] if type(arg) is np.ndarray else arg for arg in flat], out=into[here])
+    return out if quietly(part, -(-out.size // PART)) else fn(*args)
+
+
+def quietly(do: Callable[[int], None], number: int) -> bool:
+    """Call `do` with numbers from 0 on, so many of them, on several threads; return whether NumPy had nothing to warn
+    of, or to raise. An error of another kind is raised.
+    """
+    jobs, begun, flagged = [do], count(), list[str]()
     settings: dict[str, Any] = {what: "ignore" if how == "ignore" else "call" for what, how in np.geterr().items()}
 
     def work() -> None:
-        into, flat = job[0]
+        do = jobs[0]
         try:
             with _errstate(**settings, call=lambda what, flag: flagged.append(what)):
-                while not flagged and (lo := next(begun) * PART) < into.size:
-                    ufunc(*[arg[lo: lo + PART] if type(arg) is np.ndarray else arg for arg in flat],
-                          out=into[lo: lo + PART])
+                while not flagged and (k := next(begun)) < number:
+                    do(k)
         except BaseException:
             flagged.append("error")  # no other thread needs to go on
             raise
-    together(work, min(processors(), -(-out.size // PART)) - 1)
-    job.clear()  # the threads may hold `work` for a while
-    return fn(*args) if flagged else out
+    together(work, min(get_num_threads(), number) - 1)
+    jobs.clear()  # the threads may hold `work` for a while
+    return not flagged
 
 
 def _like(args: tuple[Any, ...], least: int) -> np.ndarray[Any, Any] | None:

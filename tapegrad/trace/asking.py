@@ -143,8 +143,17 @@ def pickled(x: Any, protocol: Any) -> Any:
     """Return how a traced value is pickled: as the plain number, if no gradient is lost by that."""
     number = taken(x)
     if number is x:
-        raise lost(x, "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
+        raise lost(x, "multiprocessing sent a traced value to another process" if _is_sent() else
+                   "a traced value was pickled or copied", "x.copy() for arrays, tg.value(x) for the plain value")
     return number.__reduce_ex__(protocol)
+
+
+def _is_sent() -> bool:
+    """Return whether `multiprocessing` pickles something: in a thread of its own, perhaps."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != "multiprocessing.reduction":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _cure(asker: Asker, frame: FrameType) -> str:

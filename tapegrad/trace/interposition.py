@@ -6,6 +6,7 @@ import cmath
 import functools
 import math
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinMethodType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.errors import INTERNAL
+from tapegrad.errors import INTERNAL, UnknownFunction, user_location
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.systems import OWNERS, system
@@ -33,6 +34,8 @@ from tapegrad.tree.flatten import leaves_of
 
 # They go through an iterable once, in C: what it yields is looked at here.
 ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]
+# They copy the process with the traced values in it.
+FORKS = {getattr(os, name): name for name in ("fork", "forkpty") if hasattr(os, name)}
 
 
 def as_float(x: Any) -> Any:
@@ -135,6 +138,16 @@ def _operators() -> dict[Any, StandIn]:
     return found
 
 
+def _fork(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a stand-in for what starts a process by copying this one."""
+    def shim() -> Any:
+        if running.tracers:
+            raise UnknownFunction(f"os.{name} starts another process, and what that computes is on no tape",
+                                  user_location(), "threads; or start it before the traced call")
+        return fn()
+    return shim
+
+
 def stand_ins() -> list[tuple[Any, type, type]]:
     """Return the modules of which functions are replaced, each with its class, and the class
     that it has while a trace runs.
@@ -153,7 +166,7 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
     register_imported()
     STAND_IN.update(_operators())
     return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
-            _replacing(operator, [(COMPARISONS, lambda _, meant: meant)]),
+            _replacing(operator, [(COMPARISONS, lambda _, meant: meant)]), _replacing(os, [(FORKS, _fork)]),
             _replacing(np, [(CONSTRUCTORS, maker), (_dispatched(np), _listener)]),
             _replacing(np.random, [(CONSTRUCTORS, maker)]),
             *(_replacing(module, [(_dispatched(module), _listener)]) for module in (np.linalg, np.fft))]

@@ -26,13 +26,13 @@ BINARY = [np.power, np.arctan2, np.hypot, np.maximum, np.fmin, np.logaddexp, np.
 def _threads() -> Iterator[None]:
     """Let three threads share parts of 4,096 elements."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel, "processors", lambda: 3)
         patch.setattr(parallel, "PART", 1 << 12)
         for module in (parallel, op):
             patch.setattr(module, "LONG", 1 << 12)
-        parallel.workers.cache_clear()
+        before = tg.get_num_threads()
+        tg.set_num_threads(3)
         yield
-    parallel.workers.cache_clear()
+    tg.set_num_threads(before)
 
 
 def numbers(n: int, dtype: Any, seed: int = 0) -> Any:
@@ -142,3 +142,13 @@ def test_an_op_of_a_long_array(monkeypatch: pytest.MonkeyPatch) -> None:
     x = numbers(1 << 12, float)
     assert threads_of(lambda: np.testing.assert_array_equal(tg.ops.sin(x), np.sin(x)), monkeypatch) == 1
     assert threads_of(lambda: tg.ops.sin(x[:-1]), monkeypatch) == 0
+
+
+@pytest.mark.parametrize("told, expected", [("3", 3), ("2,4", 2), (" 5 ", 5), ("", None), ("0", None), ("many", None), (None, None)])
+def test_how_many_threads_there_are(told: str | None, expected: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if told is None:
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda process: {1, 3, 5, 7}, raising=False)
+    assert parallel.usual() == (expected or 4)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.native.function import Function
+from tapegrad.compile.native.function import WAITING, Function
 from tapegrad.compile.native.values import (
     ELEMENTS,
     INTEGERS,
@@ -27,6 +27,7 @@ from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
 VIEWS = frozenset([ops.getitem, ops.reshape, ops.permute_dims, ops.expand_dims, ops.squeeze, ops.flip, ops.diagonal])
+WAITING |= {*VIEWS, ops.getfield}
 
 
 def lower_view(f: Function, op: Call) -> Value:

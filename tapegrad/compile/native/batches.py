@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tapegrad import ops
+from tapegrad.compile.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
-from tapegrad.compile.native.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.memory import fill, folded, identity
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
 from tapegrad.compile.native.small import over, required_kind

@@ -19,9 +19,9 @@ import tapegrad.compile.native.products
 import tapegrad.compile.native.small  # noqa: F401  (what each puts into the table of lowerings)
 from tapegrad import ops
 from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
+from tapegrad.compile.groups import ungrouped
 from tapegrad.compile.native.arguments import Arguments, shows_its_dict
 from tapegrad.compile.native.function import Function
-from tapegrad.compile.native.groups import ungrouped
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.machine import Code, machine, python_function
@@ -69,6 +69,7 @@ class Entry:
         for op in self.tape.ops:
             if op is not self.tape.result or into is None:
                 f.operation(op)
+        f.compute()
         if f.pending:  # guards, too, that nothing else asks for
             f.flush()
         inputs = [None, *leaves] if isinstance(into, ValueAndGradients) else [None] * len(parts)

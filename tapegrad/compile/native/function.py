@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.compile.groups import Batch, calls_of
 from tapegrad.compile.native.emit import Emitter, Mark, literal
-from tapegrad.compile.native.groups import Batch
+from tapegrad.compile.native.jobs import Job, write_jobs
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.plan import ALIGN, Block, Objects, Plan, Target
 from tapegrad.compile.native.segment import segment
@@ -39,9 +40,9 @@ from tapegrad.compile.native.values import (
     natural,
     number_kind,
 )
+from tapegrad.numbers.parallel import COUNT
 from tapegrad.ops.loop import is_loop
 from tapegrad.replay.raising import may_stop
-from tapegrad.rules.op import Op
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
@@ -64,6 +65,7 @@ class Function(Emitter):
         self._touched: set[Block] = set()  # by the operation that is being written
         self.env: dict[Operation, Value] = {}
         self.pending: dict[Operation, None] = {}  # calls and guards that are put off
+        self.jobs: list[Job] = []  # products that wait for others, which they may run beside
         self.homes: dict[Any, Array] = {}  # where an array is to lie that a loop keeps
         self.cache: dict[tuple[str, Any], Any] = {}
         self.ranges: dict[str, tuple[int, int]] = {}  # the least and the most that an integer in a register is
@@ -85,6 +87,8 @@ class Function(Emitter):
         """Write one operation of the tape, or put it off."""
         if op in self.pending or op in self.env or isinstance(op, (Input, Constant)):
             return
+        if not self.may_wait(op):
+            self.compute()
         mark, undo, gained = self.mark(), len(self._undo), self.gained
         try:
             if isinstance(op, Guard):
@@ -96,10 +100,27 @@ class Function(Emitter):
             self.take_back(mark, undo)
             self.gained = gained
             self.put_off(op)
-        if not self.depth:
-            for block in self._touched:
-                block.end = len(self.lines)
-            self._touched.clear()
+        if not self.depth and not self.jobs:
+            self.end_uses()
+
+    def end_uses(self) -> None:
+        """Note where the memory that was touched is used last, as far as is written."""
+        for block in self._touched:
+            block.end = len(self.lines)
+        self._touched.clear()
+
+    def may_wait(self, op: Operation) -> bool:
+        """Return whether products may wait beyond an operation: it needs none of them, and writes to new memory."""
+        return (op.fn in WAITING or type(op.fn) is Batch) and not any(
+            x in self.pending or any(getattr(self.env.get(x), "owner", None) is job.made.owner for job in self.jobs)
+            for x in operands(op))
+
+    def compute(self) -> None:
+        """Write the products that wait: on several threads where that pays."""
+        if self.jobs:
+            jobs, self.jobs = self.jobs, []
+            write_jobs(self, jobs, self.object(COUNT))
+            self.end_uses()
 
     def lower(self, op: Operation) -> None:
         """Write native code for a call. Raises Unlowered where there is none."""
@@ -357,8 +378,7 @@ class Function(Emitter):
     def arena(self) -> tuple[int, list[str]]:
         """Return how much memory the function needs, and the lines that say where in it each block lies."""
         end, placed = 0, list[Block]()
-        for block in self._touched:  # by the results
-            block.end = len(self.lines)
+        self.end_uses()  # by the results
         for block in self.blocks:  # in the order in which they are made
             size = -(-block.size // ALIGN) * ALIGN
             taken = sorted((other.offset, other.offset + -(-other.size // ALIGN) * ALIGN) for other in placed
@@ -465,13 +485,9 @@ class Function(Emitter):
             self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
 
 
-def calls_of(op: Operation) -> int:
-    """Return of how many calls that compute native code of an operation spares the interpreter."""
-    fn = op.fn
-    return sum(map(calls_of, fn.calls)) if isinstance(fn, Batch) else int(type(fn) is Op and not fn.memory.moved)
-
-
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}
 """How calls of an op become native code: filled by the modules beside this one."""
 CARRIERS: dict[type, Callable[[Function, Call], Value]] = {}
 """The same for ops that carry a subtape, by their type."""
+WAITING: set[Any] = set()
+"""Products, and what they may wait for, besides batches: filled likewise."""

@@ -14,9 +14,11 @@ import numpy as np
 from tapegrad.compile.native import disk_cache
 from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.guard_code import GUARDS
+from tapegrad.compile.native.jobs import TOGETHER
 from tapegrad.compile.native.layouts import fault
 from tapegrad.compile.native.plan import Target
 from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL
+from tapegrad.compile.products import THREADS_OF_BLAS, blas
 from tapegrad.errors import ArgumentError
 
 CALLED = tuple(re.findall(r"@(Py(?!Array)\w+)", PYTHON))
@@ -76,12 +78,13 @@ def machine() -> Machine:
     products = _products()
     for name, product in products.items():
         llvm.add_symbol(f"tapegrad_{name}", _address(product))
+    prelude = PRELUDE + GUARDS + TOGETHER * bool(products)
     found = Machine(llvm, features.flatten(), Target(lanes := _lanes(features), bool(products), lanes.library))
     if lacking():  # PyObject_Vectorcall alone
         _prelude.append(Code(VECTORCALL, found))
         llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))
-    _prelude.append(Code(PYTHON + PRELUDE + GUARDS, found))
-    for name in re.findall(r"^define \S+ @(\w+)", PRELUDE + GUARDS, re.MULTILINE):
+    _prelude.append(Code(PYTHON + prelude, found))
+    for name in re.findall(r"^define \S+ @(\w+)", prelude, re.MULTILINE):
         llvm.add_symbol(name, _prelude[-1].address(name))
     return found
 
@@ -91,10 +94,12 @@ def _address(function: Any) -> int:
 
 
 def _products() -> dict[str, Any]:
-    """Return CBLAS's products of matrices of 64-bit sizes that NumPy calls, nothing where its BLAS is another."""
+    """Return CBLAS's products of matrices of 64-bit sizes that NumPy calls, and what says how many threads these run
+    on; nothing where its BLAS is another.
+    """
     try:
-        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
-        return {name: library[f"scipy_cblas_{name}64_"] for name in ("dgemm", "sgemm", "zgemm", "cgemm")}
+        return {"blas_threads": blas(THREADS_OF_BLAS),
+                **{name: blas(f"scipy_cblas_{name}64_") for name in ("dgemm", "sgemm", "zgemm", "cgemm")}}
     except (OSError, AttributeError):
         return {}
 

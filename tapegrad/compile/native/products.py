@@ -7,7 +7,8 @@ from typing import Any
 
 from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
-from tapegrad.compile.native.function import LOWERINGS, Function
+from tapegrad.compile.native.function import LOWERINGS, WAITING, Function
+from tapegrad.compile.native.jobs import job
 from tapegrad.compile.native.memory import apart, short_first
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -22,6 +23,7 @@ from tapegrad.compile.native.values import (
     kind_of,
 )
 from tapegrad.compile.native.vectors import nest
+from tapegrad.compile.products import LARGE
 from tapegrad.tape.tape import Call
 
 ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them
@@ -68,9 +70,16 @@ def lower_product(f: Function, op: Call) -> Value:
     (ta, la), (tb, lb) = turned(a), turned(b)
     one, none = (f.constants(ELEMENTS[kind].part, [x, 0.0]) if kind in COMPLEX else f.lanes.constant(x, kind)
                  for x in (1.0, 0.0))
-    nest(f, batch, steps, [a.data, b.data, made.data], lambda at: f.put(
-        f"call void @{symbol}(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, {t} {one}, "
-        f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, {t} {none}, ptr {at[2]}, i64 {max(c[0] // step, n)})"))
+
+    def write(*at: str) -> None:
+        nest(f, batch, steps, list(at), lambda at: f.put(
+            f"call void @{symbol}(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, {t} {one}, "
+            f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, {t} {none}, ptr {at[2]}, i64 {max(c[0] // step, n)})"))
+    flops = 2 * m * n * k * math.prod(batch) * (4 if kind in COMPLEX else 1)
+    if flops >= LARGE and op in f.own and not f.depth:
+        f.jobs.append(job(f, (a.data, b.data, made.data), made, flops, write))
+        return made
+    write(a.data, b.data, made.data)
     if not op.spec.is_array:
         return Number(f.load(kind, made.data), kind)
     return f.loaded(made) if is_small(op.spec) else made
@@ -118,4 +127,6 @@ def _lowering(op: Any) -> Any:
     return short_first(LOWERINGS[op], lower_product)
 
 
-LOWERINGS |= {op: _lowering(op) for op in (ops.matmul, ops.dot, ops.matvec, ops.vecmat)}
+PRODUCTS = (ops.matmul, ops.dot, ops.matvec, ops.vecmat)
+LOWERINGS |= {op: _lowering(op) for op in PRODUCTS}
+WAITING |= {*PRODUCTS}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tapegrad import ops
+from tapegrad.rules.op import Op
 from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk, pure
@@ -32,6 +33,12 @@ class Batch:
     def __call__(self, *values: Any) -> Any:
         """Play the subtape."""
         return self.tape.play(*values)
+
+
+def calls_of(op: Operation) -> int:
+    """Return of how many calls that compute native code of an operation spares the interpreter."""
+    fn = op.fn
+    return sum(map(calls_of, fn.calls)) if isinstance(fn, Batch) else int(type(fn) is Op and not fn.memory.moved)
 
 
 class Group(NamedTuple):

@@ -1,0 +1,132 @@
+"""jobs: independent large products, which run on several threads.
+
+Products that follow each other on a tape, and none of which uses another's value, wait until something else is to be
+computed. Each then runs whole, on one thread: results do not depend on how many there are. Python's lock is released
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tapegrad.compile.native.emit import Emitter
+from tapegrad.compile.native.layouts import LAYOUT
+from tapegrad.compile.native.values import Array
+from tapegrad.compile.products import WORTH, gain_by_threads
+
+
+class Job(NamedTuple):
+    """A product: its code, the three addresses that this is given, where its value lies, and its flops."""
+
+    code: str
+    at: Sequence[str]
+    made: Array
+    flops: int
+
+
+def job(f: Emitter, at: Sequence[str], made: Array, flops: int, write: Callable[..., None]) -> Job:
+    """Return a product as a function of its own, which `write` writes of the names of three addresses."""
+    name, lines, block = f.fresh("job").replace("%", "@"), f.lines, f.block
+    f.lines, f.block = [], "%entry"
+    try:
+        write("%a", "%b", "%c")
+        body = [f"define internal void {name}(ptr %a, ptr %b, ptr %c) {{", "entry:", *f.lines, "  ret void", "}"]
+    finally:
+        f.lines, f.block = lines, block
+    f.declare("\n".join(body))
+    return Job(name, at, made, flops)
+
+
+def write_jobs(f: Emitter, jobs: Sequence[Job], count: str) -> None:
+    """Write what runs products; `count` is the array that says on how many threads."""
+    work = [job.flops for job in jobs]
+    if gain_by_threads(work):
+        table = f.stack(32 * len(jobs))
+        for number, job in enumerate(jobs):
+            for place, text in enumerate((job.code, *job.at)):
+                f.put(f"store ptr {text}, ptr {f.at(table, 32 * number + 8 * place)}")
+        f.declare("declare void @tapegrad_together(ptr, i64, ptr)")
+        f.put(f"call void @tapegrad_together(ptr {table}, i64 {len(jobs)}, ptr {count})")
+        return
+    free = f.op("call ptr @PyEval_SaveThread()") if sum(work) >= WORTH else ""
+    for job in jobs:
+        f.put(f"call void {job.code}({', '.join(f'ptr {text}' for text in job.at)})")
+    if free:
+        f.put(f"call void @PyEval_RestoreThread(ptr {free})")
+
+
+TOGETHER = f"""
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+declare i32 @tapegrad_blas_threads()
+; the next job, how many there are, their table, how many threads are still to be started, what computing has told
+%jobs = type {{ i64, i64, ptr, i64, i32 }}
+
+; what each thread does: it starts the next one, and takes jobs until none is left
+define ptr @tapegrad_work(ptr %jobs) {{
+entry:
+  %other = alloca i64
+  %count_at = getelementptr %jobs, ptr %jobs, i32 0, i32 1
+  %count = load i64, ptr %count_at
+  %table_at = getelementptr %jobs, ptr %jobs, i32 0, i32 2
+  %table = load ptr, ptr %table_at
+  %threads_at = getelementptr %jobs, ptr %jobs, i32 0, i32 3
+  %threads = atomicrmw sub ptr %threads_at, i64 1 seq_cst
+  %last = icmp sle i64 %threads, 1
+  br i1 %last, label %next, label %start
+start:
+  %failed = call i32 @pthread_create(ptr %other, ptr null, ptr @tapegrad_work, ptr %jobs)
+  %is_there = icmp eq i32 %failed, 0
+  br label %next
+next:
+  %started = phi i1 [ false, %entry ], [ %is_there, %start ], [ %started, %one ]
+  %k = atomicrmw add ptr %jobs, i64 1 seq_cst
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %one, label %done
+one:
+  %job_at = getelementptr [4 x ptr], ptr %table, i64 %k
+  %job = load [4 x ptr], ptr %job_at
+  %code = extractvalue [4 x ptr] %job, 0
+  %a = extractvalue [4 x ptr] %job, 1
+  %b = extractvalue [4 x ptr] %job, 2
+  %c = extractvalue [4 x ptr] %job, 3
+  call void %code(ptr %a, ptr %b, ptr %c)
+  br label %next
+done:
+  %told = call i32 @tapegrad_flags()
+  %told_at = getelementptr %jobs, ptr %jobs, i32 0, i32 4
+  %before = atomicrmw or ptr %told_at, i32 %told seq_cst
+  br i1 %started, label %join, label %end
+join:
+  %thread = load i64, ptr %other
+  call i32 @pthread_join(i64 %thread, ptr null)
+  br label %end
+end:
+  ret ptr null
+}}
+
+; run jobs on as many threads as an array says, this one among them; on this one alone where BLAS has threads of its own
+define void @tapegrad_together(ptr %table, i64 %count, ptr %array) {{
+  %jobs = alloca %jobs
+  %data_at = getelementptr i8, ptr %array, i64 {LAYOUT.data}
+  %data = load ptr, ptr %data_at
+  %wanted = load i64, ptr %data
+  %few = icmp slt i64 %wanted, %count
+  %some = select i1 %few, i64 %wanted, i64 %count
+  %blas = call i32 @tapegrad_blas_threads()
+  %single = icmp eq i32 %blas, 1
+  %threads = select i1 %single, i64 %some, i64 1
+  %counted = insertvalue %jobs zeroinitializer, i64 %count, 1
+  %placed = insertvalue %jobs %counted, ptr %table, 2
+  %filled = insertvalue %jobs %placed, i64 %threads, 3
+  store %jobs %filled, ptr %jobs
+  %free = call ptr @PyEval_SaveThread()
+  call ptr @tapegrad_work(ptr %jobs)
+  call void @PyEval_RestoreThread(ptr %free)
+  %told_at = getelementptr %jobs, ptr %jobs, i32 0, i32 4
+  call void @llvm.x86.sse.ldmxcsr(ptr %told_at)
+  ret void
+}}
+"""
+"""What runs products on several threads, in the prelude."""
