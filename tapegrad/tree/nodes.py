@@ -252,7 +252,7 @@ class Instance(Record):
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         cls = self.cls
-        new = (SimpleNamespace if issubclass(cls, SimpleNamespace) else object).__new__(cls)
+        new: Any = (SimpleNamespace if issubclass(cls, SimpleNamespace) else object).__new__(cls)
 
         def fill(parts: dict[str, Any]) -> None:
             held = getattr(self.prototype, "__dict__", {})
@@ -455,7 +455,8 @@ class Partial(Record):
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             fn, args, keywords, *attributes = (child.build(leaves, memo) for child in self.children)
-            memo[id(self)] = new = functools.partial.__new__(self.cls, fn, *args, **keywords)
+            new: Any = functools.partial.__new__(self.cls, fn, *args, **keywords)
+            memo[id(self)] = new
             vars(new).update(zip(self.names[3:], attributes))
         return memo[id(self)]
 

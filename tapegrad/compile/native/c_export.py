@@ -77,7 +77,7 @@ class Parameter(NamedTuple):
 class Standalone(Function):
     """Writes the operations of a tape without an object of Python's. Raises ArgumentError for what needs one."""
 
-    signals = False
+    signals = threads = False
 
     def object(self, x: Any) -> str:
         raise Unlowered("Python")

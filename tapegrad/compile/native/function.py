@@ -54,6 +54,7 @@ class Function(Emitter):
     """Writes the operations of one tape."""
 
     signals = True  # whether a long loop asks for them
+    threads = True  # whether products may run beside each other
 
     def __init__(self, tape: Tape, plan: Plan, target: Target) -> None:
         super().__init__()

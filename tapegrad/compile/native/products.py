@@ -76,7 +76,7 @@ def lower_product(f: Function, op: Call) -> Value:
             f"call void @{symbol}(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, {t} {one}, "
             f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, {t} {none}, ptr {at[2]}, i64 {max(c[0] // step, n)})"))
     flops = 2 * m * n * k * math.prod(batch) * (4 if kind in COMPLEX else 1)
-    if flops >= LARGE and op in f.own and not f.depth:
+    if f.threads and flops >= LARGE and op in f.own and not f.depth:
         f.jobs.append(job(f, (a.data, b.data, made.data), made, flops, write))
         return made
     write(a.data, b.data, made.data)
