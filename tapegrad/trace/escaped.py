@@ -183,7 +183,7 @@ class _Search:
 
     def note(self, x: Any, hits: list[Any]) -> None:
         """Note that a number by which the call is differentiated was stored; its value is."""
-        for part in hits if not isinstance(x, (list, set, deque)) else ():
+        for part in hits if not isinstance(x, (list, set, deque)) and id(x) not in self.plain.tables else ():
             if isinstance(part, Traced):
                 op = part._view.storage.op if part._view is not None else part._op
                 if any(isinstance(source, Input) and source.id - 1 in self.wrt for source in sources(op)):

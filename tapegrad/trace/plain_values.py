@@ -34,6 +34,7 @@ class PlainValues:
         self.made: dict[int, Any] = {}
         self.memory: dict[int, tuple[Any, Any]] = {}
         self.alive: list[Any] = []  # whose ids are keys
+        self.tables: dict[int, Any] = {}  # the attributes of traced arrays of classes, which go with these
         self.left = MOST
 
     def __call__(self, x: Any, kept: dict[int, Any] | None = None) -> Any:
@@ -73,8 +74,9 @@ class PlainValues:
             return x
         found, cls = self.array(x), getattr(type(x), "_viewed_as", None)
         if cls is not None and type(found) is np.ndarray:
-            found = found.view(cls)
-            vars(found).update({name: self(part) for name, part in vars(x).items()})
+            found, own = found.view(cls), vars(x)
+            self.tables[id(own)] = own
+            vars(found).update({name: self(part) for name, part in own.items()})
         return found
 
     def array(self, x: Any) -> Any:

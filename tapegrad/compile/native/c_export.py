@@ -46,7 +46,7 @@ from tapegrad.tree.signature import ValueAndGradients
 
 TARGET = Target(Lanes(4, True), True, False)
 """What C is written for: compilers make vectors of loops over four numbers, and functions of several are loops."""
-_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d*(_next)?|arena|no|start")  # names that C's text has
+_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|lane|arena|no|start")  # names that C's text has
 _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue default do double else enum extern float
     for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned
     void volatile while value"""))

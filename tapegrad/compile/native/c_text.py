@@ -191,7 +191,7 @@ class CText:
         """Assign a value of a type, element by element where it is a vector."""
         made, n = self.declared(name, t), lanes_of(t)
         if n:
-            self.put(f"{made}; for (int k = 0; k < {n}; k++) {name}.v[k] = {write('k')}")
+            self.put(f"{made}; for (int lane = 0; lane < {n}; lane++) {name}.v[lane] = {write('lane')}")
         else:
             self.put(f"{made} = {write('')}")
 
@@ -259,7 +259,7 @@ class CText:
         """Write a value into memory."""
         n = lanes_of(t)
         if n and not x.startswith("%"):
-            self.put(f"for (int k = 0; k < {n}; k++) {self.at(at, t)}.v[k] = {self.value(x, t, 'k')}")
+            self.put(f"for (int lane = 0; lane < {n}; lane++) {self.at(at, t)}.v[lane] = {self.value(x, t, 'lane')}")
         else:
             self.put(f"{self.at(at, t)} = {self.value(x, t)}")
 
@@ -412,7 +412,7 @@ class CText:
         elif kind == "vector":
             (of, x), = given
             self.put(f"{self.declared(name, 'i1')} = 1")
-            self.put(f"for (int k = 0; k < {lanes_of(of)}; k++) {name} &= {self.value(x, of, 'k')}")
+            self.put(f"for (int lane = 0; lane < {lanes_of(of)}; lane++) {name} &= {self.value(x, of, 'lane')}")
         elif parts[-2] == "overflow":
             x, y = (self.value(each, of) for of, each in given)
             self.put(self.declared(name, t))
@@ -448,14 +448,14 @@ class CText:
         if what in ("load", "gather"):
             (tp, at), _, (tm, mask), _ = given
             element, n = SCALARS[element_of(t)], lanes_of(t)
-            place = f"({element} *){self.value(at, tp, 'k')}" if what == "gather" \
-                else f"(({element} *){self.value(at, tp)} + k)"
-            self.put(f"{self.declared(name, t)}; for (int k = 0; k < {n}; k++) "
-                     f"{name}.v[k] = {self.value(mask, tm, 'k')} ? *{place} : 0")
+            place = f"({element} *){self.value(at, tp, 'lane')}" if what == "gather" \
+                else f"(({element} *){self.value(at, tp)} + lane)"
+            self.put(f"{self.declared(name, t)}; for (int lane = 0; lane < {n}; lane++) "
+                     f"{name}.v[lane] = {self.value(mask, tm, 'lane')} ? *{place} : 0")
             return
         (tx, x), (tp, at), _, (tm, mask) = given
         element, n = SCALARS[element_of(tx)], lanes_of(tx)
-        place = f"({element} *){self.value(at, tp, 'k')}" if what == "scatter" \
-            else f"(({element} *){self.value(at, tp)} + k)"
-        self.put(f"for (int k = 0; k < {n}; k++) if ({self.value(mask, tm, 'k')}) "
-                 f"*{place} = {self.value(x, tx, 'k')}")
+        place = f"({element} *){self.value(at, tp, 'lane')}" if what == "scatter" \
+            else f"(({element} *){self.value(at, tp)} + lane)"
+        self.put(f"for (int lane = 0; lane < {n}; lane++) if ({self.value(mask, tm, 'lane')}) "
+                 f"*{place} = {self.value(x, tx, 'lane')}")
