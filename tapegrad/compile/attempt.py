@@ -16,8 +16,8 @@ from tapegrad.ops import default_rng, draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.structure import unpacked
 from tapegrad.replay.warning_errors import may_lose
-from tapegrad.tape.subtape import carries
-from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape
+from tapegrad.tape import subtape
+from tapegrad.tape.tape import Call, Guard, Input, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.random_state import Found, unrecorded
 from tapegrad.trace.write_back import Pending
@@ -208,17 +208,13 @@ def draws(tape: Tape) -> bool:
 
 def exchanges(tape: Tape) -> bool:
     """Return whether other processes wait for a call of a tape."""
-    return any(map(_exchanges, tape.ops))
-
-
-def _exchanges(op: Operation) -> bool:
-    return getattr(op.fn, "exchanges", False) or (carries(op) and exchanges(op.fn.body))
+    return any(map(subtape.exchanges, tape.ops))
 
 
 def _branch_after(tape: Tape) -> Guard | None:
     """Return a guard by which a replay may end after a call for which other processes wait, if there is one."""
     ops = iter(tape.ops)
-    if not any(map(_exchanges, ops)):
+    if not any(map(subtape.exchanges, ops)):
         return None
     return next((op for op in ops if type(op) is Guard and op.fact not in FIXED and type(op.args[0]) is not Input),
                 None)

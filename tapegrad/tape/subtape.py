@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeGuard
 
+from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 
 
@@ -60,6 +61,18 @@ class Subtape:
 def carries(op: Operation) -> TypeGuard[Call]:
     """True for the call of a function that carries a tape."""
     return isinstance(op.fn, Subtape)
+
+
+def exchanges(op: Operation) -> bool:
+    """Return whether other processes wait for a call."""
+    return getattr(op.fn, "exchanges", False) or (carries(op) and any(map(exchanges, op.fn.body.ops)))
+
+
+def needed(tape: Tape) -> bytearray:
+    """Return, by position, which operations a derivative passes: those that the result depends on, or a call for which
+    other processes wait. These make the same call, whatever one of them does with what it returns.
+    """
+    return leading(tape.ops, [tape.result, *filter(exchanges, tape.ops)])
 
 
 def labelled(role: str, x: Input, what: str) -> str:

@@ -32,8 +32,6 @@ def pulled(checkpoint: Checkpoint, y: Any, values: Sequence[Any], dy: Any) -> tu
     result: Any = tape.result
     dys = [ZERO if part is None else dense(part) for part in dy]
     active = activity(tape, range(1, len(values) + 1))
-    if not active[result.id]:
-        return (ZERO,) * len(values)
     cot = sweep(tape, result.kwargs["into"].mirror(dys), active, last=True)
     found = [ZERO if cot[x.id] is None else dense(cot[x.id]) for x in tape.inputs[1:]]
     return of_kind(values, found)

@@ -11,7 +11,8 @@ from tapegrad.rules.activity import nothing_flows
 from tapegrad.rules.op import Op
 from tapegrad.rules.user import op_of
 from tapegrad.tape.error_context import failed
-from tapegrad.tape.liveness import last_uses, leading
+from tapegrad.tape.liveness import last_uses
+from tapegrad.tape.subtape import needed
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.transforms.tangents import carries
 from tapegrad.tree.flatten import Structure
@@ -30,7 +31,7 @@ class Propagation:
     def over(self) -> Iterator[Operation]:
         """Find what flows to the result, and to the parts of it; yield each operation that these depend on."""
         tape, result = self.tape, self.tape.result
-        last, leads = last_uses(tape, result.args), leading(tape.ops, [result])
+        last, leads = last_uses(tape, result.args), needed(tape)
         for op in tape.ops:
             self.dying = last[op.id]
             if leads[op.id]:

@@ -10,7 +10,7 @@ from tapegrad.replay.interpreter import fill
 from tapegrad.rules.activity import activity
 from tapegrad.rules.user import is_triple, op_of, rrule
 from tapegrad.tape.check import check_is_tape
-from tapegrad.tape.liveness import leading
+from tapegrad.tape.subtape import needed
 from tapegrad.tape.tape import Call, Input, Operation, Tape, append_copy, value_of
 from tapegrad.transforms.unroll import unroll
 
@@ -26,12 +26,12 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
     """
     check_is_tape(tape, "rewrite")
     tape = unroll(fill(tape))
-    active, needed = activity(tape, wrt), leading(tape.ops, [tape.result])
+    active, passed = activity(tape, wrt), needed(tape)
     new = tape.blank()
     at: dict[Operation, Operation] = {}
 
     for op in tape:
-        if not (isinstance(op, Call) and active[op.id] and needed[op.id]):
+        if not (isinstance(op, Call) and active[op.id] and passed[op.id]):
             append_copy(new, op, at)
             continue
         pb = op.pb if op.pb is not None else pullback_of(op)

@@ -144,6 +144,32 @@ def check_collectives_whose_result_is_not_used() -> None:
     assert step.stats.hits
 
 
+def check_results_that_one_rank_alone_uses() -> None:
+    """The others send zeros where it sends its cotangent: of every order, forwards, compiled and through a checkpoint."""
+    for f, plain in CASES:
+        for user in (0, SIZE - 1):
+            def loss(x: Any, f: Any = f, user: int = user) -> Any:
+                y = f(x)
+                return (y ** 3).sum() if user == RANK else x[0].sum() * 0.5
+            xs = [values(rank).requires_grad_() for rank in range(SIZE)]
+            whole = (plain(xs, user) ** 3).sum() + sum(x[0].sum() * 0.5 for rank, x in enumerate(xs) if rank != user)
+            wanted = torch.autograd.grad(whole, xs, create_graph=True, allow_unused=True)
+            first = torch.zeros_like(xs[0]) if wanted[RANK] is None else wanted[RANK].detach()
+            step = tg.value_and_grad(loss)
+            for _ in range(4):
+                torch.testing.assert_close(step(values(RANK))[1], first)
+            assert step.stats.hits == 2, step.explain()
+            torch.testing.assert_close(tg.gradtape(loss, values(RANK)).play(values(RANK))[1][1], first)
+            torch.testing.assert_close(tg.gradient(tg.checkpoint(loss), values(RANK))[0], first)
+            second = torch.autograd.grad(sum((dx ** 2).sum() for dx in wanted if dx is not None), xs, allow_unused=True)  # type: ignore[arg-type]
+            found = tg.gradient(lambda x, loss=loss: (tg.gradient(loss, x)[0] ** 2).sum(), values(RANK))[0]
+            torch.testing.assert_close(found, torch.zeros_like(xs[0]) if second[RANK] is None else second[RANK])
+            ts = tuple(values(rank) ** 2 for rank in range(SIZE))
+            of_user = torch.func.jvp(lambda *xs, plain=plain, user=user: (plain(list(xs), user) ** 3).sum(), tuple(xs), ts)[1]
+            torch.testing.assert_close(tg.jvp(loss, (values(RANK),), (ts[RANK],))[1],
+                                       of_user.detach() if user == RANK else 0.5 * ts[RANK][0].sum())
+
+
 def check_a_branch_after_an_exchange() -> None:
     """By which ranks go other ways: the path is traced in each call, since none may exchange twice."""
     def f(x: Any, limit: Any) -> Any:
@@ -186,6 +212,40 @@ def check_a_compiled_call_that_does_not_fit() -> None:
         dist.all_reduce(y)
         torch.testing.assert_close(value, y[y > 0].sum() * x.sum())
     raise AssertionError("the last call fits")
+
+
+class SumOfBoth(torch.autograd.Function):
+    """The sum over ranks, whose gradient is one too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:  # type: ignore[override]
+        y = x.clone()
+        dist.all_reduce(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:  # type: ignore[override]
+        dx = dy.clone()
+        dist.all_reduce(dx)
+        return dx
+
+
+class SumThatTorchKnows(SumOfBoth):
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:  # type: ignore[override]
+        return nnf.all_reduce(dy)
+
+
+def check_collectives_in_a_backward_of_the_users() -> None:
+    """Of dist.all_reduce torch has no gradient: a derivative of the backward, as a tangent is, is refused; nnf's has one."""
+    def loss(x: Any, kind: Any) -> Any:
+        return (kind.apply(x) ** 2).sum()
+    x, total = values(RANK), sum(values(rank) for rank in range(SIZE))
+    for kind in (SumOfBoth, SumThatTorchKnows):
+        torch.testing.assert_close(tg.gradient(lambda x, kind=kind: loss(x, kind), x)[0], 2 * SIZE * total)
+    with raises(tg.MissingRule, "no gradient of c10d::allreduce_, which SumOfBoth(?s:.*)torch.distributed.nn.functional"):
+        tg.jvp(lambda x: loss(x, SumOfBoth), (x,), (x,))
+    torch.testing.assert_close(tg.jvp(lambda x: loss(x, SumThatTorchKnows), (x,), (x,))[1], 2 * (total ** 2).sum())
 
 
 def check_groups_checkpoints_and_compiling_at_once() -> None:

@@ -45,6 +45,17 @@ def written(w: Any, X: Any, y: Any) -> Any:
     return np.sum(np.where(out > 0, out, 0.1 * out) ** 2)
 
 
+def written_in_parts(w: Any, X: Any, y: Any) -> Any:
+    z, wide = X @ w, X * w
+    z[0] = 0.0
+    z[1:3] = y[:2] * w[0]
+    z[::2] *= 2
+    part = z[4:]
+    part *= 3
+    wide[2], wide[:, 1] = y[:3], wide[:, 1] * w[1]
+    return np.sum(z * z * y) + np.sum(wide ** 2 * y[:, None])
+
+
 def branches(w: Any, X: Any) -> Any:
     total = np.sum(X @ w)
     return total * total if total > 0 else 3 * total
@@ -69,6 +80,7 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...], Any, dict[str, Any]]] = [
     (regression, (W, X, Y), 0, {"X": S, "y": S}), (regression, (W, X, Y), (1, 0), {"X": S}), (regression, (W, X, Y), 0, {"X": C, "w": S}),
     (layers, (V, U, X, Y_WIDE), (0, 1), {"X": S, "y": S}), (layers, (V, U, X, Y_WIDE), (0, 1), {"V": C, "U": S}),
     (softmax, (V, X), 0, {"X": S}), (written, (W, X, Y), 0, {"X": S, "y": S}), (branches, (W, X), 0, {"X": S}),
+    (written_in_parts, (W, X, Y), 0, {"X": S, "y": S}),
     (solved, (W, X, Y), 2, {"X": S, "y": S}), (steps, (W, X), 0, {"X": S}), (mixture, (MIXTURE["means"], MIXTURE["x"]), 0, {"x": S})]
 
 
@@ -126,14 +138,16 @@ def check_nested_parameters_aux_and_dtensors() -> None:
 
 def check_what_is_told() -> None:
     on = mesh()
-    step = tg.value_and_grad(written, backend="torch", mesh=on, placements={"X": S})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        for _ in range(4):
-            step(W, X, Y)
-    told = [str(each.message) for each in caught if "computed whole" in str(each.message)]
-    assert any(each.startswith("setitem is computed whole in each process, of gathered arguments: DTensor raised") for each in told)
-    assert len(told) == len({each.split()[0] for each in told})
+    for f, reason in ((written, "setitem is computed whole in each process, of gathered arguments: it writes to a tensor"),
+                      (lambda w, X, y: np.sum((X * w).reshape(-1) ** 2) + y[0], "is computed whole in each process, of gathered arguments: DTensor raised")):
+        step = tg.value_and_grad(f, backend="torch", mesh=on, placements={"X": S})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            for _ in range(4):
+                step(W, X, Y)
+        told = [str(each.message) for each in caught if "computed whole" in str(each.message)]
+        assert any(reason in each for each in told), told
+        assert len(told) == len({each.split()[0] for each in told})
     for options, match in (({"placements": {"Z": S}}, "placements= names Z, no argument of regression"), ({"argnums": None}, "argnums must name"),
                            ({"placements": {"X": (S, S)}}, "2 placements for a mesh of 1"), ({"backend": "numpy"}, "mesh= is for tensors of torch"),
                            ({"mode": "graph"}, "no mode 'graph'")):

@@ -2,7 +2,7 @@
 
 A tape is replayed operation by operation: DTensor says of each operator of torch's what is computed where, and sends
 what is needed elsewhere. Constants, and what is made of nothing, are on all processes. So is the result of an operation
-that DTensor does not know: its arguments are gathered, and a warning says so.
+that DTensor does not know, or that writes to a tensor: its arguments are gathered, and a warning says so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
+from torch.overrides import TorchFunctionMode
 
 from tapegrad.compile.backend import BACKENDS, Backend, First
 from tapegrad.compile.numpy.function import Miss
@@ -32,6 +33,22 @@ from tapegrad.trace.guards import check_surroundings
 from tapegrad.tree.flatten import flatten, leaves_of
 from tapegrad.tree.functions import map as tree_map
 from tapegrad.tree.signature import ValueAndGradients
+
+
+class WriteError(RuntimeError):
+    """What is written to a DTensor through a view of it is lost without a word in torch 2.13."""
+
+
+class Unwritten(TorchFunctionMode):
+    """Raises WriteError where a DTensor is written to, before it is."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, out = getattr(func, "__name__", ""), (kwargs or {}).get("out")
+        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+            out = args[0]
+        if isinstance(out, DTensor):
+            raise WriteError("it writes to a tensor, which DTensor may lose")
+        return func(*args, **(kwargs or {}))
 
 
 class Spread(Run):
@@ -59,7 +76,8 @@ class Spread(Run):
         """Make a call on DTensors, none of them written to; on whole tensors where DTensor fails: on all processes."""
         memory.owned = bytearray(len(self.tape.ops) + 1)
         try:
-            return self.spread(memory.run(op, fn, given, []))
+            with Unwritten():
+                return self.spread(memory.run(op, fn, given, []))
         except Exception as err:
             if not any(isinstance(x, DTensor) for x in leaves_of(given)):
                 raise
@@ -67,8 +85,9 @@ class Spread(Run):
             name = getattr(fn, "__name__", str(fn))
             if name not in self.told:
                 self.told.add(name)
-                warnings.warn(f"{name} is computed whole in each process, of gathered arguments: DTensor raised "
-                              f"{type(err).__name__}: {err}" + (f"\n  at {op.where}" if op.where else ""), stacklevel=2)
+                why = str(err) if isinstance(err, WriteError) else f"DTensor raised {type(err).__name__}: {err}"
+                warnings.warn(f"{name} is computed whole in each process, of gathered arguments: {why}"
+                              + (f"\n  at {op.where}" if op.where else ""), stacklevel=2)
             return y
 
     def replay(self, ops: Iterable[Operation], dead: list[Any], memory: Memory) -> Any:

@@ -28,9 +28,16 @@ SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 
 
 class Collective(Op):
-    """An operation that is linear in its tensor, with its transpose, of which the other ranks wait for each call."""
+    """An operation that is linear in its tensor, with its transpose, of which the other ranks wait for each call. So
+    the transpose is called of zeros too, on a rank that does not use the result: those of `absent`.
+    """
 
     exchanges = True
+
+    @staticmethod
+    def absent(y: Any) -> Any:
+        """Return zeros as the cotangent of a value."""
+        return nothing(y)
 
     def __init__(self, fn: Callable[..., Any], transpose: Callable[..., Any]) -> None:
         def run(x: Any, **options: Any) -> Any:
@@ -49,6 +56,15 @@ class Collective(Op):
                          spec=opaque("it depends on the number of ranks"), memory=FRESH, tangent=LINEAR,
                          batch=False, torch=run)
         self.__doc__, self.__wrapped__ = fn.__doc__, fn  # a function of somebody else's for all passes
+
+
+def _zeros(y: Any) -> Any:
+    return torch.zeros_like(y, dtype=y.dtype if y.is_floating_point() or y.is_complex() else torch.get_default_dtype())
+
+
+# linear, not constant: gradients of gradients call the transpose of what is made of these zeros
+nothing = of_frontend(Op("nothing", _zeros, direct(lambda dy, _y, _x: nothing(dy)), spec=opaque("it is for tensors"),
+                         memory=FRESH, tangent=LINEAR, batch=False, torch=_zeros))
 
 
 def _linear(transpose: Callable[..., Any]) -> Callable[[Callable[..., Any]], Op]:

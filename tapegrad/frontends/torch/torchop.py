@@ -7,8 +7,9 @@ where it is played on proxies: gradients of gradients need nothing more.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -358,15 +359,35 @@ def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, ag
     if not pairs or not known:
         return [None if root is None else torch.zeros_like(root) for root in roots]
     try:
-        found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs],
-                                         retain_graph=again, create_graph=create, allow_unused=True,
-                                         materialize_grads=True))
+        with collectives_refused(op):
+            found = iter(torch.autograd.grad([out for out, _ in pairs], known, [part for _, part in pairs],
+                                             retain_graph=again, create_graph=create, allow_unused=True,
+                                             materialize_grads=True))
     except RuntimeError as err:
         if not op.cure:
             raise
         raise MissingRule(f"torch has no gradient of {op.__name__}: {str(err).partition('. ')[0]}", user_location(),
                           op.cure) from None
     return [None if root is None else dense_tensor(next(found)) for root in roots]
+
+
+@contextmanager
+def collectives_refused(op: TorchOp) -> Iterator[None]:
+    """Raise MissingRule where torch's own tape holds a collective: of it torch has no gradient, passes on the cotangent
+    of this process alone, and only warns.
+    """
+    dist = torch.distributed
+    if not (dist.is_available() and dist.is_initialized()):
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*an autograd kernel was not registered", UserWarning)
+        try:
+            yield
+        except UserWarning as err:
+            what = str(err).partition(":  ")[0].partition(": an autograd")[0]
+            raise MissingRule(f"torch has no gradient of {what}, which {op.__name__} calls on torch's own tape",
+                              user_location(), "torch.distributed.nn.functional there: all_reduce(x) has one") from None
 
 
 def autograd_records() -> bool:
