@@ -116,7 +116,7 @@ class DataParallel:
         self.calls += 1
         agreed = [0, 0, 0]
         try:
-            kinds, values = digest.arguments((args, kwargs))
+            kinds, values = digest.arguments((args, kwargs)) if size() > 1 or path is not None else ([], [])
             agreed = [digest.digest(kinds), digest.digest(values), 0]
             total, seen = self._total(calls, path, [self._program, *agreed[:2]], every)
             if total.nesting is None:

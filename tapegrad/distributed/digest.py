@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 import zlib
 from collections.abc import Iterable
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from tapegrad.tree.copies import is_empty
+from tapegrad.errors import ArgumentError, user_location
+from tapegrad.numbers.equality import kind_of
+from tapegrad.numbers.tensors import is_tensor, to_host
+from tapegrad.tree.copies import dict_of, is_empty
 
 SAMPLE = 32  # rows of a long array that are looked at
 
@@ -73,38 +77,100 @@ def _names(code: CodeType) -> set[str]:
 
 
 def arguments(x: Any) -> tuple[list[Any], list[Any]]:
-    """Return what stands for nested arguments: their nesting, dtypes, shapes and texts; and their numbers.
+    """Return what stands for nested arguments: their nesting, dtypes, shapes and texts; and their numbers. Raises
+    ArgumentError for what cannot be told from others of its type.
 
     >>> arguments({"n": 3, "name": "x"})
-    (['dict', ['n', 'name'], <class 'int'>, 'x'], [3])
+    (['dict', 2, 'n', <class 'int'>, 'name', 'x'], [3])
     """
     kinds: list[Any] = []
     numbers: list[Any] = []
-    seen: set[int] = set()
+    seen: dict[int, tuple[int, Any]] = {}  # with the thing itself, whose number nothing else gets so
     waits = [x]
     while waits:
         x = waits.pop()
-        if isinstance(x, (np.ndarray, np.generic)):
-            kinds += [x.dtype, x.shape]
-            numbers.append(np.ascontiguousarray(x).reshape(-1).view(np.uint8) if x.dtype.kind in "biufc" else [])
-        elif isinstance(x, (int, float, complex)):
+        if type(x) in _NUMBERS:
             kinds.append(type(x))
             numbers.append(x)
-        elif isinstance(x, (str, bytes, type(None), slice, range)):
+        elif x is None or type(x) in _TEXTS:
             kinds.append(x)
+        elif (name := _named(x)) is not None:
+            kinds.append(name)
         elif id(x) in seen:
-            kinds.append("again")
-        elif isinstance(x, (tuple, list, dict)):
-            seen.add(id(x))
-            kinds += [type(x).__qualname__, [*x] if isinstance(x, dict) else len(x)]
-            waits += reversed([*x.values()] if isinstance(x, dict) else x)
+            kinds.append(f"thing {seen[id(x)][0]} again")
         else:
-            seen.add(id(x))
+            seen[id(x)] = len(seen), x
             kinds.append(type(x).__qualname__)
-            waits += reversed([*getattr(x, "__dict__", {}).values()])
+            if isinstance(x, (set, frozenset)):  # in the order of their digests: their own is another on each rank
+                parts = sorted([*map(digest, arguments(part))] for part in kind_of(x).__iter__(x))  # type: ignore[union-attr]
+                kinds += [kind for kind, _ in parts]
+                numbers += [number for _, number in parts]
+                waits.append(dict(dict_of(x)))
+            else:
+                waits += reversed(_parts(x, kinds, numbers))
     return kinds, numbers
+
+
+_NUMBERS = frozenset([bool, int, float, complex])
+_TEXTS = frozenset([str, bytes, range])
+_STREAM: Any = np.random.mtrand._rand  # scipy.stats' distributions hold it
+
+
+def _named(x: Any) -> str | None:
+    """Return the name of what is the same by its name: a class, a module, a function that is made in C; and of the
+    process's own stream of random numbers, which differs as globals may.
+    """
+    if x is _STREAM:
+        return "numpy.random"
+    if isinstance(x, (type, ModuleType)) or (isinstance(x, BuiltinFunctionType)
+                                             and isinstance(x.__self__, (ModuleType, type(None)))):
+        return f"{getattr(x, '__module__', '')}.{getattr(x, '__qualname__', x.__name__)}"
+    return None
+
+
+def _parts(x: Any, kinds: list[Any], numbers: list[Any]) -> list[Any]:
+    """Return what is in a thing; add to its kinds and numbers what is in no other thing."""
+    if is_tensor(x):
+        x = np.asarray(to_host(x))
+    if isinstance(x, (np.ndarray, np.generic)):
+        kinds += [x.dtype, x.shape]
+        own, beside = np.asarray(x), dict(dict_of(x))
+        if own.dtype.kind not in "biufcmMSU":  # objects, texts, records
+            return [own.tolist(), beside]
+        # a long double has bytes that mean nothing
+        numbers.append([*map(repr, own.flat)] if own.dtype.char in "gG"
+                       else np.ascontiguousarray(own).reshape(-1).view(np.uint8))
+        return [beside]
+    if type(x) in (tuple, list):
+        kinds.append(len(x))
+        return [*x]
+    if type(x) in (dict, MappingProxyType):
+        kinds.append(len(x))
+        return [part for item in x.items() for part in item]
+    if isinstance(x, slice):
+        return [x.start, x.stop, x.step]
+    if isinstance(x, MethodType):
+        return [x.__func__, x.__self__]
+    if isinstance(x, FunctionType):
+        kinds += program(x)
+        return [[cell.cell_contents for cell in x.__closure__ or () if not is_empty(cell)], x.__defaults__,
+                x.__kwdefaults__, dict(vars(x))]
+    try:
+        copy = copyreg.dispatch_table.get(type(x))
+        made = x.__reduce_ex__(4) if copy is None else copy(x)  # by which it is copied
+    except Exception as err:  # whatever a class of the user's may raise
+        raise ArgumentError(f"an argument holds a {type(x).__qualname__}, which ranks cannot compare: {err}",
+                            user_location(), "pass what it is made of; capture it, where it may differ from rank to "
+                            "rank") from err
+    if isinstance(made, str):  # a name in its module
+        return [made]
+    call, *rest = made
+    if isinstance(call, FunctionType):  # what makes it again: its arguments tell what
+        call = call.__qualname__
+    return [call, *rest[:2], *[[*(part or ())] for part in rest[2:4]]]
 
 
 def sample(x: np.ndarray) -> list[Any]:
     """Return what stands for a long array: dtype, shape, and some of its rows."""
-    return [x.dtype, x.shape, b"" if x.dtype.hasobject else x[::max(1, len(x) // SAMPLE)].tobytes()]
+    rows = x[::max(1, len(x) // SAMPLE)]
+    return [x.dtype, x.shape, [*map(digest, arguments(rows))] if x.dtype.hasobject else rows.tobytes()]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import datetime
+import decimal
+import fractions
+import functools
 import os
 import re
-from collections.abc import Iterator
+import threading
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +170,47 @@ def check_what_is_another_on_a_rank() -> None:
         with raises(tg.distributed.DistributedError, match):
             call()
     close(step(W, X, Y), tg.value_and_grad(total)(W, X, Y))
+
+
+class Slotted:
+    __slots__ = ("k",)
+
+    def __init__(self, k: Any) -> None:
+        self.k = k
+
+    def get(self) -> Any:
+        return self.k
+
+
+class Text(str):
+    """With an attribute."""
+
+
+def with_attribute(x: Any, k: Any) -> Any:
+    x.k = k
+    return x
+
+
+KINDS: list[Callable[[int], Any]] = [
+    fractions.Fraction, decimal.Decimal, lambda k: collections.deque([k]), lambda k: collections.deque(maxlen=5 + k), Slotted, lambda k: Slotted(k).get,
+    lambda k: types.MappingProxyType({"k": k}), lambda k: {"a", "b", k}, lambda k: frozenset([("a", k), ("b", 2)]), lambda k: np.array([k, "x"], object),
+    lambda k: np.array(["x" * k]), lambda k: np.array([(1, k)], "i4,f8"), np.longdouble, lambda k: datetime.datetime(2020, 1, 1 + k),
+    lambda k: functools.partial(pow, k, 2), lambda k: lambda: k, lambda k: lambda x=k: x, lambda k: re.compile("x" * k), lambda k: Path("x" * k),
+    lambda k: with_attribute(Text("x"), k), lambda k: with_attribute(Text("x"), "x" * k), lambda k: np.random.default_rng(k), lambda k: slice(0, k),
+    lambda k: [np.sin, np.cos][k % 2], lambda k: [int, float][k % 2], lambda k: dict([("a", 1), ("b", 2)][::1 - 2 * (k % 2)])]
+
+
+def check_arguments_of_every_kind() -> None:
+    """Those that differ are told, whatever they are, and equal ones are taken: of sets the order is each process's own."""
+    step = tg.distributed.value_and_grad(lambda w, c, X, y: total(w, X, y), batch=("X", "y"), check=False)
+    wanted = tg.value_and_grad(total)(W, X, Y)
+    for number, make in enumerate(KINDS):
+        close(step(W, make(1), X, Y), wanted)
+        with raises(tg.distributed.DistributedError, "arguments"):
+            step(W, make(1 + RANK), X, Y)
+            raise AssertionError(number)
+    with raises(tg.ArgumentError, "an argument holds a lock, which ranks cannot compare"):
+        step(W, {"a": threading.Lock()}, X, Y)
 
 
 def check_calls_in_another_order() -> None:

@@ -39,7 +39,7 @@ class WriteError(RuntimeError):
     """What is written to a DTensor through a view of it is lost without a word in torch 2.13."""
 
 
-class Unwritten(TorchFunctionMode):
+class Unwritten(TorchFunctionMode):  # type: ignore[misc]
     """Raises WriteError where a DTensor is written to, before it is."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
