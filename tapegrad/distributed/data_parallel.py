@@ -18,7 +18,11 @@ from tapegrad.distributed.checkpoint import read, written
 from tapegrad.distributed.team import Agreed, rank, size, team
 from tapegrad.errors import ArgumentError, DistributedError, user_location
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.trace.tracer import trace
+from tapegrad.replay.random_state import hold
+from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.random_state import Found
+from tapegrad.trace.results import returned
+from tapegrad.trace.tracer import record
 from tapegrad.tree.flatten import Structure, flatten, leaves_of
 from tapegrad.tree.functions import map as tree_map
 
@@ -170,23 +174,29 @@ class DataParallel:
         # without rows, the nesting of one that is not counted
         given, named = (rows(own.start, own.stop) if own else rows(0, 1) if count
                         else self._mapped(lambda x: np.zeros((1, *x.shape[1:]), x.dtype), args, kwargs))
+        if own and self.check and size() > 1 and self.calls & (self.calls - 1) == 0 and self._probed < self.calls:
+            self._probed = self.calls
+            self._probe(lambda start, stop: rows(own.start + start, own.start + stop), min(PROBE, len(own)))
         value, gradient = self.local(*given, **named)
         value, aux = value if self.has_aux else (value, None)
         numbers, nesting = taken_apart((value, gradient))
         if not own:
             return Part(0, np.zeros_like(numbers), nesting)
-        if self.check and size() > 1 and self.calls & (self.calls - 1) == 0 and self._probed < self.calls:
-            self._probed = self.calls
-            self._probe(lambda start, stop: rows(own.start + start, own.start + stop), min(PROBE, len(own)))
         return Part(len(own), numbers * (len(own) if self.reduction == "mean" else 1), nesting, aux)
 
     def _probe(self, rows: Callable[[int, int], Call], count: int) -> None:
         """Raise ArgumentError where the program's value is no sum, or mean, over rows: by a few, and by two parts of
-        these; by none, a sum is zero. This is looked at in the calls 1, 2, 4, 8 ...
+        these; by none, a sum is zero. This is looked at in the calls 1, 2, 4, 8 ..., before the rows are computed. What
+        the program writes is not done, and what it draws is drawn again.
         """
         def value(start: int, stop: int) -> Any:
             args, kwargs = rows(start, stop)
-            found = trace(self.__wrapped__, *args, **kwargs)[0]
+            sources = Found(self.__wrapped__, args, kwargs)
+            give_back = hold([x for _, x in sources.sources.values()])
+            try:
+                found = returned(record(self.__wrapped__, args, kwargs, DEFAULT, found=sources))
+            finally:
+                give_back()
             return found[0] if self.has_aux else found
         half = (2 * count + 2) // 5
         with warnings.catch_warnings(), np.errstate(all="ignore"):

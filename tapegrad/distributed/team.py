@@ -6,7 +6,7 @@ import atexit
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ def _begun() -> bool:
 
 def _end() -> None:
     """Let go of all groups, and end that of the process: gloo's threads must not outlive the interpreter."""
-    _team.cache_clear()
+    team.cache_clear()
     if _begun():
         _dist().destroy_process_group()
 
@@ -68,9 +68,10 @@ class Team:
     n Σd² = (Σd)², which every rank finds alike.
     """
 
-    def __init__(self, group: Any, timeout: float) -> None:
-        self.group, self.timeout, self.room = group, timeout, 0
+    def __init__(self, timeout: float) -> None:
+        self.group, self.timeout, self.room = None, timeout, 0
         self.rank, self.size = rank(), size()
+        self.world: Any = None  # the group of the process, of which `group` was made
         self.ended = ""  # why no sum can be made any more
 
     def sum(self, agreed: Sequence[Agreed], weight: float, numbers: np.ndarray, failed: bool = False
@@ -79,6 +80,7 @@ class Team:
 
         Raises DistributedError, on each rank, where a rank has `failed`, digests differ, or a rank does not come.
         """
+        self._together(self._begin)
         halves = [half for part in agreed for half in divmod(part.digest, HALF)]
         start = DIGESTS + 2 * len(halves)
         while True:
@@ -88,7 +90,8 @@ class Team:
             bucket[DIGESTS:start] = [*halves, *(half * half for half in halves)]
             if fits:
                 bucket[start:start + len(numbers)] = numbers
-            self._add(bucket)
+            self._together(lambda bucket=bucket: _dist().all_reduce(  # type: ignore[misc]
+                needed("torch").from_numpy(bucket), group=self.group))
             if bucket[FAILED]:
                 raise DistributedError(self._who(int(bucket[FAILED]), int(bucket[WHO])), None,
                                        "its own error, in its own output")
@@ -106,11 +109,22 @@ class Team:
         what = "has raised an error; nothing was added up"
         return f"rank {sum_of_numbers - 1} {what}" if count == 1 else f"{count} of {self.size} ranks: each {what}"
 
-    def _add(self, bucket: np.ndarray) -> None:
+    def _begin(self) -> None:
+        """Make the group of all ranks, where there is none yet, or the process has got another one."""
+        dist, timeout = _dist(), timedelta(seconds=self.timeout)
+        if not _begun():
+            dist.init_process_group("gloo", timeout=timeout)
+            atexit.register(_end)
+        if self.world is not dist.group.WORLD:
+            self.group, self.room = dist.new_group(backend="gloo", timeout=timeout), 0
+            self.rank, self.size, self.world = rank(), size(), dist.group.WORLD
+
+    def _together(self, call: Callable[[], Any]) -> None:
+        """Make a call that all ranks make; raise DistributedError where one does not come."""
         if self.ended:
             raise DistributedError(f"an earlier sum over ranks has failed: {self.ended}", None, "start all anew")
         try:
-            _dist().all_reduce(needed("torch").from_numpy(bucket), group=self.group)
+            call()
         except RuntimeError as err:
             self.ended = str(err).partition("\n")[0]
             raise DistributedError(
@@ -119,14 +133,7 @@ class Team:
                 "the first error in the other ranks' output; timeout=, in seconds, where one may take longer") from err
 
 
-def team(timeout: float) -> Team:
-    """Return the team of all processes, which waits `timeout` seconds for each of them. All call this alike."""
-    if not _begun():
-        _dist().init_process_group("gloo", timeout=timedelta(seconds=timeout))
-        atexit.register(_end)
-    return _team(timeout, _dist().group.WORLD)
-
-
 @functools.cache
-def _team(timeout: float, _world: Any) -> Team:
-    return Team(_dist().new_group(backend="gloo", timeout=timedelta(seconds=timeout)), timeout)
+def team(timeout: float) -> Team:
+    """Return the team of all processes, which waits `timeout` seconds for each of them."""
+    return Team(timeout)

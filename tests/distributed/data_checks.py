@@ -141,6 +141,31 @@ def check_no_sum_over_rows() -> None:
     close(ridge(W, X, Y), tg.value_and_grad(ridge.__wrapped__)(W, X, Y))
 
 
+def check_what_the_checks_leave() -> None:
+    """They do not what the program writes, and draw nothing; a call that they refuse has written nothing."""
+    class Meter:
+        def __init__(self) -> None:
+            self.calls, self.rows = 0, 0
+
+        def loss(self, w: Any, X: Any, y: Any, factor: float = 1.0) -> Any:
+            self.calls += 1
+            self.rows += len(X)
+            np.random.random()
+            return total(w, X, y) * len(X) ** (factor - 1)
+    meter = Meter()
+    step = tg.distributed.value_and_grad(meter.loss, batch=("X", "y"))
+    state = np.random.RandomState(0)
+    np.random.seed(0)
+    own = 11 * (RANK + 1) // SIZE - 11 * RANK // SIZE
+    for number in range(1, 5):
+        step(W, X, Y)
+        state.random()
+        assert (meter.calls, meter.rows) == (number, number * own)
+    with raises(tg.ArgumentError, "loss is no sum over rows"):
+        tg.distributed.value_and_grad(meter.loss, batch=("X", "y"))(W, X, Y, 2.0)
+    assert meter.calls == 4 and np.random.random() == state.random()
+
+
 def check_an_error_on_one_rank() -> None:
     def f(w: Any, X: Any, y: Any) -> Any:
         if SIZE - 1 == RANK and w[0] == 0.0:

@@ -92,6 +92,37 @@ def test_a_rank_that_is_lost(how: str, timeout: int) -> None:
     assert time.monotonic() - start < 50
 
 
+LATE = """
+import sys, time
+import numpy as np
+import tapegrad as tg
+
+step = tg.distributed.value_and_grad(lambda w, x: np.sum(w * x), batch="x", timeout=3.0)
+time.sleep(10 * tg.distributed.rank())
+for _ in range(2):
+    try:
+        step(2.0, np.ones(8))
+    except tg.distributed.DistributedError as err:
+        print(err.what)
+"""
+
+
+@needs_gloo
+def test_a_rank_that_is_late_at_the_first_call() -> None:
+    """Whoever waits is told so, and so is the late one; no later call gets a number either."""
+    ranks = separately(2, "-c", LATE)
+    try:
+        for number, process in enumerate(ranks):
+            out = process.communicate(timeout=50)[0]
+            first, second = (line for line in out.splitlines() if "rank" in line and "sum" in line)
+            assert f"rank {number}: no sum with the other 1 ranks: one has ended, or has not come within 3 s" in first
+            assert "an earlier sum over ranks has failed" in second and process.returncode == 0, out
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+
+
 RUN = """
 import os, sys
 import numpy as np
