@@ -16,7 +16,7 @@ from tapegrad.ops import default_rng, draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.structure import unpacked
 from tapegrad.replay.warning_errors import may_lose
-from tapegrad.tape import subtape
+from tapegrad.tape.subtape import exchanges
 from tapegrad.tape.tape import Call, Guard, Input, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.random_state import Found, unrecorded
@@ -206,15 +206,10 @@ def draws(tape: Tape) -> bool:
     return any((op.fn is draw and not _is_made(op.args[0])) or (is_checkpoint(op) and op.fn.drawing) for op in tape.ops)
 
 
-def exchanges(tape: Tape) -> bool:
-    """Return whether other processes wait for a call of a tape."""
-    return any(map(subtape.exchanges, tape.ops))
-
-
 def _branch_after(tape: Tape) -> Guard | None:
     """Return a guard by which a replay may end after a call for which other processes wait, if there is one."""
     ops = iter(tape.ops)
-    if not any(map(subtape.exchanges, ops)):
+    if not any(map(exchanges, ops)):
         return None
     return next((op for op in ops if type(op) is Guard and op.fact not in FIXED and type(op.args[0]) is not Input),
                 None)

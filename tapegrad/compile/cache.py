@@ -10,7 +10,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakMethod
 
-from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws, exchanges
+from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws
 from tapegrad.compile.backend import KEPT, Backend, First
 from tapegrad.compile.by_name import ByName
 from tapegrad.compile.effects import apart
@@ -27,6 +27,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.optimise.checked import CHECKED, check_call
 from tapegrad.replay.warning_errors import strict
 from tapegrad.rules.op import Traced
+from tapegrad.tape.subtape import exchanges
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.guards import SURROUNDINGS, surrounded
 from tapegrad.trace.inputs import flatten_call
@@ -289,7 +290,7 @@ class Compiled(ByName, Generic[P, R]):
         drop_large(tape, KEPT)
         fresh = self._shared(attempt.fresh, [entry.fresh for entries in self._entries.values() for entry in entries])
         entry = Entry(tape, self.backend, fresh, attempt.choice, attempt.observer.ran, attempt.loses,
-                      exchanges(tape), attempt.stored, WeakMethod(self._built))
+                      any(map(exchanges, tape.ops)), attempt.stored, WeakMethod(self._built))
         with self._lock:
             path.keep(entry)
             self._entries[attempt.key] = (entry, *self._entries.get(attempt.key, ()))

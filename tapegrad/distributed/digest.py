@@ -131,6 +131,7 @@ def _named(x: Any) -> str | None:
 def _parts(x: Any, kinds: list[Any], numbers: list[Any]) -> list[Any]:
     """Return what is in a thing; add to its kinds and numbers what is in no other thing."""
     if is_tensor(x):
+        kinds.append(x.dtype)
         x = np.asarray(to_host(x))
     if isinstance(x, (np.ndarray, np.generic)):
         kinds += [x.dtype, x.shape]

@@ -385,7 +385,7 @@ def collectives_refused(op: TorchOp) -> Iterator[None]:
         try:
             yield
         except UserWarning as err:
-            what = str(err).partition(":  ")[0].partition(": an autograd")[0]
+            what = str(err).partition(": an autograd")[0]
             raise MissingRule(f"torch has no gradient of {what}, which {op.__name__} calls on torch's own tape",
                               user_location(), "torch.distributed.nn.functional there: all_reduce(x) has one") from None
 
