@@ -73,12 +73,13 @@ def exchanging(x: Any) -> Any:
 
 @pytest.mark.parametrize("warmup", [None, 1])
 def test_each_collective_is_called_once_in_each_call(mesh: Any, warmup: int | None) -> None:
-    """Traced, observed, compiling and compiled: four forward, of which nobody needs the second, and three in the sweep."""
+    """Traced, observed, compiling and compiled: four forward, and four in the sweep, of zeros for the second: another
+    rank might use what it returns."""
     step = tg.value_and_grad(exchanging, warmup=warmup)
     for i in range(6):
         before = running.exchanged
         step(X + i)
-        assert running.exchanged - before == 7, i
+        assert running.exchanged - before == 8, i
     assert step.stats.hits >= 4
 
 
