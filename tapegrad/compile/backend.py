@@ -164,13 +164,17 @@ def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
 def recorded_result(tape: Tape) -> Any:
     """Return what a tape returned while it was recorded, in memory of its own and of the types that a gradient has."""
     result = tape.result
-    if result.fn is not pack:
-        return own(result.val)
-    into = result.kwargs["into"]
-    parts = list(map(value_of, result.args))
-    if isinstance(into, ValueAndGradients):
-        return into.build([own(parts[0]), *[conform(dx, x.val) for dx, x in zip(parts[1:], tape.inputs[1:])]])
-    return into.build(list(map(own, parts)))
+    if result.fn is pack and isinstance(into := result.kwargs["into"], ValueAndGradients):
+        given = zip(result.args[1:], tape.inputs[1:])
+        return into.build([_in_own_memory(result.args[0]), *[conform(value_of(dx), x.val) for dx, x in given]])
+    return _in_own_memory(result)
+
+
+def _in_own_memory(part: Any) -> Any:
+    """Return the value of a result, or of a nest in it (the pair of a value and what is returned besides)."""
+    if getattr(part, "fn", None) is pack:
+        return part.kwargs["into"].build(list(map(_in_own_memory, part.args)))
+    return own(value_of(part))
 
 
 def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:

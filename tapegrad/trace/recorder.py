@@ -355,12 +355,12 @@ class Tracer:
         self.constants[key] = (original, op)
         return op
 
-    def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of) -> Any:
-        """Turn a nested argument that holds proxies into one variable; `leaf` gives the value of each."""
+    def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of, original: Any = None) -> Any:
+        """Turn a nest that holds proxies into one variable; `leaf` gives the value of each, `original` is flatten's."""
         if isinstance(arg, (Traced, np.ndarray)) and not is_subclassed(arg):
             return arg
         leaves: list[Any] = []
-        structure = flatten(arg, "", leaves, [])
+        structure = flatten(arg, "", leaves, [], original=original)
         if structure.is_leaf or not any(isinstance(leaf, Traced) and leaf._tracer is self for leaf in leaves):
             return arg
         lifted = tuple(self.lift(leaf) for leaf in leaves)

@@ -16,6 +16,9 @@ from tapegrad.tape.tape import Constant, Operation, Tape, value_of
 from tapegrad.trace.interposition import original
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import Walk, flatten, is_leaf
+from tapegrad.tree.nodes import Container, Extended, Fresh, Made
+
+_MADE_ANEW = (Container, Extended, Fresh, Made)  # by each call, though it holds no numbers: others may write to it
 
 
 def returned(tape: Tape) -> Any:
@@ -51,7 +54,7 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     leaves: list[Any] = []
     walks: list[Walk] = []
     structure = flatten(out, "", leaves, [], shared=False, walks=walks, original=original)
-    if structure.is_leaf or not leaves:
+    if structure.is_leaf or not (leaves or isinstance(structure.spec, _MADE_ANEW)):
         lifted = tracer.lift(out)
         whole = structure.build(leaves) if walks[0].restored or type(out) is Text else out
         tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(whole, Origin("result")))

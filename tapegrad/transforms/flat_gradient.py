@@ -17,6 +17,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
+from tapegrad.trace.interposition import original
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.recording import recording
 from tapegrad.transforms.dropping import Dropping
@@ -123,7 +124,7 @@ def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
 def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: list[Any]) -> None:
     """Make (value, (df, *dargs)), or what is wanted of that, the result, as `grad` returns it."""
     result = tape.result
-    y = tracer.lift(tracer.pack(value))
+    y = tracer.lift(tracer.pack(value, original=original))
     parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)
     # keyword arguments come last, and have no gradient

@@ -17,6 +17,7 @@ from tapegrad.tape.origin import set_origin
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, copy_op, has_value, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT, Context
+from tapegrad.trace.interposition import original
 from tapegrad.trace.number_systems import check_precision
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.recording import recording
@@ -78,8 +79,8 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation, values: list[Any])
     if not isinstance(into, ValueAndGradients):
         put_result(new, tracer, values[result.id])
     else:
-        nest_result(new, [tracer.lift(tracer.pack(values[arg.id] if isinstance(arg, Operation) else arg))
-                          for arg in result.args], into)
+        found = [values[arg.id] if isinstance(arg, Operation) else arg for arg in result.args]
+        nest_result(new, [tracer.lift(tracer.pack(x, original=original)) for x in found], into)
     set_origin(new.ops[start:], result)  # and not at the line that called primitivize
 
 

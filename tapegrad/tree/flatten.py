@@ -38,6 +38,7 @@ from tapegrad.tree.nodes import (
     Instance,
     Item,
     Leaf,
+    Made,
     Partial,
     Static,
     Subclassed,
@@ -175,8 +176,9 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested.
 
     What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
-    What else was met is added to `walks`. Of functions `original` gives those that an output is to have. Of what a
-    program is `given`, bools are no leaves: it may ask `flag is True`, and they have no gradient.
+    What else was met is added to `walks`. Of functions `original` gives those that an output is to have, which has its
+    arrays to itself. Of what a program is `given`, bools are no leaves: it may ask `flag is True`, and they have no
+    gradient.
     """
     start = len(leaves)
     kind = type(x)
@@ -314,10 +316,10 @@ class Walk:
                 self.opaque.append((label, x))
             elif callable(x):
                 self.called.append(x)
-            part = fixed(x)
+            part = Made(x) if self.original is not None and isinstance(x, (np.ndarray, array)) else fixed(x)
             if not isinstance(x, (FunctionType, BuiltinFunctionType, type)):
                 self.blind.append((x, label))
-            self.changeable = self.changeable or type(part) is Content
+            self.changeable = self.changeable or isinstance(part, Content)
             return part
         node, parts = found
         if type(node) is Instance and is_table(x):

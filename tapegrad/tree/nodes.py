@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from types import CellType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -81,6 +82,15 @@ class Content(Static):
 
     def key(self, seen: dict[int, int]) -> Any:
         return ("content", self.then)
+
+
+class Made(Content):
+    """An array without numbers that a program returns, of texts for example: each call returns a copy of its own."""
+
+    __slots__ = ()
+
+    def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
+        return memo.setdefault(id(self), copy(self.value))
 
 
 class Fresh(Static):

@@ -14,7 +14,7 @@ import torch
 from tapegrad.compile.numpy.function import Unfit
 from tapegrad.compile.torch.function import Run, function_of
 from tapegrad.compile.torch.functional_program import Whole
-from tapegrad.compile.torch.lower import Lowered
+from tapegrad.compile.torch.memory_guards import Lowered
 from tapegrad.errors import ArgumentError
 
 WARM_UPS = 3  # runs before the capture: libraries choose their kernels, and allocate what they keep

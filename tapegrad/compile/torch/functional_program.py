@@ -17,7 +17,7 @@ from tapegrad.compile.numpy.function import Miss, Unfit
 from tapegrad.compile.torch.argument_source import Entered
 from tapegrad.compile.torch.function import check
 from tapegrad.compile.torch.kernel import call_of, inside, is_kernel, nest
-from tapegrad.compile.torch.lower import Lowered
+from tapegrad.compile.torch.memory_guards import Lowered
 from tapegrad.compile.torch.results import result_of
 from tapegrad.compile.torch.source import Text
 from tapegrad.numbers.tensors import is_tensor

@@ -10,7 +10,7 @@ from tapegrad.compile.numpy.function import Unfit
 from tapegrad.compile.torch.function import Run
 from tapegrad.compile.torch.functional_program import Whole
 from tapegrad.compile.torch.fx import module_of
-from tapegrad.compile.torch.lower import Lowered
+from tapegrad.compile.torch.memory_guards import Lowered
 from tapegrad.errors import TapeError
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,17 +82,6 @@ SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any,
 lower a tape as this one does.
 """
 Roots = set[Operation]  # in the class below, `set` is a method
-
-
-class Lowered(NamedTuple):
-    """What a tape comes down to for one kind of arguments on a device; of their memory
-    `layouts` ask: see memory_guards.
-    """
-
-    tape: Tape
-    of: Tape
-    device: Any
-    layouts: Any = None
 
 
 class Lowering:
@@ -241,6 +230,8 @@ class Lowering:
                 if isinstance(value, wanted) and isinstance(op.args[i], Operation):
                     given[i], refs[i] = self.on_device(op, value, ref)
             mixed = True
+        if fn is ops.pack and not is_plain(fn.run(*given, **op.kwargs)):  # a nest that nothing looks into later
+            refs, given = self.copies(op, refs, given)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         if given and type(given[0]) is np.ndarray:
             self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
@@ -490,6 +481,11 @@ class Lowering:
                 self.parts[i] = mapped(ref, partial(own, i if isinstance(ref, Operation) else -1), value)
                 parts[i] = mapped(self.parts[i],
                                   lambda x, y: copies.get(x, y) if isinstance(x, Operation) else y, value)
+
+    def copies(self, op: Operation, refs: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Return operands of a call, of those tensors that are not the tape's own copies."""
+        pairs = [self.copy(op, ref, x) if is_tensor(x) and is_given(ref) else (ref, x) for ref, x in zip(refs, values)]
+        return [ref for ref, _ in pairs], [x for _, x in pairs]
 
     def copy(self, op: Operation, ref: Operation, value: Any) -> tuple[Operation, Any]:
         """Put a copy, row by row in memory, on the new tape."""

@@ -1,10 +1,10 @@
-"""memory_guards: what a tape guards of the memory of its arguments, asked as they are given: an array loses it
+"""memory_guards: what a lowered tape guards of the memory of its arguments, asked as they are given: an array loses it
 where it becomes a tensor.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,3 +55,12 @@ class Layouts:
         except GuardError:
             return False
         return True
+
+
+class Lowered(NamedTuple):
+    """What a tape comes down to for one kind of arguments on a device; of their memory `layouts` ask."""
+
+    tape: Tape
+    of: Tape
+    device: Any
+    layouts: Layouts | None = None

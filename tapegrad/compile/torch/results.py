@@ -11,6 +11,7 @@ from tapegrad import ops
 from tapegrad.compile.torch.kernel import is_kernel, nest
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.systems import is_numeric
 from tapegrad.numbers.tensors import is_tensor, to_host, to_tensor
 from tapegrad.optimise.memory import root, written
 from tapegrad.tape.spec import Spec
@@ -91,11 +92,13 @@ def conformed(dx: Any, x: Any) -> Any:
 
 
 def is_plain(x: Any) -> bool:
-    """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds
-    tensors is not looked into.
+    """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds tensors is not
+    looked into, and each call copies arrays of others than numbers.
     """
     if isinstance(x, tuple) or type(x) is list:
         return all(map(is_plain, x))
     if type(x) is dict:
         return all(map(is_plain, x.values()))
-    return x is None or is_tensor(x) or isinstance(x, (*PYTHON, np.ndarray, np.generic, str, slice, type(Ellipsis)))
+    if isinstance(x, np.ndarray):
+        return is_numeric(x)
+    return x is None or is_tensor(x) or isinstance(x, (*PYTHON, np.generic, str, slice, type(Ellipsis)))

@@ -22,9 +22,9 @@ from tapegrad.compile.torch.buffer_reuse import reuse
 from tapegrad.compile.torch.closed_calls import Unsteady
 from tapegrad.compile.torch.function import Run, numbers, scope
 from tapegrad.compile.torch.kernel import everywhere, inside
-from tapegrad.compile.torch.lower import Lowered, lower
+from tapegrad.compile.torch.lower import lower
 from tapegrad.compile.torch.masks import masks
-from tapegrad.compile.torch.memory_guards import Layouts
+from tapegrad.compile.torch.memory_guards import Layouts, Lowered
 from tapegrad.compile.torch.results import Kinds, result_of
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import ArgumentError, GuardError
