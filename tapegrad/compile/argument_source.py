@@ -303,7 +303,7 @@ def differs(a: Any, b: Any) -> bool:
 
 class Nested(NamedTuple):
     """A nest of parts, each a number of a leaf, None, or a nest: what makes it, which is `tuple`, `list`, `dict` with
-    its keys, or a function of the parts.
+    its keys, a class of named tuples, of which no code runs, or a function of the parts.
     """
 
     make: Any
@@ -366,8 +366,9 @@ def _text(nest: Nest, texts: Sequence[str], name: Name) -> str:
     if not isinstance(nest, Nested):
         return "None" if nest is None else texts[nest] or "None"
     inside = [_text(part, texts, name) for part in nest.parts]
-    if nest.make is tuple:
-        return f"({', '.join(inside)}{',' * (len(inside) == 1)})"
+    if isinstance(nest.make, type) and issubclass(nest.make, tuple):
+        text = f"({', '.join(inside)}{',' * (len(inside) == 1)})"
+        return text if nest.make is tuple else f"tuple.__new__({name(nest.make, 'nest')}, {text})"
     if nest.make is list:
         return f"[{', '.join(inside)}]"
     if nest.make is dict:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from functools import lru_cache
 from operator import is_
-from types import CodeType, FunctionType, MappingProxyType, MethodType
+from types import CodeType, FunctionType, MappingProxyType, MemberDescriptorType, MethodType
 from typing import Any
 
 import numpy as np
@@ -45,8 +47,11 @@ def alike(a: Any, b: Any) -> bool:
     """
     if a is b:
         return True
-    if type(a) is not type(b):
+    kind = type(a)
+    if kind is not type(b):
         return False
+    if kind in _TOLD_APART:
+        return bool(a == b)
     if isinstance(a, (tuple, list, set, frozenset, deque)):  # sets by the order that they have
         ours, theirs = parts_of(a), parts_of(b)
         return (len(ours) == len(theirs) and (all(map(is_, ours, theirs)) or all(map(alike, ours, theirs)))
@@ -57,17 +62,20 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return (a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject
                 and np.ndarray.tobytes(a) == np.ndarray.tobytes(b) and are_made_alike(a, b))
-    if isinstance(a, (float, complex, np.generic)):
-        return repr(a) == repr(b)
+    if isinstance(a, (int, float, complex, str, bytes, np.generic)):  # by no method of a class of the user's
+        base = _base(kind)
+        same = base.__eq__(a, b) if base in _TOLD_APART else base.__repr__(a) == base.__repr__(b)
+        return bool(same) and are_made_alike(a, b)
     try:
-        return bool(a == b) and (type(a) in _TOLD_APART or _alike_once(a, b, state_of))
+        return bool(a == b) and _alike_once(a, b, state_of)
     except Exception:  # whatever a class of the user's may raise
         return False
 
 
 # of which equal ones are the same in all that a program can ask
 _TOLD_APART = frozenset([int, bool, str, bytes, type(None), type(Ellipsis), type, CodeType, FunctionType, MethodType])
-_PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset, np.ndarray])
+_PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset, np.ndarray, bytearray, array, float, complex,
+                          *np.sctypeDict.values()])
 _STATES = ("__eq__", "__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
@@ -85,7 +93,9 @@ def state_of(x: Any) -> Any:
 
 
 def are_made_alike(a: Any, b: Any) -> bool:
-    """Return whether two containers or arrays are of one class, and alike in what they hold besides their content."""
+    """Return whether two containers, arrays or numbers are of one class, and alike in what they hold besides their
+    content: attributes, in slots too.
+    """
     return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _held_beside)))
 
 
@@ -105,13 +115,33 @@ _comparing = threading.local()
 
 
 def _held_beside(x: Any) -> tuple[Any, ...]:
-    """Return what a container holds besides its content; no method of its class is asked."""
+    """Return what a thing holds besides its content; no method of its class is asked."""
     try:
         own = object.__getattribute__(x, "__dict__")
     except AttributeError:
         own = None
     return (None if own is x else own, _FACTORY.__get__(x) if isinstance(x, defaultdict) else None,
-            _LENGTH.__get__(x) if isinstance(x, deque) else None)
+            _LENGTH.__get__(x) if isinstance(x, deque) else None, [_in_slot(slot, x) for slot in _slots(type(x))])
+
+
+def _in_slot(slot: Any, x: Any) -> Any:
+    try:
+        return slot.__get__(x)
+    except AttributeError:
+        return _slots  # stands for nothing
+
+
+@lru_cache(maxsize=1024)
+def _slots(kind: type) -> list[Any]:
+    """Return the slots of classes that Python code made."""
+    bases = kind.__mro__[:kind.__mro__.index(_base(kind))]
+    return [part for base in bases for part in vars(base).values() if type(part) is MemberDescriptorType]
+
+
+@lru_cache(maxsize=1024)
+def _base(kind: type) -> Any:
+    """Return the class of Python's or NumPy's that a class derives from."""
+    return next(base for base in kind.__mro__ if base.__module__ in ("builtins", "collections", "numpy", "array"))
 
 
 _FACTORY: Any = vars(defaultdict)["default_factory"]

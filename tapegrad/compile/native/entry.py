@@ -172,19 +172,33 @@ class Entry:
             table = self.table(nest.make.names, parts)
             put = f.op(f"call i32 @PyObject_GenericSetAttr(ptr {found}, ptr {f.object('__dict__')}, ptr {table})")
             f.require(f.op(f"icmp eq i32 {put}, 0"))
-        elif nest.make in (tuple, list):
-            kind = "Tuple" if nest.make is tuple else "List"
-            found = f.held(f.op(f"call ptr @Py{kind}_New(i64 {len(parts)})")).ir
-            for number, part in enumerate(parts):
-                f.put(f"call void @Py_IncRef(ptr {part})")
-                f.put(f"call i32 @Py{kind}_SetItem(ptr {found}, i64 {number}, ptr {part})")
+        elif nest.make is list:
+            found = self.sequence("List", parts)
+        elif nest.make is tuple:
+            found = self.sequence("Tuple", parts)
+        elif isinstance(nest.make, type):  # of named tuples
+            found = self.made(tuple.__new__, [f.object(nest.make), self.sequence("Tuple", parts)])
         else:
-            for number, part in enumerate(parts):
-                f.put(f"store ptr {part}, ptr {f.at('%scratch', 8 * number)}")
-            f.most = max(f.most, len(parts))
-            found = f.held(f.op(f"call ptr @PyObject_Vectorcall(ptr {f.object(nest.make)}, ptr %scratch, "
-                                f"i64 {len(parts)}, ptr null)")).ir
+            found = self.made(nest.make, parts)
         return found
+
+    def sequence(self, kind: str, parts: list[str]) -> str:
+        """Return a list or a tuple of parts."""
+        f = self.f
+        found = f.held(f.op(f"call ptr @Py{kind}_New(i64 {len(parts)})")).ir
+        for number, part in enumerate(parts):
+            f.put(f"call void @Py_IncRef(ptr {part})")
+            f.put(f"call i32 @Py{kind}_SetItem(ptr {found}, i64 {number}, ptr {part})")
+        return found
+
+    def made(self, make: Any, parts: list[str]) -> str:
+        """Return what a function makes of parts."""
+        f = self.f
+        for number, part in enumerate(parts):
+            f.put(f"store ptr {part}, ptr {f.at('%scratch', 8 * number)}")
+        f.most = max(f.most, len(parts))
+        return f.held(f.op(f"call ptr @PyObject_Vectorcall(ptr {f.object(make)}, ptr %scratch, i64 {len(parts)}, "
+                           "ptr null)")).ir
 
     def table(self, keys: Sequence[Any], parts: list[str]) -> str:
         """Return a dict of parts: a copy of one with these keys, which has room for them."""

@@ -295,13 +295,13 @@ def tensor_check(x: Any, exact: bool) -> Check:
 class Bytes:
     """What is in a bytearray, or in an array of the standard library's."""
 
-    __slots__ = ("kind", "then")
+    __slots__ = ("then", "value")
 
     def __init__(self, value: Any) -> None:
-        self.kind, self.then = type(value), bytes(value)
+        self.value, self.then = value, bytes(memoryview(value))
 
     def __call__(self, found: Any) -> bool:
-        return type(found) is self.kind and bytes(found) == self.then
+        return are_made_alike(found, self.value) and bytes(memoryview(found)) == self.then
 
 
 class Cached:

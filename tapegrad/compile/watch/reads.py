@@ -84,7 +84,7 @@ from tapegrad.tree.nodes import Record, Static
 from tapegrad.tree.signature import Signature
 
 MOST = 50_000  # places: a function that reads more is not worth watching
-_CONTAINERS = (list, tuple, deque, set, frozenset, dict, MappingProxyType)
+_CONTAINERS = (list, tuple, deque, set, frozenset, dict, defaultdict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
 _DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
 _NOBODY = "nobody"  # whose names are read as code mentions them, and never whole
@@ -257,7 +257,7 @@ class Reads:
         if issubclass(kind, PLAIN):
             if kind is str:
                 self.mention(names_in_format(x))
-            elif id(x) not in self.seen and hasattr(x, "__dict__") and not is_foreign(kind.__module__):
+            elif id(x) not in self.seen and not is_foreign(kind.__module__):
                 self.seen[id(x)] = (x, Plain(x))
                 self.object(x, label)  # a member of an Enum, a kind of float
             return Plain(x)
@@ -290,10 +290,10 @@ class Reads:
             self.attributes(x.__dict__, label, "", sized=True)
             exact = not self.samples
             return Plain(x) if exact and self.is_too_much(stored_bytes(x), label) else tensor_check(x, exact)
-        if kind in _CONTAINERS or (isinstance(x, dict) and not hasattr(x, "__dict__")):
+        if kind in _CONTAINERS:
             return self.container(x, label)
         if isinstance(x, (bytearray, array)):
-            if hasattr(x, "__dict__"):
+            if kind is not bytearray and kind is not array:
                 self.object(x, label)
             return Bytes(x)
         if x in READERS if kind is BuiltinFunctionType else kind in SLOT_CALLS and x.__name__ == "__getattribute__":
