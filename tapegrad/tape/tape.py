@@ -7,6 +7,8 @@ from contextlib import suppress
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from tapegrad.errors import Activation, ArgumentError, Listing, Location, MalformedTape, locate
 from tapegrad.numbers.formatting import brief, count_of, plain, type_name
 from tapegrad.tape.facade import Methods
@@ -338,7 +340,7 @@ class Tape(Methods):
                 then, op.val = op.spec, UNKNOWN
                 if not isinstance(op.fn, Operation) and all(map(has_value, operands(op))):
                     with suppress(Exception):
-                        op.val = op.fn(*map(value_of, op.args), **op.kwargs)
+                        op.val = _called(op)
                 if op.spec != then:
                     stale.add(op)
 
@@ -371,7 +373,7 @@ class Tape(Methods):
             if isinstance(op.fn, Variable):
                 op.fn = self._bind(op.fn, op, at)
             if op.val is UNKNOWN and all(map(has_value, operands(op))):
-                op.val = op.fn(*map(value_of, op.args), **op.kwargs) if not isinstance(op.fn, Variable) else UNKNOWN
+                op.val = _called(op) if not isinstance(op.fn, Variable) else UNKNOWN
 
     def _bind(self, ref: Variable, op: Operation, at: int) -> Operation:
         try:
@@ -384,6 +386,15 @@ class Tape(Methods):
 
     def __repr__(self) -> str:
         return f"<Tape of {self.name or 'nothing'}: {count_of(len(self.ops), 'operation')}>"
+
+
+def _called(op: Call) -> Any:
+    """Return the value of a call that no trace made. Of NumPy's scalars it is the one that NumPy's function gives, as
+    where a program calls that: an op that is called by itself asks math's function, which is faster.
+    """
+    args = [*map(value_of, op.args)]
+    as_numpy = any(isinstance(x, np.generic) for x in args) and getattr(op.fn, "scalar", None) is not None
+    return (op.fn.run if as_numpy else op.fn)(*args, **op.kwargs)
 
 
 def operands(op: Operation) -> list[Operation]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,10 +34,11 @@ from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.put_off import NOTHING, AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
 from tapegrad.trace.stored import Forms, Result, Stored
 from tapegrad.trace.views import peek
-from tapegrad.tree.copies import KINDS, base_of, is_empty, slots_of
+from tapegrad.tree.copies import KINDS, base_of, class_of, is_empty, slots_of
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
+CLASS = "__class__"
 RETURN = "return it beside the value, has_aux=True"
 LOADS = "LOAD_"  # how Python's instructions begin that name what is written to
 # what a traced tensor holds itself, and that one is a parameter
@@ -87,8 +89,7 @@ class Copies:
                         self._table(own[name], value, value)
                     else:
                         self.groups.append((own[name], value, []))
-        if names := _all_slots(new):
-            self.slots.append((new, x, _filled(new, names)))
+        self.slots.append((new, x, _filled(new)))
 
     def _table(self, new: Any, x: Any, owner: Any) -> None:
         self.tables.append((new, x, dict(base_of(new).items(new)), owner))
@@ -102,7 +103,7 @@ class Copies:
                   if len(now := _items_of(part[0])) != len(part[2]) or not all(map(is_, now, part[2]))]
         cells = [part for part in self.cells if not all(map(is_, now := _content(part[0]), part[2]))
                  or len(now) != len(part[2])]
-        slots = [part for part in self.slots if not _is_same(_filled(part[0], _all_slots(part[0])), part[2])]
+        slots = [part for part in self.slots if not _is_same(_filled(part[0]), part[2])]
         tensors = list(attributes_of_tensors(tracer, given))
         if not (tables or groups or cells or slots or tensors or tracer.written):
             return None
@@ -141,16 +142,20 @@ def _content(cell: CellType) -> list[Any]:
     return [] if is_empty(cell) else [cell.cell_contents]
 
 
-def _all_slots(x: Any) -> list[str]:
-    return [name for base in type(x).__mro__ for name in slots_of(base)]
+@functools.lru_cache(maxsize=1024)
+def _all_slots(cls: type) -> list[str]:
+    return [name for base in cls.__mro__ for name in slots_of(base)]
 
 
-def _filled(x: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return what is in an object's slots; one that stands for its copy is not asked."""
-    found = {}
-    for name in names:
+def _filled(x: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return what is in an object's slots, and its class, which may be assigned like one; an object that stands for its
+    copy is not asked.
+    """
+    cls = class_of(x)
+    found: dict[str, Any] = {CLASS: cls}
+    for name in _all_slots(cls) if names is None else names:
         with contextlib.suppress(AttributeError):
-            found[name] = object.__getattribute__(x, name)
+            found.setdefault(name, object.__getattribute__(x, name))
     return found
 
 
@@ -299,7 +304,7 @@ class _Written:
 
     def attributes(self, new: Any, x: Any, then: dict[str, Any]) -> None:
         """Take what was written to an object's slots."""
-        now = _filled(new, _all_slots(new))
+        now = _filled(new)
         there = _filled(x, then)
         kept = {id(value): there[name] for name, value in then.items() if name in there}
         moved = self.is_moved(now, then, numbers=False)
