@@ -340,7 +340,7 @@ class Tape(Methods):
                 then, op.val = op.spec, UNKNOWN
                 if not isinstance(op.fn, Operation) and all(map(has_value, operands(op))):
                     with suppress(Exception):
-                        op.val = _called(op)
+                        op.val = _called(op, then.is_python)
                 if op.spec != then:
                     stale.add(op)
 
@@ -388,13 +388,13 @@ class Tape(Methods):
         return f"<Tape of {self.name or 'nothing'}: {count_of(len(self.ops), 'operation')}>"
 
 
-def _called(op: Call) -> Any:
-    """Return the value of a call that no trace made. Of NumPy's scalars it is the one that NumPy's function gives, as
-    where a program calls that: an op that is called by itself asks math's function, which is faster.
+def _called(op: Call, by_math: bool = False) -> Any:
+    """Return the value of a call that no trace made. Of NumPy's scalars it is the one that NumPy's function gives,
+    unless math's was recorded: an op that is called by itself asks that, which is faster.
     """
     args = [*map(value_of, op.args)]
-    as_numpy = any(isinstance(x, np.generic) for x in args) and getattr(op.fn, "scalar", None) is not None
-    return (op.fn.run if as_numpy else op.fn)(*args, **op.kwargs)
+    by_math = by_math or getattr(op.fn, "scalar", None) is None or not any(isinstance(x, np.generic) for x in args)
+    return (op.fn if by_math else op.fn.run)(*args, **op.kwargs)
 
 
 def operands(op: Operation) -> list[Operation]:

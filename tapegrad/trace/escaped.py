@@ -21,7 +21,7 @@ from typing import Any
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
-from tapegrad.trace.holding import FIXED, filled, is_array_of_objects
+from tapegrad.trace.holding import filled, is_array_of_objects
 from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.attributes import is_foreign
@@ -148,15 +148,14 @@ class _Search:
                 if not hits:
                     continue
                 if id(x) not in self.targets and not isinstance(x, _PASSED) and not _is_ours(x):
-                    if not isinstance(x, FIXED):
-                        filled(x, self.instead)
+                    if (other := filled(x, self.instead)) is x:
                         if old and id(x) not in self.holders:
                             self.note(x, hits)
                         if not (hits := self.hits(x)):
                             self.holders[id(x)] = x
                             continue
                     else:
-                        self.add(x, filled(x, self.instead))
+                        self.add(x, other)
                         again = True
                         if not old:  # the list of young things holds it too
                             self.found[id(x)] = self.found.get(id(x), 0) + 1

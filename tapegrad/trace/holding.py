@@ -25,9 +25,12 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
     """Return a thing with `part(value)` in place of each value that it holds: itself, written to where values differ,
     another where it cannot be written to.
     """
-    if isinstance(x, FIXED):
-        return _anew(x, part)
     kind = type(x)
+    if isinstance(x, FIXED):
+        new = _anew(x, part)
+        if kind not in FIXED:
+            _fill_attributes(x, new, part)
+        return new
     if kind is CACHED:
         x.cache_clear()
     elif is_array_of_objects(x):
@@ -68,23 +71,26 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
             if (other := part(value)) is not value:
                 type.__setattr__(x, name, other)
     else:
-        _fill_attributes(x, part)
+        _fill_attributes(x, x, part)
     if kind not in _PLAIN and isinstance(x, (list, deque, set, dict)):  # what a class of the program's has besides
-        _fill_attributes(x, part)
+        _fill_attributes(x, x, part)
     return x
 
 
 _PLAIN = frozenset([list, deque, set, dict])
 
 
-def _fill_attributes(x: Any, part: Callable[[Any], Any]) -> None:
+def _fill_attributes(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
+    """Give a thing the attributes of another, or put other values into its own."""
     own = own_dict(x)
     if own is not None and own is not x:
-        _fill_table(own, part)
+        if new is not x:
+            own_dict(new).update(own)
+        _fill_table(own_dict(new), part)
     for name, slot in slots_of_kind(type(x)).items():
         value = getattr(x, name, None)
-        if (other := part(value)) is not value:
-            slot.__set__(x, other)
+        if (other := part(value)) is not value or (new is not x and hasattr(x, name)):
+            slot.__set__(new, other)
 
 
 def _class_of_table(x: dict[Any, Any]) -> Any:
@@ -116,7 +122,7 @@ def _anew(x: Any, part: Callable[[Any], Any]) -> Any:
     others = [*map(part, values)]
     if all(map(is_, values, others)):
         return x
-    return frozenset(others) if isinstance(x, frozenset) else tuple_of(type(x), others)
+    return frozenset.__new__(type(x), others) if isinstance(x, frozenset) else tuple_of(type(x), others)
 
 
 def _fill_table(x: dict[Any, Any], part: Callable[[Any], Any]) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.numbers.tensors import duplicate, duplicates
+from tapegrad.numbers.formatting import type_name
+from tapegrad.numbers.tensors import ORDINARY, duplicate, duplicates
 from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, unpacked
 from tapegrad.rules.op import Traced
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Constant, Operation, Tape, value_of
+from tapegrad.trace.holding import is_array_of_objects
 from tapegrad.trace.interposition import original
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import Walk, flatten, is_leaf
-from tapegrad.tree.nodes import Container, Extended, Fresh, Made
+from tapegrad.tree.nodes import Closure, Container, Extended, Fresh, Item, Made, Static
 
 _MADE_ANEW = (Container, Extended, Fresh, Made)  # by each call, though it holds no numbers: others may write to it
 
@@ -54,9 +59,55 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     leaves: list[Any] = []
     walks: list[Walk] = []
     structure = flatten(out, "", leaves, [], shared=False, walks=walks, original=original)
+    stay = [leaf for leaf in leaves if type(leaf) not in ORDINARY and not isinstance(leaf, (Traced, np.ndarray))]
+    if (holder := next((x for x in (*stay, *_parts_that_stay(structure.spec)) if _holds_traced(x)), None)) is not None:
+        tracer.guard(tape.ops[0], "recorded", (f"returns a {type_name(holder)} that holds traced values, and is not "
+                                               "taken apart", "return the numbers beside it, in a tuple or a dict"))
     if structure.is_leaf or not (leaves or isinstance(structure.spec, _MADE_ANEW)):
         lifted = tracer.lift(out)
         whole = structure.build(leaves) if walks[0].restored or type(out) is Text else out
         tape.result = lifted if isinstance(lifted, Operation) else tape.push(Constant(whole, Origin("result")))
         return
     nest_result(tape, list(map(tracer.lift, leaves)), structure)
+
+
+def _parts_that_stay(spec: Any) -> Iterator[Any]:
+    """Yield what a nest is made of besides leaves: values without parts, keys, a function's defaults."""
+    stack, seen = [spec], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Static):
+            yield node.value
+        elif isinstance(node, Closure):
+            yield node.prototype
+        elif isinstance(node, Container):
+            yield from node.order() or [node.metadata]
+        elif isinstance(node, Extended):
+            yield [name.key for name in node.names if type(name) is Item]
+        stack += getattr(node, "children", ())
+
+
+def _holds_traced(x: Any) -> bool:
+    """Return whether a thing leads to a traced value: as far as `MOST` things show, and not by the names of a module, a
+    class or a function's code.
+    """
+    stack, seen = [x], dict[int, Any]()
+    while stack and len(seen) < MOST:
+        x = stack.pop()
+        kind = type(x)
+        if issubclass(kind, Traced):
+            return True
+        if kind in _BARE or id(x) in seen or isinstance(x, _PASSED):
+            continue
+        seen[id(x)] = x
+        stack += ((x.__defaults__, x.__kwdefaults__, x.__dict__) if kind is FunctionType
+                  else x.flat if is_array_of_objects(x) else gc.get_referents(x))
+    return False
+
+
+MOST = 1000  # things that are looked through
+_BARE = frozenset([bool, int, float, complex, str, bytes, type(None), np.float64])
+_PASSED = (type, ModuleType, CodeType, FrameType, Operation, Tape, Tracer)
