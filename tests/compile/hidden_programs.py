@@ -238,3 +238,12 @@ def f(x):
     return x*floor(2.5)
 """, "", ""),
 }
+# objects that are equal, and hold another number beside what == compares: replaced by another, and written to
+_OWN = {"float": ("(float): pass", "2.0"), "complex": ("(complex): pass", "2j"), "text": ("(str): pass", "'a'"), "text slot": ("(str): __slots__=('w',)", "'a'"),
+        "float slot": ("(float): __slots__=('w',)", "2.0"), "float64": ("(np.float64): pass", "2.0"), "integer": ("(int): pass", "2"),
+        "text with an eq": ("(str):\n    __hash__=str.__hash__\n    def __eq__(s,o): return str.__eq__(s,o)", "'a'"),
+        "bytearray": ("(bytearray): pass", "b'a'"), "bytearray slot": ("(bytearray): __slots__=('w',)", "b'a'"),
+        "array": ("(__import__('array').array): pass", "'d',[1.0]"), "dict": ("(dict): __slots__=('w',)", "{'a':1}"), "list": ("(list): __slots__=('w',)", "[1]"),
+        "deque": ("(collections.deque): __slots__=('w',)", "[1]"), "set": ("(set): __slots__=('w',)", "[1]"), "tuple": ("(tuple): pass", "[1]")}
+PROGRAMS |= {f"{what} of an equal {name}": (f"class C{kind}\ndef made(w):\n    o=C({args}); o.w=w; return o\ns={{'o':made(1.0)}}", "x*s['o'].w", act)
+             for name, (kind, args) in _OWN.items() for what, act in {"attribute": "s['o']=made(1.0+k//3)", "written attribute": "s['o'].w=1.0+k//3"}.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import Call, Constant, Guard, Input, MalformedTape, Tape, V, call
+from tapegrad import Call, Constant, Guard, Input, MalformedTape, Tape, V, call, ops
 from tapegrad.ops import add, exp, getfield, multiply, sin, whole_of
 from tapegrad.rules.user import is_triple
 
@@ -170,6 +170,16 @@ def test_play_refuses_other_arguments() -> None:
     assert tape.play({"a": 4.0}) == 8.0
     with pytest.raises(tg.ArgumentError, match="nested otherwise"):
         tape.play({"b": 4.0})
+
+
+@pytest.mark.parametrize("x", [np.ones(3), np.ones(3, np.float32)])
+@pytest.mark.parametrize("name", ["sin", "exp", "sqrt"])
+def test_a_call_that_is_pushed_gives_what_a_traced_one_gives(name: str, x: Any) -> None:
+    traced = tg.trace(lambda x: getattr(np, name)(np.sum(x)), x)[1]
+    edited = tg.trace(lambda x: np.sum(x), x)[1]
+    edited.result = edited.push(tg.call(getattr(ops, name), edited.result))
+    kinds = {type(way(x)) for tape in (traced, edited) for way in (tape.play, tg.compile(tape), tg.compile(tape, mode="numpy"))}
+    assert kinds == {x.dtype.type} == {type(edited.result.val)}
 
 
 @pytest.mark.parametrize("fn", [lambda x: tg.call(tg.ops.sum, x), lambda x: tg.call(tg.ops.getitem, x, slice(0, 1)), lambda x: tg.call(tg.ops.max, x, axis=0, keepdims=True),

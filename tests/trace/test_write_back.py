@@ -61,6 +61,31 @@ class Slotted:
         return self.w * x * x
 
 
+class Early:
+    def __init__(self) -> None:
+        self.w = 2.0
+
+    def f(self, x: Any) -> Any:
+        self.__class__ = Late  # type: ignore[assignment]
+        return self.w * x * x
+
+
+class Late(Early):
+    pass
+
+
+class SlottedLate(Slotted):
+    __slots__ = ()
+
+
+class SlottedEarly(Slotted):
+    __slots__ = ()
+
+    def f(self, x: Any) -> Any:
+        self.__class__ = SlottedLate  # type: ignore[assignment]
+        return Slotted.f(self, x)
+
+
 def history() -> Any:
     found: list[Any] = []
 
@@ -173,7 +198,7 @@ def state_of(make: Callable[[], Any]) -> Any:
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "history": history, "counter": counter, "containers": containers, "namespace": space, "remembered": remembered,
     "on the function": on_the_function, "object": lambda: state_of(Model), "dataclass": lambda: state_of(Field),
-    "slots": lambda: state_of(Slotted), "arrays of an object": lambda: state_of(Running), "captured arrays": captured_arrays}
+    "slots": lambda: state_of(Slotted), "class": lambda: state_of(Early), "class of slots": lambda: state_of(SlottedEarly), "arrays of an object": lambda: state_of(Running), "captured arrays": captured_arrays}
 MODES: dict[str, Callable[[Any, Any], Any]] = {
     "grad": lambda f, x: tg.grad(f, x), "gradient": lambda f, x: tg.gradient(f, x), "trace": lambda f, x: tg.trace(f, x),
     "jvp": lambda f, x: tg.jvp(f, (x,), (1.0,)), "pullback": lambda f, x: tg.pullback(f, x)[1](1.0),
@@ -197,7 +222,7 @@ def told(x: Any, seen: tuple[int, ...] = ()) -> str:
         return str(sorted(told(part, inside) for part in x))
     if isinstance(x, (list, tuple, collections.deque)):
         return type(x).__name__ + str([told(part, inside) for part in x])
-    own = {name: getattr(x, name) for name in getattr(type(x), "__slots__", ()) if hasattr(x, name)} or getattr(x, "__dict__", None)
+    own = {name: getattr(x, name) for base in type(x).__mro__ for name in getattr(base, "__slots__", ()) if hasattr(x, name)} or getattr(x, "__dict__", None)
     return type(x).__name__ + (repr(x) if own is None else told(own, inside))
 
 
