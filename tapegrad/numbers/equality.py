@@ -47,7 +47,7 @@ def alike(a: Any, b: Any) -> bool:
     """
     if a is b:
         return True
-    kind = type(a)
+    kind: Any = type(a)
     if kind is not type(b):
         return False
     if kind in _TOLD_APART:
@@ -116,12 +116,13 @@ _comparing = threading.local()
 
 def _held_beside(x: Any) -> tuple[Any, ...]:
     """Return what a thing holds besides its content; no method of its class is asked."""
+    kind: Any = type(x)
     try:
         own = object.__getattribute__(x, "__dict__")
     except AttributeError:
         own = None
     return (None if own is x else own, _FACTORY.__get__(x) if isinstance(x, defaultdict) else None,
-            _LENGTH.__get__(x) if isinstance(x, deque) else None, [_in_slot(slot, x) for slot in _slots(type(x))])
+            _LENGTH.__get__(x) if isinstance(x, deque) else None, [_in_slot(slot, x) for slot in _slots(kind)])
 
 
 def _in_slot(slot: Any, x: Any) -> Any:
@@ -132,14 +133,14 @@ def _in_slot(slot: Any, x: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _slots(kind: type) -> list[Any]:
+def _slots(kind: Any) -> list[Any]:
     """Return the slots of classes that Python code made."""
     bases = kind.__mro__[:kind.__mro__.index(_base(kind))]
     return [part for base in bases for part in vars(base).values() if type(part) is MemberDescriptorType]
 
 
 @lru_cache(maxsize=1024)
-def _base(kind: type) -> Any:
+def _base(kind: Any) -> Any:
     """Return the class of Python's or NumPy's that a class derives from."""
     return next(base for base in kind.__mro__ if base.__module__ in ("builtins", "collections", "numpy", "array"))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
-from tapegrad.numbers.formatting import type_name
+from tapegrad.numbers.formatting import PYTHON, plain, type_name
 from tapegrad.numbers.tensors import ORDINARY, duplicate, duplicates
 from tapegrad.numbers.text import Text
 from tapegrad.ops.structure import nest_result, unpacked
@@ -84,9 +84,9 @@ def _parts_that_stay(spec: Any) -> Iterator[Any]:
         elif isinstance(node, Closure):
             yield node.prototype
         elif isinstance(node, Container):
-            yield from node.order() or [node.metadata]
+            yield from filter(_is_no_number, node.order()) if issubclass(node.type, dict) else [node.metadata]
         elif isinstance(node, Extended):
-            yield [name.key for name in node.names if type(name) is Item]
+            yield from [name.key for name in node.names if type(name) is Item and _is_no_number(name.key)]
         stack += getattr(node, "children", ())
 
 
@@ -104,10 +104,17 @@ def _holds_traced(x: Any) -> bool:
             continue
         seen[id(x)] = x
         stack += ((x.__defaults__, x.__kwdefaults__, x.__dict__) if kind is FunctionType
-                  else x.flat if is_array_of_objects(x) else gc.get_referents(x))
+                  else x.flat if is_array_of_objects(x) else gc.get_referents(x) if not isinstance(x, _HASHED)
+                  else [*filter(_is_no_number, gc.get_referents(x)), *(dict.values(x) if isinstance(x, dict) else ())])
     return False
+
+
+def _is_no_number(x: Any) -> bool:
+    """Return False for a traced number: where it is hashed, a guard holds it fixed."""
+    return not (isinstance(x, Traced) and isinstance(plain(x), (*PYTHON, np.generic)))
 
 
 MOST = 1000  # things that are looked through
 _BARE = frozenset([bool, int, float, complex, str, bytes, type(None), np.float64])
+_HASHED = (set, frozenset, dict)
 _PASSED = (type, ModuleType, CodeType, FrameType, Operation, Tape, Tracer)

@@ -161,7 +161,7 @@ def test_numbers_in_wrappers_have_gradients(x: Any, f: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
-@pytest.mark.parametrize("base", [list, dict, collections.OrderedDict, collections.deque])
+@pytest.mark.parametrize("base", [list, dict, collections.OrderedDict, collections.deque, set])
 def test_slots_of_containers_are_kept(base: type) -> None:
     class Slotted(base):  # type: ignore[misc]
         __slots__ = ("w",)
