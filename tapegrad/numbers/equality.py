@@ -47,9 +47,9 @@ def alike(a: Any, b: Any) -> bool:
     """
     if a is b:
         return True
-    kind: Any = type(a)
-    if kind is not type(b):
+    if type(a) is not type(b):
         return False
+    kind: Any = type(a)
     if kind in _TOLD_APART:
         return bool(a == b)
     if isinstance(a, (tuple, list, set, frozenset, deque)):  # sets by the order that they have
