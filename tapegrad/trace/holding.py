@@ -87,7 +87,7 @@ def _fill_attributes(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
         if new is not x:
             own_dict(new).update(own)
         _fill_table(own_dict(new), part)
-    for name, slot in slots_of_kind(type(x)).items():
+    for name, slot in slots_of_kind(type(x)).items() if not isinstance(x, tuple) else ():  # which has its items there
         value = getattr(x, name, None)
         if (other := part(value)) is not value or (new is not x and hasattr(x, name)):
             slot.__set__(new, other)
