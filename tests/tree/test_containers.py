@@ -161,6 +161,15 @@ def test_numbers_in_wrappers_have_gradients(x: Any, f: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+def test_numbers_without_a_gradient_are_those_that_docs_limits_lists() -> None:
+    class Group(set):  # type: ignore[type-arg]
+        w = 0.0
+    error, group = ValueError(3.0), Group([1])
+    error.w = group.w = 3.0  # type: ignore[attr-defined]
+    for x in (error, group):
+        assert tg.grad(lambda a, b: a.w * b, x, 2.0) == (6.0, (None, None, 3.0))
+
+
 @pytest.mark.parametrize("base", [list, dict, collections.OrderedDict, collections.deque, set])
 def test_slots_of_containers_are_kept(base: type) -> None:
     class Slotted(base):  # type: ignore[misc]
