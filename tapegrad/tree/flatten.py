@@ -295,9 +295,13 @@ class Walk:
             self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append((x, label))
             return node
-        if type(x) is frozenset and self.original is not None and any(hasattr(type(part), "_tracer") for part in x):
+        if isinstance(x, frozenset) and self.original is not None and any(
+                hasattr(type(part), "_tracer") for part in frozenset.__iter__(x)):
             self.restored = True  # numbers in it were hashed, and are fixed
-            return Static(frozenset(map(plain, x)))
+            new: Any = frozenset.__new__(type(x), map(plain, frozenset.__iter__(x)))
+            for name, part in beside(x).items():
+                object.__setattr__(new, name, part)
+            return Static(new)
         if isinstance(x, (set, frozenset)):
             self.opaque.append((label, x))
         if isinstance(x, (set, bytearray)):
