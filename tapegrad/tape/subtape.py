@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeGuard
 
+from tapegrad.numbers.cotangents import ZERO
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 
@@ -66,6 +67,13 @@ def carries(op: Operation) -> TypeGuard[Call]:
 def exchanges(op: Operation) -> bool:
     """Return whether other processes wait for a call."""
     return getattr(op.fn, "exchanges", False) or (carries(op) and any(map(exchanges, op.fn.body.ops)))
+
+
+def unused_cotangent(fn: Any, y: Any) -> Any:
+    """Return the cotangent of a value that nothing here depends on, of a call for which other processes wait: they
+    make the transposed call.
+    """
+    return (ZERO,) * len(y) if isinstance(fn, Subtape) else fn.absent(y)
 
 
 def needed(tape: Tape) -> bytearray:

@@ -33,7 +33,7 @@ from tapegrad.rules.user import is_triple
 from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.origin import Origin, set_origin
-from tapegrad.tape.subtape import Subtape, exchanges, needed
+from tapegrad.tape.subtape import exchanges, needed, unused_cotangent
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, append_copy, value_of
 from tapegrad.trace import numpy_warnings
 from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
@@ -73,7 +73,7 @@ def back(tape: Tape, seed: Any = 1) -> Tape:
     primal.result = primal.ops[y.id - 1]
     begun = start(y.val, seed)
     cot = sweep(primal, _Appended(new, new.push(Constant(begun, Origin("seed")))) if active[y.id] else None, active,
-                absent=lambda op: _append(new, absent, (op.fn, new[op.id]), Origin("seed", op.id), op))
+                nothing=lambda op: _append(new, unused_cotangent, (op.fn, new[op.id]), Origin("seed", op.id), op))
     _append_result(new, y, wrt, cot)
     return new
 
@@ -144,7 +144,7 @@ def _flat_result(y: Any, *dxs: Any) -> Any:
 
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty: bool = False,
           passed: Callable[[Call], Any] | None = None,
-          absent: Callable[[Call], Any] = lambda op: absent(op.fn, op.val)) -> list[Any]:
+          nothing: Callable[[Call], Any] = lambda op: unused_cotangent(op.fn, op.val)) -> list[Any]:
     """Make the reverse sweep over a primal tape, and return the cotangents by position.
 
     What a step does follows from what the tape holds. Of values it is computed at once, as `grad` does; of proxies it
@@ -167,7 +167,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
                 continue
             dy = cot[op.id]
             if dy is None and active[op.id] and exchanges(op):
-                dy = absent(op)
+                dy = nothing(op)
             if dy is not None:
                 cot[op.id] = None
                 fn = op.fn
@@ -193,13 +193,6 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
 
 
 numpy_warnings.PLACES[sweep.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
-
-
-def absent(fn: Any, y: Any) -> Any:
-    """Return the cotangent of a value that nothing here depends on, of a call for which other processes wait: they
-    make the transposed call.
-    """
-    return (ZERO,) * len(y) if isinstance(fn, Subtape) else fn.absent(y)
 
 
 def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape,

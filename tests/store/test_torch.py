@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 import tapegrad as tg
 from tapegrad.errors import TapeFormatError
+from tapegrad.frontends.torch.collective import nothing
 from tapegrad.rules.registry import FRONTEND_OPS
 from tapegrad.store.read import from_bytes
 from tapegrad.store.write import to_bytes
@@ -65,7 +66,7 @@ OTHERS: dict[str, Any] = {
     "rewritten data": rewritten, "written": lambda x: torch.zeros_like(x).index_add_(0, torch.tensor([0, 1, 1, 2]), x),
 }
 CASES = {f"{name} {key}": case if isinstance(case, tuple) else (case, X) for name, rows in {**vars(table), "OTHERS": OTHERS}.items()
-         if isinstance(rows, dict) and name.isupper() for key, case in rows.items()}
+         if isinstance(rows, dict) and name.isupper() for key, case in rows.items()} | {"what no rank uses": (nothing, X)}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -8,6 +8,8 @@ import multiprocessing
 import multiprocessing.pool
 import os
 import queue
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -334,26 +336,36 @@ def test_what_is_sent_to_a_process_is_refused(start: Any) -> None:
         tg.grad(lambda x: (start(multiprocessing.get_context("spawn"), x), x)[1], 2.0)
 
 
+FORKING = """
+import os, threading, warnings
+import tapegrad as tg
+
+found, started, done = [], threading.Event(), threading.Event()
+
+def other():
+    started.wait()
+    child = os.fork()
+    if not child:
+        os._exit(7)
+    found.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    done.set()
+
+def f(x):
+    started.set()
+    done.wait(10.0)
+    return x * x
+
+thread = threading.Thread(target=other)
+thread.start()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    assert tg.grad(f, 3.0) == (9.0, (None, 6.0))
+thread.join()
+assert found == [7]
+"""
+
+
 @needs_fork
 def test_other_threads_may_fork() -> None:
-    found, started, done = list[Any](), threading.Event(), threading.Event()
-
-    def other() -> None:
-        started.wait()
-        child = os.fork()
-        if not child:
-            os._exit(7)
-        found.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        done.set()
-
-    def f(x: Any) -> Any:
-        started.set()
-        done.wait(10.0)
-        return x * x
-    thread = threading.Thread(target=other)
-    thread.start()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert tg.grad(f, 3.0) == (9.0, (None, 6.0))
-    thread.join()
-    assert found == [7]
+    """In a process that has loaded little: libraries have handlers for forks that do not expect other threads."""
+    subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=60)

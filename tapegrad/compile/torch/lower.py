@@ -37,7 +37,7 @@ from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, wi
 from tapegrad.compile.torch.number_places import PASSING, is_array_of_numbers, other_than, placed
 from tapegrad.compile.torch.peephole import peephole
 from tapegrad.compile.torch.recorder import Calls, Seen, is_dense, is_same_view, share, spelling, storage_of, tensors_in
-from tapegrad.compile.torch.results import conformed, is_plain, settled
+from tapegrad.compile.torch.results import conformed, is_plain, nests_of, settled
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON
@@ -105,6 +105,7 @@ class Lowering:
         # what stands for them there: operations, nested, or constants
         self.refs: list[Any] = [None] * (len(tape.ops) + 1)
         self.parts: list[Any] = []  # of the result
+        self.nests = set(nests_of(tape.result))  # those in it
         self.constants: dict[int, Constant] = {}  # by the identity of the tensor
 
     def run(self) -> tuple[Tape, list[Any]]:
@@ -230,7 +231,7 @@ class Lowering:
                 if isinstance(value, wanted) and isinstance(op.args[i], Operation):
                     given[i], refs[i] = self.on_device(op, value, ref)
             mixed = True
-        if fn is ops.pack and not is_plain(fn.run(*given, **op.kwargs)):  # a nest that nothing looks into later
+        if op in self.nests and not is_plain(fn.run(*given, **op.kwargs)):  # a nest that nothing looks into later
             refs, given = self.copies(op, refs, given)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         if given and type(given[0]) is np.ndarray:
