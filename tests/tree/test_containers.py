@@ -160,7 +160,6 @@ def test_numbers_in_wrappers_have_gradients(x: Any, f: Any) -> None:
     assert tg.compile(f)(x) == tg.trace(f, x)[1].play(x) == 9.0
 
 
-@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
 def test_numbers_without_a_gradient_are_those_that_docs_limits_lists() -> None:
     class Group(set):  # type: ignore[type-arg]
         w = 0.0
@@ -170,6 +169,7 @@ def test_numbers_without_a_gradient_are_those_that_docs_limits_lists() -> None:
         assert tg.grad(lambda a, b: a.w * b, x, 2.0) == (6.0, (None, None, 3.0))
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
 @pytest.mark.parametrize("base", [list, dict, collections.OrderedDict, collections.deque, set])
 def test_slots_of_containers_are_kept(base: type) -> None:
     class Slotted(base):  # type: ignore[misc]
