@@ -21,6 +21,7 @@ from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.memory import copy
 from tapegrad.compile.native.plan import ALIGN, Plan, Target
+from tapegrad.compile.native.table import VECTORS
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
@@ -49,7 +50,8 @@ TARGET = Target(Lanes(4, True), True, False)
 _OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|lane|arena|no|start")  # names that C's text has
 _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue default do double else enum extern float
     for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned
-    void volatile while value"""))
+    void volatile while value fabs fabsf sqrt sqrtf copysign floor ceil trunc rint isnan memcpy memset free
+    aligned_alloc NULL NAN INFINITY INT64_C int64_t int32_t uint64_t uint32_t uint8_t""")) | VECTORS
 
 
 class Parameter(NamedTuple):
@@ -137,9 +139,9 @@ def to_c(tape: Tape, name: str = "") -> CSource:
 def named(label: str, taken: set[str]) -> str:
     """Return a name of C's for an argument or a result, which nothing else has."""
     name = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or "x"
-    while name in taken or _OWN.fullmatch(name) or name[0].isdigit():
+    while not taken.isdisjoint((name, f"{name}_at")) or _OWN.fullmatch(name) or name[0].isdigit():
         name = f"{name}_" if not name[0].isdigit() else f"x{name}"
-    taken.add(name)
+    taken |= {name, f"{name}_at"}
     return name
 
 
@@ -217,7 +219,8 @@ def _write(f: Standalone, tape: Tape, parameter: Parameter, part: Any) -> None:
 def _written(name: str, tape: Tape, parameters: list[Parameter], text: CText, size: int) -> CSource:
     """Return the file and the header."""
     declared = ", ".join(parameter.declaration for parameter in parameters) or "void"
-    told = [f"{name}: {count_of(len(tape), 'operation')} of a tape of {tape.name}", "",
+    of = tape.name.replace("*/", "")
+    told = [f"{name}: {count_of(len(tape), 'operation')} of a tape of {of}", "",
             *map(str, parameters), "",
             "Arrays lie row by row. Returns 0; and 1, with no result written, where the program would take another",
             "path than the one that was recorded, or where there is no memory."]
