@@ -22,6 +22,7 @@ import numpy as np
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensor_index import is_turned
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 from tapegrad.numbers.view_path import Path, Step, follow
 from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, squeeze
@@ -310,7 +311,7 @@ def _turned(x: Any, base: Traced, step: Step) -> Any:
     """Return what a step gave; of a tensor that it read backwards, which is a copy where NumPy's is a view, with a note
     that it shares memory.
     """
-    if is_tensor(plain(base._val)) and any(type(part) is slice and (part.step or 1) < 0 for part in step.args):
+    if is_tensor(plain(base._val)) and is_turned(step.args):
         place(x).storage.relate(place(base).storage)
     return x
 

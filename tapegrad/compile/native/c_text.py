@@ -245,7 +245,7 @@ class CText:
             (t, x), (_, at) = map(typed, split(rest)[:2])
             self.write(self.value(at, "ptr"), t, x)
         elif word == "call":
-            self.call("", rest)
+            self._call("", rest)
         else:
             raise NoC(word)
 
@@ -366,21 +366,19 @@ class CText:
             self.put(f"{name}.v[{lane}] = {self.value(x, t, str(k))}")
 
     def _getelementptr(self, name: str, rest: str) -> None:
-        _, (tp, at), (to, offset) = split(rest)[0], *map(typed, split(rest)[1:])
+        (tp, at), (to, offset) = map(typed, split(rest)[1:])
         n = lanes_of(tp) or lanes_of(to)
         self.each(name, f"<{n} x ptr>" if n else "ptr",
                   lambda k: f"{self.value(at, tp, k)} + {self.value(offset, to, k)}")
 
     def _load(self, name: str, rest: str) -> None:
-        t, (_, at) = split(rest)[0], typed(split(rest)[1])
+        t, place, *_ = split(rest)
+        at = typed(place)[1]
         self.put(f"{self.declared(name, t)} = {self.at(self.value(at, 'ptr'), t)}")
 
     def _alloca(self, name: str, rest: str) -> None:
         size = int(re.match(r"\[(\d+) x i8\]", rest)[1])  # type: ignore[index]
         self.locals.append(f"_Alignas(64) char {name}[{size}];")
-
-    def _call(self, name: str, rest: str) -> None:
-        self.call(name, rest)
 
     def _bitcast(self, name: str, rest: str) -> None:
         given, _, to = rest.rpartition(" to ")
@@ -391,7 +389,7 @@ class CText:
 
     # -- calls
 
-    def call(self, name: str, rest: str) -> None:
+    def _call(self, name: str, rest: str) -> None:
         """Write a call, of an intrinsic of LLVM's, of libm, or of a product of matrices."""
         t, rest = typed(rest)
         if rest.startswith("asm "):  # which hides a value from LLVM

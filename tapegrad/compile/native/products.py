@@ -23,7 +23,7 @@ from tapegrad.compile.native.values import (
     kind_of,
 )
 from tapegrad.compile.native.vectors import nest
-from tapegrad.compile.products import LARGE
+from tapegrad.compile.products import LARGE, flops_of
 from tapegrad.tape.tape import Call
 
 ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them
@@ -75,7 +75,7 @@ def lower_product(f: Function, op: Call) -> Value:
         nest(f, batch, steps, list(at), lambda at: f.put(
             f"call void @{symbol}(i32 {ROW_MAJOR}, i32 {ta}, i32 {tb}, i64 {m}, i64 {n}, i64 {k}, {t} {one}, "
             f"ptr {at[0]}, i64 {la}, ptr {at[1]}, i64 {lb}, {t} {none}, ptr {at[2]}, i64 {max(c[0] // step, n)})"))
-    flops = 2 * m * n * k * math.prod(batch) * (4 if kind in COMPLEX else 1)
+    flops = flops_of(op)
     if f.threads and flops >= LARGE and op in f.own and not f.depth:
         f.jobs.append(job(f, (a.data, b.data, made.data), made, flops, write))
         return made
