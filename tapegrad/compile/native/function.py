@@ -21,6 +21,7 @@ from tapegrad.compile.native.segment import segment
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
+    KINDS,
     INEXACT,
     Array,
     Elements,
@@ -300,6 +301,10 @@ class Function(Emitter):
         data = self.op(f"call ptr @tapegrad_elements(ptr {x.ir}, ptr {address})")
         self.require(self.op(f"icmp ne ptr {data}, null"))
         return Array(data, shape, dense(shape, itemsize(kind)), number, kind)
+
+    def table(self, x: Any) -> Array:
+        """Return the elements of an array that the function is made with."""
+        return self.opened(Object(self.object(x), None), x.shape, KINDS[x.dtype])
 
     def check_array(self, pointer: str, dtype: Any, shape: tuple[int, ...]) -> None:
         """Leave unless an object is an array of a dtype and a shape."""

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tapegrad import ops
 from tapegrad.compile.native.arrays import is_computed, operand, stored
 from tapegrad.compile.native.elementwise import stretched
@@ -216,6 +218,11 @@ def kept(f: Function, arg: Any, x: Operation) -> Rows:
                or kind_of(spec_of(part)) != kind for part in parts):
             raise Unlowered("values of several kinds")
         _, step = offsets_of([x])
+        if all(type(part) is Constant for part in parts):
+            table = np.zeros((len(parts), step // itemsize(kind)), ELEMENTS[kind].dtype)
+            table[:, :x.spec.size if x.spec.is_array else 1] = [np.ravel(part.val) for part in parts]
+            f.fetch(arg)
+            return Rows(f.table(table).data, step, 0, shape, kind, None)
         if len(parts) * step > MOST:
             raise Unlowered("many values by themselves")
         memory = f.memory(len(parts) * step)

@@ -103,6 +103,23 @@ def rotated(table: Any) -> Any:
     return np.sum(b / norm) + np.sum(np.max(a, axis=1)) + np.sum(a @ np.arange(6.0).reshape(3, 2))
 
 
+def recurrent(h: Any, w: Any, rows: Any) -> Any:
+    total = 0.0
+    for row in rows:
+        h = np.tanh(h * w + row)
+        total = total + np.sum(row * h)
+    return total
+
+
+def through(*tables: str) -> Any:
+    """Return a program that goes through the rows of global tables: constants of the tape, one by one."""
+    return lambda h, w: sum(recurrent(h[:ROWS[name].shape[1]], w, ROWS[name]) for name in tables)
+
+
+ROWS = {"few": TABLE, "turned": TABLE[::-1, ::-1], "many": A.T, "single": TABLE.astype(np.float32), "bool": TABLE > 0,
+        "int": np.round(9 * TABLE).astype(int)}
+
+
 LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "chain": (lambda x: np.sum(np.exp(-x * x) * np.sin(x)), (X,)),
     "two arrays": (lambda x, y: np.sum(np.hypot(x, y) / (1.0 + y * y)), (X, Y)),
@@ -125,6 +142,8 @@ LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "places": (placed, (X, A)), "places that are arguments": (picked, (A[:, :70].copy(), 7)),
     "filled": (running, (X,)), "stencil": (heat, (X,)), "overlaps": (shifted, (X,)),
     "picked": (lambda a: np.sum(a[:, [3, 1, 4, 1, 5]] ** 2) + np.sum(a[[0, 0, 2]]), (A,)),
+    "known rows": (through("few", "turned"), (X[:3], 0.7)), "long known rows": (through("many"), (X[:70], 0.7)),
+    "known rows of others": (through("single", "bool", "int"), (X[:3], 0.7)),
     "diagonal": (lambda a: np.sum(np.diagonal(a) ** 2) + np.trace(a @ a.T), (A,)),
 }
 
@@ -140,7 +159,7 @@ def test_programs_of_long_arrays(name: str) -> None:
     assert step.stats.hits >= 2, step.stats
 
 
-@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil"])
+@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil", "known rows", "long known rows"])
 def test_nothing_of_it_stays_in_python(name: str) -> None:
     f, args = LONG[name]
     step = native(f)
