@@ -23,6 +23,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import pack, whole_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.optimise.pipeline import DEFAULT, EXACT, Pass, optimise
+from tapegrad.optimise.roll import roll
 from tapegrad.progress import Work
 from tapegrad.replay.interpreter import bind
 from tapegrad.tape.spec import Spec
@@ -130,7 +131,7 @@ class Backend:
         """Return a tape as a function."""
         start = perf_counter()
         with Work("compiling", count=tape.__len__):
-            best = self.finish(flattened(tape))
+            best = self.finished(tape)
             run = self.function(best)
         if logs("compile"):
             say(tape.name, compiled_text(len(best), perf_counter() - start, self.runs(run)))
@@ -140,7 +141,12 @@ class Backend:
 
     def lowered(self, tape: Tape) -> Tape:
         """Return the tape of what runs for a tape."""
-        return self.finish(flattened(tape))
+        return self.finished(tape)
+
+    def finished(self, tape: Tape) -> Tape:
+        """Return a tape as it is compiled."""
+        flat = flattened(tape)
+        return self.finish(roll(flat) if self.rolls else flat)
 
     def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                leaves: list[Any]) -> First:

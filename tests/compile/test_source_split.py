@@ -99,10 +99,12 @@ def test_a_traceback_shows_the_line_of_a_part() -> None:
 
 
 def test_a_long_function_is_written_in_parts() -> None:
+    pattern = np.random.default_rng(0).random(3000) < 0.5
+
     def f(x: Any) -> Any:
         r = x
-        for _ in range(3000):
-            r = r * x - np.sin(r)
+        for grows in pattern:  # of no period, which would be a loop
+            r = r * x if grows else r - np.sin(r)
         return r
     run = tg.compile(tg.flatgrad(tg.trace(f, 0.5)[1]))
     parts = run.source.split("def ")[1:]

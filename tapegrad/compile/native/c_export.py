@@ -39,6 +39,7 @@ from tapegrad.compile.native.values import (
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.cotangents import ZeroTangent, conform
 from tapegrad.numbers.formatting import count_of
+from tapegrad.optimise.roll import roll
 from tapegrad.tape.c_source import CSource
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
@@ -113,7 +114,7 @@ def to_c(tape: Tape, name: str = "") -> CSource:
     if not name.isidentifier() or not name.isascii() or name in _WORDS:
         raise ArgumentError(f"{name!r} is no name of a function in C", None, 'tape.to_c(name="gradient")')
     tape.check()
-    best = grouped(last_uses_told(unfolded(flattened(tape))))
+    best = grouped(last_uses_told(unfolded(roll(flattened(tape)))))
     f = Standalone(best, Plan(), TARGET)
     f.env[best.inputs[0]] = Number("0", "i")
     taken = set(_WORDS)

@@ -21,8 +21,8 @@ from tapegrad.compile.native.segment import segment
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
-    KINDS,
     INEXACT,
+    KINDS,
     Array,
     Elements,
     Number,
