@@ -11,6 +11,7 @@ from typing import Any
 from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, cosh, exp, imag, less, maximum, real, sin, sqrt, where
+from tapegrad.ops.poles import times
 from tapegrad.ops.special import (
     SQRT_PI,
     _refused,
@@ -95,7 +96,7 @@ def _spherical(name: str, below: int, above: int) -> Op:
 
     def slope(dy: Cotangent, _y: Array, n: Any, z: Array, derivative: bool = False) -> Any:
         first, second = (op(k, z, derivative=derivative) for k in (maximum(n - 1, 0), n + 1))
-        return dy * conj((below * n * first + above * (n + 1) * second) / (2 * n + 1))
+        return times(dy, conj((below * n * first + above * (n + 1) * second) / (2 * n + 1)))
     op = define(name, impl, pointwise(_refused(name, "n"), slope), torch=tensors.on_host(impl), memory=FRESH,
                 spec=types.of_integer(name))
     return op

@@ -118,7 +118,8 @@ def _betainc_by(first: bool) -> Callable[..., Any]:
 def _slopes(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | str,
             spec: types.Family = types.integral) -> Op:
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
-    return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl), spec=spec)
+    return elementwise(name, impl, *formulas, on_torch=tensors.on_host(impl), spec=spec,
+                       poles=True)
 
 
 gammainc_by_a = _slopes("gammainc_by_a", _gammainc_by_a, "a",

@@ -29,7 +29,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number, system
-from tapegrad.ops.poles import by_divisor, over, with_poles
+from tapegrad.ops.poles import by_divisor, over, squared, with_poles
 from tapegrad.ops.promotion import exactly, number_like
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import CONSTANT, FRESH, MOVED, RAISES, VIEW, Partial, Push, linear_in, pointwise
@@ -120,7 +120,7 @@ divide = define("divide", operator.truediv, pointwise(over, by_divisor, direct=T
                 means=(np.divide, operator.truediv), torch=of_tensors("divide", operator.truediv, (np.divide,)))
 negative = elementwise("negative", operator.neg, -1, means=(np.negative, operator.neg))
 positive = elementwise("positive", operator.pos, 1, means=(np.positive, operator.pos))
-reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -y * y, means=(np.reciprocal,), poles=True)
+reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -squared(y), means=(np.reciprocal,), poles=True)
 
 
 def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,8 +181,8 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
 
 
 def _has_pole(_x: Array, p: Any) -> bool:
-    """True unless a power is one of a number's whose derivative by the base is known to have no pole at 0."""
-    return not (type(p) in (int, float) and p >= 1)
+    """True unless all derivatives by the base are known to have no pole at 0: a power of a natural number."""
+    return not (type(p) in (int, float) and p >= 1 and p % 1 == 0)
 
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power,

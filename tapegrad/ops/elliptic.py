@@ -13,6 +13,7 @@ import numpy as np
 from tapegrad.numbers import tensors
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.elementwise import abs, conj, cos, equal, less, real, rint, sin, sqrt, where
+from tapegrad.ops.poles import times
 from tapegrad.ops.special import blocks, by_part, special
 from tapegrad.rules import types
 from tapegrad.rules.facts import FRESH, pointwise
@@ -44,7 +45,7 @@ def _carlson(*x: Any, powers: tuple[float, ...]) -> Any:
 
 def _by(i: int) -> Any:
     def partial(dy: Cotangent, y: Array, *x: Any, powers: tuple[float, ...]) -> Any:
-        return dy * conj(_raised(i, powers, x))
+        return times(dy, conj(_raised(i, powers, x)))
     return partial
 
 

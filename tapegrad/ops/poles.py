@@ -29,7 +29,7 @@ _vdot, _count = np.vdot, np.count_nonzero  # a trace replaces them in NumPy
 
 def _has_infinity(x: Any) -> bool:
     """True for numbers of a kind that has an infinity; exact ones have none."""
-    return isinstance(x, complex) or kind_of(x) in ("f", "c")
+    return isinstance(x, (float, complex)) or kind_of(x) in ("f", "c")
 
 
 def _is_finite(x: Any) -> bool:
@@ -54,6 +54,16 @@ def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
     return dy * np.where((dy != 0) | np.isfinite(derivative), derivative, 0.0)[()]
 
 
+def _product_no_nan(a: Any, b: Any) -> Any:
+    if isinstance(a, (np.ndarray, np.generic)) or isinstance(b, (np.ndarray, np.generic)):
+        with np.errstate(invalid="ignore"):
+            y = np.asarray(a * b)
+        if _is_finite(y) or y.dtype.kind not in "fc":
+            return y[()]
+        return np.where((a == 0) | (b == 0), y.dtype.type(0), y)[()]
+    return a * b if a and b else _multiply_no_nan(b, a) if a else _multiply_no_nan(a, b)
+
+
 def _divide_no_nan(dy: Any, x: Any) -> Any:
     if isinstance(dy, (np.ndarray, np.generic)) or isinstance(x, (np.ndarray, np.generic)):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -62,11 +72,14 @@ def _divide_no_nan(dy: Any, x: Any) -> Any:
     return dy / (x if dy else 1)
 
 
-def _stopped(dy: Any, y: Any) -> Any:
-    """Return a tensor, with 0 where the cotangent is 0."""
-    if tensors.is_tensor(dy):
-        return y.masked_fill(dy == 0, 0)
-    return y if dy else torch.zeros_like(y)
+def _stopped(y: Any, *factors: Any) -> Any:
+    """Return a tensor, with 0 where one of these is 0."""
+    for x in factors:
+        if tensors.is_tensor(x):
+            y = y.masked_fill(x == 0, 0)
+        elif not x:
+            y = torch.zeros_like(y)
+    return y
 
 
 def conj(x: Any) -> Any:
@@ -79,18 +92,23 @@ def conj(x: Any) -> Any:
 
 
 multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
-    lambda dz, _y, _dy, d: multiply_no_nan(dz, conj(d)), lambda dz, _y, dy, _d: multiply_no_nan(conj(dy), dz),
-    direct=True),
-    torch=tensors.elementwise(np.multiply, lambda dy, d: _stopped(dy, dy * d), numbers=True), memory=FRESH,
+    lambda dz, _y, _dy, d: multiply_no_nan(dz, conj(d)),
+    lambda dz, _y, dy, _d: product_no_nan(conj(dy), dz), direct=True),
+    torch=tensors.elementwise(np.multiply, lambda dy, d: _stopped(dy * d, dy), numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
+product_no_nan = define("product_no_nan", _product_no_nan, pointwise(
+    lambda dz, _y, _a, b: product_no_nan(dz, conj(b)), lambda dz, _y, a, _b: product_no_nan(dz, conj(a)), direct=True),
+    torch=tensors.elementwise(np.multiply, lambda a, b: _stopped(a * b, a, b), numbers=True), memory=FRESH,
+    batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
+"""The product of two cotangents, of gradients of gradients: 0 where either is 0, whatever the other."""
 divide_no_nan = define("divide_no_nan", _divide_no_nan, pointwise(
     lambda dz, _z, _dy, x: divide_no_nan(dz, conj(x)),
-    lambda dz, z, _dy, x: -multiply_no_nan(dz, conj(divide_no_nan(z, x))), direct=True),
-    torch=tensors.elementwise(np.divide, lambda dy, x: _stopped(dy, dy / x), numbers=True), memory=FRESH,
+    lambda dz, z, _dy, x: -product_no_nan(dz, conj(divide_no_nan(z, x))), direct=True),
+    torch=tensors.elementwise(np.divide, lambda dy, x: _stopped(dy / x, dy), numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.divide, operator.truediv))
 """A cotangent divided by a number: 0 where the cotangent is 0, whatever the number."""
-for _op in (multiply_no_nan, divide_no_nan):
+for _op in (multiply_no_nan, product_no_nan, divide_no_nan):
     _op.pythonic = True  # its implementation serves every type of number
 
 
@@ -116,7 +134,14 @@ def by_divisor(dy: Any, y: Any, _a: Any, b: Any) -> Any:
         dx = -(dy * conj(y * y if is_one else y / b))
         if _is_finite(dx):
             return dx
-    return -multiply_no_nan(dy, conj(y * y if is_one else y / b))
+    return -multiply_no_nan(dy, conj(squared(y) if is_one else y / b))
+
+
+def squared(y: Any) -> Any:
+    """Return the square of what may be infinite, in the formula of a derivative: of y * y a zero cotangent would be nan
+    there.
+    """
+    return multiply_no_nan(y, y)
 
 
 def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool) -> Partial:

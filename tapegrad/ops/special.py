@@ -46,6 +46,7 @@ from tapegrad.ops.elementwise import (
     trunc,
     where,
 )
+from tapegrad.ops.poles import squared, times
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import FRESH, pointwise
 from tapegrad.rules.op import Op
@@ -83,12 +84,13 @@ def check_real(name: str, x: Array, try_: str = "the unscaled function, and the 
 
 def special(name: str, *derivatives: Callable[..., Any] | float | str, python: Callable[[float], float] | None = None,
             means: tuple[Any, ...] = (), on_torch: Callable[..., Any] | str | None = None, strong: bool = False,
-            bounded: bool = False, spec: types.Family | None = None, poles: bool = False) -> Op:
+            bounded: bool = False, spec: types.Family | None = None, poles: bool = True) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
 
     Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and
     back. `strong` says that SciPy lists the loop in double precision first, which a Python number then chooses; a
-    `bounded` function is nan outside its domain, and formulas hold within. The derivatives may have `poles`.
+    `bounded` function is nan outside its domain, and formulas hold within. The derivatives may have `poles`, or be nan
+    outside a domain, unless it is said that they have none.
     """
     formulas = [_refused(name, d) if isinstance(d, str) else _within(d) if bounded and callable(d) else d
                 for d in derivatives]
@@ -138,7 +140,7 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
 
     def partial(derivative: Callable[..., Any] | str) -> Callable[..., Any]:
         formula = _refused(name, derivative) if isinstance(derivative, str) else derivative
-        return lambda dy, y, *x, part: dy * conj(formula(part, *x))
+        return lambda dy, y, *x, part: times(dy, conj(formula(part, *x)))
     return define(name, impl, pointwise(*map(partial, derivatives)), torch=tensors.on_host(impl),
                   spec=types.by_scipy_part(name, double),
         memory=FRESH)
@@ -176,15 +178,14 @@ gamma = special("gamma", lambda y, x: y * digamma(x), python=math.gamma, means=(
 gammasgn = constant("gammasgn", implementation("gammasgn"),
                     on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise,
                     spec=types.by_scipy("gammasgn"))
-gammaln = special("gammaln", lambda _y, x: digamma(x), python=math.lgamma, means=(math.lgamma,), on_torch="lgamma",
-                  poles=True)
+gammaln = special("gammaln", lambda _y, x: digamma(x), python=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda _y, x: digamma(x))
-rgamma = special("rgamma", _by_rgamma)
+rgamma = special("rgamma", _by_rgamma, poles=False)
 _OF_REALS = "a real argument: SciPy has polygamma of no other"
 digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _OF_REALS), n=1),
-                  on_torch="digamma", poles=True)
+                  on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: needed("scipy.special").polygamma(n, x),
-                   pointwise(lambda dy, _y, x, n: dy * polygamma(x, n=n + 1)),
+                   pointwise(lambda dy, _y, x, n: times(dy, polygamma(x, n=n + 1))),
                    torch=lambda x, n: _polygamma(x.double(), int(n)), memory=FRESH, spec=types.boxed_in_double)
 
 
@@ -193,7 +194,7 @@ def _lambertw(x: Array, k: Any) -> Any:
 
 
 lambertw = define("lambertw", _lambertw,
-                  pointwise(lambda dy, y, x, k: dy * conj(1 / (x + exp(y)))), torch=tensors.on_host(_lambertw),
+                  pointwise(lambda dy, y, x, k: times(dy, conj(1 / (x + exp(y))))), torch=tensors.on_host(_lambertw),
                   memory=FRESH, spec=types.branch)
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta",
                spec=types.by_scipy("_zeta"))
@@ -206,16 +207,16 @@ poch = special("poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda
 
 # -- error functions and the normal distribution
 
-erf = special("erf", lambda _y, x: 2 / SQRT_PI * exp(-x * x), python=math.erf, on_torch="erf")
-erfc = special("erfc", lambda _y, x: -2 / SQRT_PI * exp(-x * x), python=math.erfc, on_torch="erfc")
-erfcx = special("erfcx", lambda y, x: 2 * x * y - 2 / SQRT_PI, on_torch="special.erfcx")
-erfi = special("erfi", lambda _y, x: 2 / SQRT_PI * exp(x * x))
-erfinv = special("erfinv", lambda y, _x: SQRT_PI / 2 * exp(y * y), on_torch="erfinv", poles=True)
-erfcinv = special("erfcinv", lambda y, _x: -SQRT_PI / 2 * exp(y * y), poles=True)
-dawsn = special("dawsn", lambda y, x: 1 - 2 * x * y)
-ndtr = special("ndtr", lambda _y, x: exp(-x * x / 2) / SQRT_TAU, on_torch="special.ndtr")
-ndtri = special("ndtri", lambda y, _p: SQRT_TAU * exp(y * y / 2), on_torch="special.ndtri", poles=True)
-log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU, on_torch="special.log_ndtr")
+erf = special("erf", lambda _y, x: 2 / SQRT_PI * exp(-x * x), python=math.erf, on_torch="erf", poles=False)
+erfc = special("erfc", lambda _y, x: -2 / SQRT_PI * exp(-x * x), python=math.erfc, on_torch="erfc", poles=False)
+erfcx = special("erfcx", lambda y, x: 2 * x * y - 2 / SQRT_PI, on_torch="special.erfcx", poles=False)
+erfi = special("erfi", lambda _y, x: 2 / SQRT_PI * exp(x * x), poles=False)
+erfinv = special("erfinv", lambda y, _x: SQRT_PI / 2 / exp(-squared(y)), on_torch="erfinv")
+erfcinv = special("erfcinv", lambda y, _x: -SQRT_PI / 2 / exp(-squared(y)))
+dawsn = special("dawsn", lambda y, x: 1 - 2 * x * y, poles=False)
+ndtr = special("ndtr", lambda _y, x: exp(-x * x / 2) / SQRT_TAU, on_torch="special.ndtr", poles=False)
+ndtri = special("ndtri", lambda y, _p: SQRT_TAU / exp(-squared(y) / 2), on_torch="special.ndtri")
+log_ndtr = special("log_ndtr", lambda y, x: exp(-x * x / 2 - y) / SQRT_TAU, on_torch="special.log_ndtr", poles=False)
 ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
 
@@ -240,15 +241,15 @@ def _voigt_by_width(y: Array, x: Array, s: Array, g: Any) -> Any:
     return -(y + factor * (x * real(slope) - g * imag(slope))) / s
 
 
-wofz = special("wofz", lambda y, z: _wofz_slope(z))
+wofz = special("wofz", lambda y, z: _wofz_slope(z), poles=False)
 voigt_profile = special("voigt_profile", lambda y, x, s, g: real(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1],
                         _voigt_by_width, lambda y, x, s, g: -imag(_voigt(x, s, g)[0]) * _voigt(x, s, g)[1])
 
 # -- logistic functions
 
-expit = special("expit", lambda y, _x: y * (1 - y), on_torch="special.expit")
-logit = special("logit", lambda _y, x: 1 / (x * (1 - x)), on_torch="special.logit", poles=True)
-log_expit = special("log_expit", lambda _y, x: expit(-x), on_torch="nn.functional.logsigmoid")
+expit = special("expit", lambda y, _x: y * (1 - y), on_torch="special.expit", poles=False)
+logit = special("logit", lambda _y, x: 1 / (x * (1 - x)), on_torch="special.logit")
+log_expit = special("log_expit", lambda _y, x: expit(-x), on_torch="nn.functional.logsigmoid", poles=False)
 
 # -- entropies, and products with a logarithm: 0 log 0 = 0
 
@@ -264,11 +265,11 @@ def _by_logarithm(_y: Array, x: Array, z: Array) -> Any:
     return where(nothing, 0.0, x / where(nothing, 1.0, z))
 
 
-xlogy = special("xlogy", _by_factor, _by_logarithm, on_torch="special.xlogy", strong=True, poles=True)
+xlogy = special("xlogy", _by_factor, _by_logarithm, on_torch="special.xlogy", strong=True)
 xlog1py = special("xlog1py", lambda y, x, z: _by_factor(y, x, 1 + z), lambda y, x, z: _by_logarithm(y, x, 1 + z),
                   on_torch="special.xlog1py",
-                  strong=True, poles=True)
-entr = special("entr", lambda _y, x: -log(x) - 1, on_torch="special.entr", poles=True)
+                  strong=True)
+entr = special("entr", lambda _y, x: -log(x) - 1, on_torch="special.entr")
 
 
 def _rel_entr(a: Any, b: Any) -> Any:
@@ -281,17 +282,16 @@ def _kl_div(a: Any, b: Any) -> Any:
     return torch.where((a == 0) & (b >= 0), b, _rel_entr(a, b) - a + b)
 
 
-rel_entr = special("rel_entr", lambda _y, a, b: log(a / b) + 1, lambda _y, a, b: -a / b, on_torch=_rel_entr,
-                   poles=True)
-kl_div = special("kl_div", lambda _y, a, b: log(a / b), lambda _y, a, b: 1 - a / b, on_torch=_kl_div, poles=True)
+rel_entr = special("rel_entr", lambda _y, a, b: log(a / b) + 1, lambda _y, a, b: -a / b, on_torch=_rel_entr)
+kl_div = special("kl_div", lambda _y, a, b: log(a / b), lambda _y, a, b: 1 - a / b, on_torch=_kl_div)
 
 # -- exponentials, and the power transforms. 1F1(1; 2; x) = (e^x - 1) / x and 2F1(1, 1; 2; -x) = log(1 + x) / x, so that
 # their derivatives have no difference that cancels near 0
 
-exp10 = special("exp10", lambda y, _x: y * LN10, on_torch=lambda x: 10.0 ** x)
+exp10 = special("exp10", lambda y, _x: y * LN10, on_torch=lambda x: 10.0 ** x, poles=False)
 exprel = special("exprel", lambda _y, x: _exprel_slope(x))
 powm1 = special("powm1", lambda _y, x, p: p * x ** (p - 1), lambda y, x, _p: (y + 1) * log(x))
-cosm1 = special("cosm1", lambda _y, x: -sin(x), on_torch=lambda x: -2 * torch.sin(x / 2) ** 2)
+cosm1 = special("cosm1", lambda _y, x: -sin(x), on_torch=lambda x: -2 * torch.sin(x / 2) ** 2, poles=False)
 hyp1f1 = special("hyp1f1", "a", "b", lambda _y, a, b, x: a / b * hyp1f1(a + 1, b + 1, x))
 hyp2f1 = special("hyp2f1", "a", "b", "c", lambda _y, a, b, c, z: a * b / c * hyp2f1(a + 1, b + 1, c + 1, z))
 
@@ -327,10 +327,10 @@ def boxcox_by_power(x: Array, lam: Any) -> Any:
 
 
 boxcox = special("boxcox", lambda _y, x, lam: x ** (lam - 1), lambda _y, x, lam: boxcox_by_power(x, lam),
-                 on_torch=_boxcox, poles=True)
+                 on_torch=_boxcox)
 boxcox1p = special("boxcox1p", lambda _y, x, lam: (1 + x) ** (lam - 1),
                    lambda _y, x, lam: log1p(x) ** 2 * _exprel_slope(lam * log1p(x)),
-                   on_torch=_boxcox1p, poles=True)
+                   on_torch=_boxcox1p)
 inv_boxcox = special("inv_boxcox", lambda x, _y, lam: x ** (1 - lam),
                      lambda x, y, lam: -x * y * y * hyp2f1(2.0, 2.0, 3.0, -lam * y) / 2,
                      on_torch=_inv_boxcox)
@@ -357,25 +357,25 @@ def _pseudo_huber(delta: Any, r: Any) -> Any:
 
 
 huber = special("huber", lambda _y, delta, r: where(greater(abs(r), delta), abs(r) - delta, 0.0),
-                lambda _y, delta, r: where(greater(abs(r), delta), delta * sign(r), r), on_torch=_huber)
+                lambda _y, delta, r: where(greater(abs(r), delta), delta * sign(r), r), on_torch=_huber, poles=False)
 pseudo_huber = special("pseudo_huber", _by_width, lambda _y, delta, r: delta * r / hypot(delta, r),
-                       on_torch=_pseudo_huber)
+                       on_torch=_pseudo_huber, poles=False)
 
 # -- Bessel functions, by their argument: DLMF 10.6.1 and 2, 10.29.1 and 2
 
 
-j0 = special("j0", lambda _y, x: -j1(x), on_torch="special.bessel_j0")
-j1 = special("j1", lambda _y, x: (j0(x) - jv(2.0, x)) / 2, on_torch="special.bessel_j1")
+j0 = special("j0", lambda _y, x: -j1(x), on_torch="special.bessel_j0", poles=False)
+j1 = special("j1", lambda _y, x: (j0(x) - jv(2.0, x)) / 2, on_torch="special.bessel_j1", poles=False)
 y0 = special("y0", lambda _y, x: -y1(x), on_torch="special.bessel_y0")
 y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
 jv = special("jv", "v", lambda _y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
 yv = special("yv", "v", lambda _y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
 # a fraction of an order is cut off
 yn = special("yn", "n", lambda _y, n, x: (yv(trunc(n) - 1, x) - yv(trunc(n) + 1, x)) / 2)
-i0 = special("i0", lambda _y, x: i1(x), on_torch="special.i0")
-i1 = special("i1", lambda _y, x: (i0(x) + iv(2.0, x)) / 2, on_torch="special.i1")
-i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e")
-i1e = special("i1e", lambda y, x: (i0e(x) + ive(2.0, x)) / 2 - sign(x) * y, on_torch="special.i1e")
+i0 = special("i0", lambda _y, x: i1(x), on_torch="special.i0", poles=False)
+i1 = special("i1", lambda _y, x: (i0(x) + iv(2.0, x)) / 2, on_torch="special.i1", poles=False)
+i0e = special("i0e", lambda y, x: i1e(x) - sign(x) * y, on_torch="special.i0e", poles=False)
+i1e = special("i1e", lambda y, x: (i0e(x) + ive(2.0, x)) / 2 - sign(x) * y, on_torch="special.i1e", poles=False)
 iv = special("iv", "v", lambda _y, v, x: (iv(v - 1, x) + iv(v + 1, x)) / 2)
 ive = special("ive", "v", lambda y, v, x: (ive(v - 1, x) + ive(v + 1, x)) / 2 - sign(check_real("ive", x)) * y)
 k0 = special("k0", lambda _y, x: -k1(x), on_torch="special.modified_bessel_k0")
@@ -391,11 +391,11 @@ wrightomega = special("wrightomega", lambda y, _z: y / (1 + y))
 # -- trigonometry of degrees
 
 DEGREE = math.pi / 180
-sindg = special("sindg", lambda _y, x: DEGREE * cosdg(x))
-cosdg = special("cosdg", lambda _y, x: -DEGREE * sindg(x))
+sindg = special("sindg", lambda _y, x: DEGREE * cosdg(x), poles=False)
+cosdg = special("cosdg", lambda _y, x: -DEGREE * sindg(x), poles=False)
 tandg = special("tandg", lambda y, _x: DEGREE * (1 + y * y))
 cotdg = special("cotdg", lambda y, _x: -DEGREE * (1 + y * y))
-radian = special("radian", DEGREE, DEGREE / 60, DEGREE / 3600)
+radian = special("radian", DEGREE, DEGREE / 60, DEGREE / 3600, poles=False)
 
 
 def _diric_slope(dy: Cotangent, _y: Array, x: Array, n: int) -> Any:

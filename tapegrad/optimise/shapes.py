@@ -38,6 +38,7 @@ from tapegrad.ops import (
     not_equal,
     permute_dims,
     pow,
+    product_no_nan,
     reciprocal,
     reshape,
     scatter,
@@ -59,7 +60,7 @@ from tapegrad.transforms.walk import Walk, is_call
 
 ELEMENTWISE = (
     add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum,
-    minimum, where, multiply_no_nan, divide_no_nan,
+    minimum, where, multiply_no_nan, product_no_nan, divide_no_nan,
     equal, not_equal, less, less_equal, greater, greater_equal)
 
 

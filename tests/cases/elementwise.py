@@ -39,7 +39,7 @@ def binary(name: str, fn: Callable[..., Any], first: tuple[float, float] = ANY, 
 CASES = [
     binary("add", operator.add, torch=torch.add), binary("add:np", np.add, torch=torch.add),
     binary("subtract", operator.sub, torch=torch.sub), binary("multiply", operator.mul, torch=torch.mul),
-    binary("multiply_no_nan", ops.multiply_no_nan), binary("divide_no_nan", ops.divide_no_nan),
+    binary("multiply_no_nan", ops.multiply_no_nan), binary("product_no_nan", ops.product_no_nan), binary("divide_no_nan", ops.divide_no_nan),
     binary("divide", operator.truediv, second=POSITIVE, torch=torch.div), binary("divide:np", np.divide, second=POSITIVE),
     unary("negative", operator.neg, torch=torch.neg), unary("positive", operator.pos), unary("reciprocal", np.reciprocal, POSITIVE, torch.reciprocal),
     binary("floor_divide", operator.floordiv, second=POSITIVE, smooth=False),

@@ -53,13 +53,13 @@ def test_zero_times_infinity_in_a_masked_branch(make: Callable[..., tg.Tape], re
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("replay", [False, True])
-def test_an_elliptic_integral_in_a_masked_branch_goes_wrong_backward(make: Callable[..., tg.Tape], replay: bool) -> None:
+def test_a_sum_of_exponentials_in_a_masked_branch_goes_wrong_backward(make: Callable[..., tg.Tape], replay: bool) -> None:
     found = make(root, SAFE if replay else X).find("nan", *[X] if replay else [])
     assert found.phase == "backward" and found.operation.id >= turn(found.tape)
-    assert found.where.source == "return np.where(x > 0, scipy.special.ellipe(1.0 - x / 4.0), 0.0).sum()"
+    assert found.where.source == "return np.where(x > 0, np.logaddexp(np.log(x), -np.inf), 0.0).sum()"
     assert np.isnan(found.value).tolist() == [True, False, False]
     if make is not flat:
-        assert "pullback of ellipe" in found.message and "dy=0.0, x=1.0, y=1.0" in found.message and "np.where(mask" in found.try_
+        assert "pullback of logaddexp" in found.message and "dy=0.0" in found.message and "np.where(mask" in found.try_
         assert "try: " in str(found) and "debugged.py:" in str(found)
 
 

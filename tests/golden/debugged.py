@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.special
 from rich.console import Console
 
 import tapegrad as tg
@@ -16,13 +15,14 @@ from tapegrad.debug.profile import Profile
 
 X = np.array([0.0, 1.0, 2.0])
 
+
 def masked(x: Any) -> Any:
     y = np.where(x > 0, x * np.log(x), 0.0)
     return y.sum()
 
 
 def root(x: Any) -> Any:
-    return np.where(x > 0, scipy.special.ellipe(1.0 - x / 4.0), 0.0).sum()
+    return np.where(x > 0, np.logaddexp(np.log(x), -np.inf), 0.0).sum()
 
 
 def layers(x: Any, w: Any, b: float) -> Any:

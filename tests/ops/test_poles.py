@@ -34,6 +34,7 @@ MASKED: dict[str, Callable[[Any], Any]] = {
     "xlogy": lambda x: np.where(x > 0, scipy.special.xlogy(x + 1.0, x) + scipy.special.xlog1py(1.0, x - 1.0), 0.0).sum(),
     "gammaln": lambda x: np.where(x > 0, scipy.special.gammaln(x) + scipy.special.digamma(x), 0.0).sum(),
     "boxcox": lambda x: np.where(x > 0, scipy.special.boxcox(x, 0.5) + scipy.special.boxcox1p(x - 1.0, 0.5), 0.0).sum(),
+    "powers of more than one": lambda x: np.where(x > 0, x ** 1.5 + (x - 0.2) ** 2.5, 0.0).sum(),
     "a row that is overwritten": lambda x: overwritten(np.sqrt(x)),
     "a step of Adam": lambda x: adam((x - 0.3) ** 2),
 }
@@ -64,6 +65,36 @@ def test_the_derivative_is_finite_where_the_function_is(name: str) -> None:
         assert np.isclose(tg.jvp(f, (x,), (ones,))[1], np.sum(found), rtol=1e-4, atol=1e-6)
         second = tg.hessian(f)(x)
         assert np.isfinite(second).all()
+        again = tg.gradient(lambda x: np.sum(tg.gradient(f, x)[0]), x)[0]
+        assert np.allclose(again, second.sum(axis=0), rtol=1e-9), (again, second)
+
+
+SPECIAL = {"gamma": 0.0, "loggamma": 0.0, "erfinv": 1.0, "ndtri": 0.0, "ellipk": 1.0, "k0": 0.0, "k1": 0.0, "y0": 0.0, "expi": 0.0, "exp1": 0.0, "spence": 0.0}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, lambda x: np.array([x, 0.5]), lambda x: np.array([x, 0.5], np.float32)])
+def test_a_zero_cotangent_stops_at_the_poles_of_special_functions(name: str, kind: Callable[[float], Any]) -> None:
+    pole, fn = SPECIAL[name], getattr(scipy.special, name)
+
+    def f(x: Any) -> Any:
+        return np.sum(np.where(x != pole, np.real(fn(x)), 0.0))
+    x = kind(pole)
+    step, expected = tg.value_and_grad(f, warmup=1), np.zeros(np.shape(x))
+    if np.ndim(x):
+        expected[1] = (fn(0.5 + 1e-6) - fn(0.5 - 1e-6)) / 2e-6
+    for dx in (tg.gradient(f, x)[0], step(x)[1], step(x)[1], tg.jacobian(f)(x)):
+        assert np.allclose(dx, expected, rtol=1e-5)
+
+
+def test_derivatives_at_a_zero_that_stops_nothing() -> None:
+    def f(x: Any) -> Any:
+        return np.sum((np.sqrt(x) - 1.0) ** 3 + (1.0 / x - 1.0) ** 2)  # whose cotangents are 0 at 1
+    found = [f]
+    for _ in range(4):
+        found.append(lambda x, g=found[-1]: np.sum(tg.gradient(g, x)[0]))
+    assert np.allclose([g(np.array([1.0])) for g in found], [0.0, 0.0, 2.0, -11.25, 69.75])
 
 
 def test_a_pole_that_is_asked_stays_infinite() -> None:

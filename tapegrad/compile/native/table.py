@@ -132,6 +132,13 @@ def _no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.op(f"fmul {t} {xs[0]}, {emit.select(none, kind, zero, xs[1])}")
 
 
+def _both_no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
+    """A product that is 0 where a factor is, without the flag of 0 times inf."""
+    t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
+    none = emit.op(f"fcmp oeq {t} {xs[1]}, {zero}")
+    return _no_nan(emit, [emit.select(none, kind, zero, xs[0]), xs[1]], kind)
+
+
 def _ratio_no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
     """A quotient that is 0 where its dividend is, without the flag of 0 / 0."""
     t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
@@ -266,7 +273,8 @@ ROWS: dict[Op, Lowering] = {
     ops.add: Lowering(_ADD, _instruction("add"), _instruction("or"), _ADD),
     ops.subtract: Lowering(_SUBTRACT, _instruction("sub"), None, _SUBTRACT),
     ops.multiply: Lowering(_instruction("fmul"), _instruction("mul"), _instruction("and"), _product),
-    ops.multiply_no_nan: Lowering(_no_nan), ops.divide_no_nan: Lowering(_ratio_no_nan),
+    ops.multiply_no_nan: Lowering(_no_nan), ops.product_no_nan: Lowering(_both_no_nan),
+    ops.divide_no_nan: Lowering(_ratio_no_nan),
     ops.divide: Lowering(_instruction("fdiv"), complex=_ratio),
     ops.negative: Lowering(_instruction("fneg"), _negative, None, _by_parts(_instruction("fneg"))),
     ops.less: _compared("olt", "slt"), ops.less_equal: _compared("ole", "sle"),

@@ -47,13 +47,13 @@ POINTWISE: dict[str, str] = {
     "add": "{0} + {alpha}{1}", "sub": "{0} - {alpha}{1}", "rsub": "{1} - {alpha}{0}", "mul": "{0} * {1}",
     "div": "{0} / {1}", "true_divide": "{0} / {1}", "neg": "-{0}", "reciprocal": "1 / {0}", "square": "{0} * {0}",
     "multiply_no_nan": "{0} == 0 ? 0 : {0} * {1}", "divide_no_nan": "{0} == 0 ? 0 : {0} / {1}",
-    "addcmul": "{0} + {value}{1} * {2}", "addcdiv": "{0} + {value}{1} / {2}",
-    "tanh_backward": "{0} * (1 - {1} * {1})", "sigmoid_backward": "{0} * (1 - {1}) * {1}",
-    "sigmoid": "1 / (1 + exp(-{0}))", "relu": "{0} <= 0 ? 0 : {0}", "threshold_backward": "{1} <= {2} ? 0 : {0}",
+    "product_no_nan": "{0} == 0 || {1} == 0 ? 0 : {0} * {1}", "addcmul": "{0} + {value}{1} * {2}",
+    "addcdiv": "{0} + {value}{1} / {2}", "tanh_backward": "{0} * (1 - {1} * {1})",
+    "sigmoid_backward": "{0} * (1 - {1}) * {1}", "sigmoid": "1 / (1 + exp(-{0}))", "relu": "{0} <= 0 ? 0 : {0}",
+    "threshold_backward": "{1} <= {2} ? 0 : {0}", "isnan": "{0} != {0}",
     "masked_fill": "{1} ? {2} : {0}", "where": "{0} ? {1} : {2}", "abs": "fabs({0})", "rsqrt": "1 / sqrt({0})",
     "pow": "pow({0}, {1})", "hypot": "hypot({0}, {1})", "atan2": "atan2({0}, {1})",
     "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}", "minimum": "{0} != {0} || {0} < {1} ? {0} : {1}",
-    "isnan": "{0} != {0}",
     **dict.fromkeys(("clone", "contiguous", "_to_copy"), "{0}"), **dict.fromkeys(("copy", "fill"), "{1}"), "zero": "0",
     **dict.fromkeys(("sign", "sgn"), "({0} > 0) - ({0} < 0)"), **dict.fromkeys(("logical_not", "bitwise_not"), "!{0}"),
     **dict.fromkeys(("logical_and", "bitwise_and"), "{0} && {1}"),
@@ -65,7 +65,7 @@ POINTWISE: dict[str, str] = {
         "atanh", "exp2", "expm1", "log2", "log10", "log1p", "erf", "erfc", "floor", "ceil", "trunc")}}
 """What an element is, by the name of the function: of the elements of its arguments, which are numbers of one type."""
 OURS = {"multiply": "mul", "add": "add", "subtract": "sub", "divide": "div", "power": "pow", "negative": "neg",
-        "multiply_no_nan": "multiply_no_nan", "divide_no_nan": "divide_no_nan"}
+        "multiply_no_nan": "multiply_no_nan", "divide_no_nan": "divide_no_nan", "product_no_nan": "product_no_nan"}
 """Of tapegrad's own functions, which stand where a number differs from run to run, torch's name."""
 POWERS = {2: "square", 0.5: "sqrt", -0.5: "rsqrt"}
 """Of powers of which torch computes another function, that function."""
