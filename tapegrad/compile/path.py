@@ -29,7 +29,6 @@ from tapegrad.tape.tape import Tape
 from tapegrad.tree.signature import Reached
 
 STRICT = "that NumPy's warnings are errors"
-LONG = 2000  # operations of a path, of which most are in loops
 FIRST = 4  # tapes that a dispatcher tries
 LEFT_OFTEN = 32  # calls that machine code leaves, after which it is asked how many it answers
 
@@ -139,9 +138,8 @@ class Path:
 
     @property
     def length(self) -> int:
-        """Its operations; of a long one, which becomes loops, their kinds."""
-        steps = len(self.skeleton.steps)
-        return steps if steps < LONG else len(self.skeleton.kinds)
+        """The operations that are compiled, those of a loop once."""
+        return self.skeleton.length
 
     @property
     def looks(self) -> list[Freshness]:

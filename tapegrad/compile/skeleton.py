@@ -22,6 +22,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.ops.steps import Steps
 from tapegrad.ops.structure import STEERING
+from tapegrad.optimise.roll import saved_by_loops
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.unroll import inline
@@ -52,7 +53,7 @@ class Skeleton:
     Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
     """
 
-    __slots__ = ("digest", "kinds", "labels", "leaves", "memory", "places", "reached", "steps", "stored",
+    __slots__ = ("digest", "kinds", "labels", "leaves", "length", "memory", "places", "reached", "steps", "stored",
                  "structure", "where")
 
     def __init__(self, tape: Tape, stored: tuple[Any, ...] = ()) -> None:
@@ -91,6 +92,7 @@ class Skeleton:
         add(-1 if result is None else at[result.id])
         self.kinds = list(numbers)
         self.digest = hash((tuple(self.kinds), self.steps.tobytes()))
+        self.length = len(self.steps) - saved_by_loops(tape)  # what is compiled: runs of a loop are one
 
     def is_like(self, other: Skeleton) -> bool:
         """Return whether two were traced for the same kinds of arguments."""

@@ -62,6 +62,12 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     return walk.done()
 
 
+def saved_by_loops(tape: Tape, least: int = LEAST, saved: int = SAVED) -> int:
+    """Return by how many operations `roll` is expected to make a tape shorter, from what repeats itself alone."""
+    found = segments(tape, least, saved) if len(tape) >= saved else []
+    return sum(segment.period * (segment.pieces - 1) for segment in found if _may_loop(tape, segment))
+
+
 def _may_loop(tape: Tape, segment: Segment) -> bool:
     """True for a segment of calls that do nothing but return a value, of a type that follows from their arguments'."""
     for op in tape.ops[segment.start:segment.start + segment.period]:
