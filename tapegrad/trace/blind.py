@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.formatting import plain
@@ -17,8 +18,10 @@ from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.put_off import TableWrite
 from tapegrad.trace.references import Routes, is_a, is_safe
 from tapegrad.trace.write_back import Copies, Pending, Place
-from tapegrad.tree.copies import KINDS
+from tapegrad.tree.copies import KINDS, is_hashed_by_identity
 from tapegrad.tree.flatten import Walk, leaves_of
+
+BY_IDENTITY = (frozenset, WeakSet, WeakKeyDictionary)
 
 
 class Blind:
@@ -51,6 +54,15 @@ class Blind:
                     raise MutationError(f"{_named(x, label)}, made before the call, leads to numbers that the call is "
                                         "differentiated by, and would give them without their gradient",
                                         user_location(), "make it in the function; or say by what, argnums=0")
+
+    def check_identity(self, copies: dict[int, Any]) -> None:
+        """Refuse what finds objects by their identity and cannot be made again: it would not find their copies."""
+        for x, label, originals in self.past:
+            if isinstance(x, BY_IDENTITY) and any(is_hashed_by_identity(copies[id(original)])
+                                                  for original in originals):
+                raise MutationError(f"{_named(x, label)}, made before the call, tells objects apart by their identity, "
+                                    "and the program has copies of them", user_location(),
+                                    "make it in the function; or a set or a dict")
 
     def check_written(self, effects: Pending, copies: Copies, given: Sequence[Any]) -> None:
         """Refuse writes to what some lead to, and to what has several copies."""

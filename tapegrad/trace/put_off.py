@@ -11,7 +11,7 @@ from typing import Any
 from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.outside_arrays import write_refused
-from tapegrad.tree.copies import base_of
+from tapegrad.tree.copies import base_of, is_hashed_by_identity
 
 NOTHING: Any = object()
 
@@ -34,6 +34,18 @@ def holds(x: Any, kept: Any) -> bool:
 def fill(x: Any, kept: Any) -> None:
     """Make a container hold what it did."""
     (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()
+
+
+def rekey(x: Any, copies: dict[int, Any]) -> None:
+    """Put copies into a set, and among the keys of a dict, in place of what they were made of, where that is told from
+    others by identity: what is in a set, or is a key, is found by its hash.
+    """
+    if not isinstance(x, (set, dict)):
+        return
+    items = content(x)
+    if any(id(key) in copies and is_hashed_by_identity(key) for key in items):
+        keys = [copies.get(id(key), key) if is_hashed_by_identity(key) else key for key in items]
+        fill(x, dict(zip(keys, items.values())) if isinstance(x, dict) else keys)
 
 
 class TableWrite:

@@ -25,7 +25,7 @@ from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
 from tapegrad.trace.outside_arrays import stand_for
-from tapegrad.trace.put_off import content, fill, holds
+from tapegrad.trace.put_off import content, fill, holds, rekey
 from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.write_back import Copies
@@ -115,6 +115,8 @@ class Rerouting:
         if not copies and not tables and not double:
             return
         tracer.copies, tracer.rerouting = copies, self
+        for new, _ in self.pairs:
+            rekey(new, copies)
         self.copies = Copies([*self.pairs, *arrays], labels)
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,

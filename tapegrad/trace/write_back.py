@@ -51,12 +51,13 @@ _told: set[tuple[str, int, str]] = set()  # programs, and what of theirs a warni
 class Copies:
     """The copies that a trace has made, and what was in each when the program began."""
 
-    __slots__ = ("cells", "groups", "labels", "originals", "slots", "tables")
+    __slots__ = ("cells", "groups", "holders", "labels", "originals", "slots", "tables")
 
     def __init__(self, pairs: Sequence[tuple[Any, Any]], labels: dict[int, str]) -> None:
         self.labels, self.originals = labels, {id(new): x for new, x in pairs}
         # a copy's dict of items or attributes, the original's, what was in it, and whose it is
         self.tables: list[Table] = []
+        self.holders: dict[int, Any] = {}  # id of a dict of attributes -> the copy that has them
         self.groups: list[tuple[Any, Any, list[Any]]] = []  # lists, deques, sets
         self.cells: list[tuple[CellType, CellType, list[Any]]] = []
         self.slots: list[tuple[Any, Any, dict[str, Any]]] = []
@@ -81,6 +82,7 @@ class Copies:
         own, theirs = own_dict(new), own_dict(x)
         if own is not None:
             self._table(own, theirs, x)
+            self.holders[id(own)] = new
             for name, value in theirs.items() if is_module(new) else ():
                 if name in TABLES:
                     self._table(own[name], value, x)
@@ -98,6 +100,10 @@ class Copies:
         """Return what the program has written, None where that is nothing; `grad` tells that the call is
         differentiated.
         """
+        for number, (new, x, then, owner) in enumerate(self.tables):
+            copied = self.holders.get(id(new))
+            if copied is not None and (now := own_dict(copied)) is not new:  # a program may exchange them
+                self.tables[number] = now, x, then, owner
         tables = [part for part in self.tables if not _is_same(part[0], part[2])]
         groups = [part for part in self.groups
                   if len(now := _items_of(part[0])) != len(part[2]) or not all(map(is_, now, part[2]))]
@@ -284,7 +290,8 @@ class _Written:
 
     def table(self, new: Any, x: Any, then: dict[Any, Any], owner: Any) -> None:
         """Take what was written to a dict, or to the dict of an object's attributes."""
-        found, there = dict(base_of(new).items(new)), dict(base_of(x).items(x))
+        found, there = self.by_originals(base_of(new).items(new)), dict(base_of(x).items(x))
+        then = self.by_originals(then.items())
         kept = {id(then[key]): there[key] for key in then if key in there}
         now: dict[Any, Any] = {}
         forms: dict[Any, Any] = {}
@@ -301,6 +308,11 @@ class _Written:
                                                 "")
             stored = None if whole or len(now) != len({**there, **now}) else Stored(owner, name, forms)
             self.put(TableWrite(x, now, whole), owner, new_keys[0] if new_keys else "", stored)
+
+    def by_originals(self, items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+        """Return a dict that has for keys which are copies what these were made of."""
+        originals = self.copies.originals
+        return {originals.get(id(key), key): value for key, value in items}
 
     def attributes(self, new: Any, x: Any, then: dict[str, Any]) -> None:
         """Take what was written to an object's slots."""

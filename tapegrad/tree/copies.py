@@ -139,6 +139,12 @@ class Attribute:
 KINDS = (list, deque, set, bytearray)
 
 
+def is_hashed_by_identity(x: Any) -> bool:
+    """True for an object that is found in a set, or as a dict's key, by its identity alone."""
+    kind: Any = type(x)
+    return kind.__hash__ is object.__hash__
+
+
 def base_of(x: Any) -> Any:
     """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
     return next(kind for kind in (OrderedDict, dict, *KINDS, tuple) if isinstance(x, kind))

@@ -1,0 +1,105 @@
+"""Objects that are told apart by identity, as captured objects and in captured sets and dicts too: one object, one copy."""
+
+from __future__ import annotations
+
+import collections
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import MutationError
+
+
+class P:
+    def __init__(self, v: float) -> None:
+        self.v = v
+
+
+class World:
+    """What the programs below are made of, anew for each way to call them."""
+
+    def __init__(self) -> None:
+        self.p, self.q = P(1.0), P(2.0)
+        self.set, self.dict, self.seen = {self.p}, {self.p: 3.0, "k": 1.0}, set[P]()
+        self.ordered, self.default = collections.OrderedDict({self.p: 1.0, self.q: 2.0}), collections.defaultdict(float, {self.p: 2.0})
+        self.nested = {"a": {self.p}}
+
+    @property
+    def state(self) -> list[Any]:
+        tables = [self.dict, self.ordered, self.default]
+        return [self.p.v, self.q.v, *[sorted(o.v for o in each) for each in (self.set, self.seen)], *[[(getattr(k, "v", k), v) for k, v in table.items()] for table in tables],
+                *[each in table for each in (self.p, self.q) for table in (*tables, self.set, self.seen)]]
+
+
+def programs(w: World) -> dict[str, Callable[[Any], Any]]:
+    p, q, members, table, seen, ordered, default, nested = w.p, w.q, w.set, w.dict, w.seen, w.ordered, w.default, w.nested
+
+    def visited(x: Any) -> Any:
+        total = 0.0
+        for each in [p, q, p]:
+            if each not in seen:
+                seen.add(each)
+                total = total + each.v * x
+        return total
+
+    def exchanged(x: Any) -> Any:
+        members.discard(p)
+        members.add(q)
+        return x * sum(each.v for each in members) * p.v
+
+    def set_item(x: Any) -> Any:
+        table[p] = x
+        table[q] = 2 * x
+        return x * table[p] * p.v
+
+    def deleted(x: Any) -> Any:
+        return x * table.pop(p, 1.0) * p.v
+
+    def moved(x: Any) -> Any:
+        ordered.move_to_end(p)
+        return sum(key.v * value * x for key, value in ordered.items())
+
+    def counted(x: Any) -> Any:
+        default[q] += x
+        return sum(key.v * value for key, value in default.items()) * x
+    return {"in a set": lambda x: p.v * x if p in members else -7.0 * x, "a key": lambda x: p.v * x * table[p], "visited": visited, "exchanged": exchanged, "set item": set_item,
+            "deleted": deleted, "moved": moved, "counted": counted, "nested": lambda x: p.v * x if p in nested["a"] else -x,
+            "joined": lambda x: x * len(members | {p, q}) * p.v, "equal": lambda x: p.v * x if members == {p} else -x}
+
+
+@pytest.mark.parametrize("name", programs(World()))
+@pytest.mark.parametrize("way", [lambda f: lambda x: tg.grad(f, x, captured=False)[0], lambda f: lambda x: tg.value_and_grad(f)(x)[0], lambda f: lambda x: tg.trace(f, x)[0]])
+def test_one_object_has_one_copy(name: str, way: Any) -> None:
+    plain, traced = World(), World()
+    f, step = programs(plain)[name], way(programs(traced)[name])
+    for x in (1.5, 2.5, 3.5, 0.5, 1.0):
+        assert float(step(x)) == float(f(x))
+        assert traced.state == plain.state
+    assert {type(key) for key in traced.dict} <= {P, str}
+
+
+@pytest.mark.parametrize("make", [lambda p: frozenset([p]), lambda p: weakref.WeakSet([p]), lambda p: weakref.WeakKeyDictionary({p: 2.0})])
+def test_what_cannot_be_made_again_is_refused(make: Any) -> None:
+    p = P(1.0)
+    members = make(p)
+    for call in (lambda f: tg.grad(f, 1.5, captured=False), lambda f: tg.value_and_grad(f)(1.5)):
+        with pytest.raises(MutationError, match="tells objects apart by their identity"):
+            call(lambda x: p.v * x if p in members else -7.0 * x)
+
+
+def test_dicts_of_attributes_that_are_exchanged() -> None:
+    def make() -> Any:
+        a, b = P(1.0), P(2.0)
+
+        def f(x: Any) -> Any:
+            a.__dict__, b.__dict__ = b.__dict__, a.__dict__
+            a.v = a.v + x
+            return a.v * x
+        return f, a, b
+    (f, a, b), (g, c, d) = make(), make()
+    step = tg.value_and_grad(g)
+    for x in (1.5, 2.5, 0.5, 1.0):
+        assert step(x)[0] == f(x) and (a.v, b.v) == (c.v, d.v)
