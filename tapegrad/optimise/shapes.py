@@ -353,6 +353,21 @@ def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], rank
     return same(piece, op) or w.instead(op, reshape, piece, shape)
 
 
+def scattered_alike(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...],
+                    **how: Any) -> Any:
+    """scatter(x, i, y, i) is a scatter of x + y, which is rounded as the sums in their places are."""
+    first, index, rest, ranks = parts[0], parts[1:1 + ranks[0]], parts[1 + ranks[0]:], ranks[1:]
+    if how or not (is_array(first) and _steady(index)):
+        return None
+    total = first
+    while (ranks and _steady(rest[1:1 + ranks[0]]) and rest[1:1 + ranks[0]] == index and is_array(rest[0])
+           and same_type(rest[0].spec, first.spec)):
+        total, rest, ranks = w.make(op, add, total, rest[0]), rest[1 + ranks[0]:], ranks[1:]
+    if total is first:
+        return None
+    return w.instead(op, scatter, total, *index, *rest, shape=shape, ranks=(len(index), *ranks))
+
+
 def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """scatter(x, i) + scatter(y, j) is one scatter of both pieces."""
     if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.spec, b.spec)
@@ -368,7 +383,8 @@ SHAPES = (
     (sum, sum_of_products),
     (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed),
     (getitem, read_whole),
-    (getitem, read_along_one), (getitem, read_at_once), (scatter, scattered_whole), (add, scattered_together),
+    (getitem, read_along_one), (getitem, read_at_once), (scatter, scattered_whole), (scatter, scattered_alike),
+    (add, scattered_together),
     *((op, stretched) for op in ELEMENTWISE),
 )
 

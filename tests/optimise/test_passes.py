@@ -227,7 +227,7 @@ def test_a_number_of_numpys_and_one_of_pythons_are_two() -> None:
 
 
 def test_every_rule_has_a_row() -> None:
-    rows = {rule for rule, *_ in RULE_ROWS} | {shapes.scattered_whole, shapes.scattered_together}
+    rows = {rule for rule, *_ in RULE_ROWS} | {shapes.scattered_whole, shapes.scattered_alike, shapes.scattered_together}
     missing = sorted({rule.__name__ for rules in RULES.values() for rule in rules if rule not in rows})
     assert not missing
 

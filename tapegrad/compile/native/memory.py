@@ -28,6 +28,7 @@ from tapegrad.compile.native.values import (
     is_small,
     itemsize,
     kind_of,
+    natural,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest
 from tapegrad.rules.op import Op
@@ -141,13 +142,7 @@ def lower_joined(f: Function, op: Call) -> Value:
 def lower_pieces(f: Function, op: Call) -> Value:
     """Write a sum of pieces in known places among zeros."""
     vectors(f)
-    if op.kwargs.keys() - {"shape", "ranks", "order"}:
-        raise Unlowered("pieces of views")
-    pieces, at = [], 0
-    for rank in op.kwargs["ranks"]:
-        pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
-        at += 1 + rank
-    made = f.place(op)
+    pieces, made = pieces_of(op), f.cache.get(("sum", op)) or f.place(op)
     parts = [(x, None if any(is_list(i) for i in index) else part_of(f, made, index), index) for x, index in pieces]
     first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
     rest = beside(made, *parts[first][1:])
@@ -159,12 +154,45 @@ def lower_pieces(f: Function, op: Call) -> Value:
             begin = f.at(made.data, start)
             f.put(f"call void @llvm.memset.p0.i64(ptr {begin}, i8 0, i64 {end - start}, i1 false)")
     for number, (x, to, index) in enumerate(parts):
+        if ("piece", x) in f.cache:
+            continue  # computed there
         value = operand(f, x)
         if to is None:
             add_at(f, made, value, index)
         else:
             copy(f, to, value, add=rest is None or number > 0)
     return f.loaded(made) if is_small(op.spec) else made
+
+
+def pieces_of(op: Call) -> list[tuple[Any, Sequence[Any]]]:
+    """Return the pieces of a sum, each with its index. Raises Unlowered for pieces of views."""
+    if op.kwargs.keys() - {"shape", "ranks", "order"}:
+        raise Unlowered("pieces of views")
+    pieces, at = [], 0
+    for rank in op.kwargs["ranks"]:
+        pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
+        at += 1 + rank
+    return pieces
+
+
+def place(f: Function, op: Operation) -> Array:
+    """Return memory for the array that an operation gives: of the largest piece of a sum, its place in that."""
+    (total, *others), spec = f.users.get(op) or [None], op.spec
+    if (others or total is None or total.fn is not ops.scatter or f.depth or total in f.env or total in f.pending
+            or is_small(total.spec) or total.spec.dtype != spec.dtype):
+        return f.place(op)
+    pieces, places = pieces_of(total), np.arange(total.spec.size).reshape(total.spec.shape)
+    taken = [None if any(is_list(i) or is_computed(i) for i in index) else places[tuple(map(known, index))]
+             for _, index in pieces]
+    first = max(range(len(pieces)), key=lambda k: 0 if taken[k] is None else taken[k].size)
+    found = taken[first]
+    if (pieces[first][0] is not op or found is None or found.shape != spec.shape or not found.size
+            or not np.array_equal(found.ravel(), np.arange(found.size) + found.min())
+            or (natural(total.spec), natural(spec)) != tuple(dense(x.shape, x.itemsize) for x in (total.spec, spec))):
+        return f.place(op)
+    made = f.cached("sum", total, lambda: f.place(total))
+    f.adopt(op)
+    return f.cached("piece", op, lambda: part_of(f, made, pieces[first][1]))  # type: ignore[no-any-return]
 
 
 def is_list(x: Any) -> bool:
