@@ -73,10 +73,13 @@ class Made:
     def release(self, program: Any) -> None:
         """Put plain values in place of all traced ones that have outlived the trace."""
         search = _Search(self)
-        young = self.since()
+        others_run = len(sys._current_frames()) > 1
+        young = [] if others_run else self.since()
         if young is None:
             young = gc.get_objects(generation=0)
             search.meet(gc.get_referrers(self.tracer))
+        if others_run:  # tuples that they are making must not be held by anybody else, nor looked into
+            search.meet_holders()
         search.meet(young)
         # what refers to the values is kept until their references have been counted
         others = [x for x in young if id(x) not in search.targets]
@@ -124,6 +127,16 @@ class _Search:
                 original = self.made.originals[id(x)]
                 if kind is class_of(original) and x is not original:
                     self.add(x, original)
+
+    def meet_holders(self) -> None:
+        """Take the traced values, and the copies that hold some, or others."""
+        self.meet(gc.get_referrers(self.made.tracer))
+        known = -1
+        while self.made.originals and len(self.targets) > known:
+            known = len(self.targets)
+            holders = gc.get_referrers(*self.targets.values())
+            self.meet(holders)
+            self.meet(gc.get_referrers(*holders))  # dicts of attributes
 
     def add(self, x: Any, value: Any) -> None:
         """Take a thing, and what it is replaced by."""

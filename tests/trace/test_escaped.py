@@ -6,6 +6,7 @@ import collections
 import contextvars
 import functools
 import gc
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -231,3 +232,34 @@ def test_a_generator_keeps_what_it_holds() -> None:
     clear()
     assert tg.grad(f, 2.0) == (4.0, (None, 4.0))
     clear()
+
+
+def test_tuples_that_another_thread_is_making_are_left_alone() -> None:
+    failed, ended = list[Exception](), threading.Event()
+
+    def make() -> None:
+        while not ended.is_set():
+            try:
+                tuple(i * 1.5 for i in range(5000))  # which Python resizes, and so nobody else may hold
+            except SystemError as err:
+                failed.append(err)
+
+    def f(x: Any) -> Any:
+        if x < 0:
+            raise ValueError("negative")
+        KEPT.append(x * x)
+        return x
+    other = threading.Thread(target=make)
+    other.start()
+    try:
+        for _ in range(30):
+            with pytest.raises(ValueError, match="negative"):
+                tg.grad(f, -1.5)
+            tg.grad(f, 1.5)
+    finally:
+        ended.set()
+        other.join()
+    assert not failed and set(map(type, KEPT)) == {float}
+
+
+KEPT: list[Any] = []
