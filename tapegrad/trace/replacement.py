@@ -63,8 +63,10 @@ class Interposition:
         meanwhile, and of these functions as primitives; return how to end it.
         """
         with _lock:
-            if self.depth == 0:
+            if self.depth == 0 or self.aside:  # it may be another thread's that is set aside
                 self.replace_all()
+                self.aside = False
+            if self.depth == 0:
                 self.importing = builtins.__import__
                 builtins.__import__ = importing(self.importing)
             self.depth += 1
@@ -150,9 +152,10 @@ class Interposition:
         """Run the body of a module: it is no part of the program, and keeps nothing of the trace. What it defines has
         then what the program's other modules have.
         """
-        modules, alone = loaded(), self.depth == len(running.open)
-        if alone:  # else another thread traces, which needs what is replaced
-            with _lock:
+        modules = loaded()
+        with _lock:
+            alone = self.depth == len(running.open)
+            if alone:  # else another thread traces, which needs what is replaced
                 self.restore_all()
                 self.aside = True
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import multiprocessing
 import multiprocessing.pool
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -369,3 +371,28 @@ assert found == [7]
 def test_other_threads_may_fork() -> None:
     """In a process that has loaded little: libraries have handlers for forks that do not expect other threads."""
     subprocess.run([sys.executable, "-c", FORKING], check=True, timeout=60)
+
+
+def test_a_trace_begins_while_another_thread_imports(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a module that is being imported finds is what stands there without traces, and the other trace needs what is replaced."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "imported_slowly.py").write_text("import sys\nsys.modules['the_test'].waits()\n")
+    imported, traced = threading.Event(), threading.Event()
+    the_test = types.ModuleType("the_test")
+    the_test.waits = lambda: (imported.set(), traced.wait(20))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "the_test", the_test)
+    found = list[Any]()
+
+    def importing(x: float) -> float:
+        import imported_slowly  # type: ignore[import-not-found]  # noqa: F401
+        return math.sqrt(x)
+    other = threading.Thread(target=lambda: found.append(tg.grad(importing, 4.0)))
+    other.start()
+    assert imported.wait(20)
+    try:
+        found.append(tg.grad(lambda x: math.log(x), 2.0))
+    finally:
+        traced.set()
+        other.join()
+    assert [dx for _, (_, dx) in found] == [0.5, 0.25]
+    assert type(math) is types.ModuleType

@@ -383,8 +383,8 @@ class BatchLoop:
         offset = self.offset([self.rows[x] for x in sink.op.args[1:]], made)
         for lane in range(count):
             at = f.at(made.data, f.op(f"extractelement <{width} x i64> {offset}, i32 {lane}"))
-            for place, text in zip(out.places, self.texts(sink.op)):
-                pointer = f.at(at, place)
+            for where, text in zip(out.places, self.texts(sink.op)):
+                pointer = f.at(at, where)
                 with f.computing(ONE):
                     piece = self.v.lane(text, made.kind, lane)
                     now = ROWS[ops.add].write(f, [f.load(made.kind, pointer), piece], made.kind)

@@ -197,6 +197,8 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 @means(np.diagonal, np.ndarray.diagonal)
 def diagonal(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     x = as_array(a)
+    if _ndim(x) < 2:
+        np.empty(shape_of(x)).diagonal()  # which raises NumPy's error
     if _ndim(x) != 2 or (axis1, axis2) != (0, 1):
         x = moveaxis(x, (axis1, axis2), (-2, -1))
     which = keywords(offset=offset)

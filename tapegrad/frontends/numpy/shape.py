@@ -212,12 +212,18 @@ def flip(m: Array, axis: Axis = None) -> Any:
 
 @means(np.flipud)
 def flipud(m: Array) -> Any:
-    return flip(m, 0)
+    return _flipped(m, 0)
 
 
 @means(np.fliplr)
 def fliplr(m: Array) -> Any:
-    return flip(m, 1)
+    return _flipped(m, 1)
+
+
+def _flipped(m: Array, axis: int) -> Any:
+    if rank(as_array(m)) <= axis:
+        raise ValueError(f"Input must be >= {axis + 1}-d.")
+    return flip(m, axis)
 
 
 @means(np.roll)
@@ -228,9 +234,12 @@ def roll(a: Array, shift: Any, axis: Axis = None) -> Any:
 @means(np.rot90)
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     x = as_array(m)
-    plane = normalize_axis_tuple(static(tuple(axes)), rank(x))  # raises for an axis given twice
-    if len(plane) != 2:
+    given = static(tuple(axes))
+    if len(given) != 2:
         raise ValueError("len(axes) must be 2.")
+    if not all(-rank(x) <= axis < rank(x) for axis in given):
+        raise ValueError(f"Axes={given} out of range for array of ndim={rank(x)}.")
+    plane = normalize_axis_tuple(given, rank(x))  # raises for an axis given twice
     turns = static(k) % 4
     if turns == 0:
         return x
