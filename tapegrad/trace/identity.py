@@ -19,12 +19,13 @@ import numpy as np
 from tapegrad.errors import MutationError, user_frame, user_location
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.systems import system_of
-from tapegrad.numbers.tensors import is_memory
+from tapegrad.numbers.tensors import ORDINARY, is_memory
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import StandIn
 from tapegrad.tape.tape import Input
 from tapegrad.trace.bytecode import expanded, steps_of
 from tapegrad.trace.guards import are_apart
+from tapegrad.tree.copies import running
 
 _SMALL = range(-5, 257)  # the integers of which CPython keeps one object each
 
@@ -35,7 +36,8 @@ _EQUAL = ("compares equal numbers by `is`, or arrays that share memory, which ma
 def same(x: Any, y: Any) -> bool:
     """Return what `x is y` does in the plain program."""
     if x is y or not (issubclass(type(x), Traced) or issubclass(type(y), Traced)):
-        return x is y or ((issubclass(type(x), StandIn) or issubclass(type(y), StandIn)) and x == y)
+        return x is y or ((issubclass(type(x), StandIn) or issubclass(type(y), StandIn)) and x == y) or (
+            type(x) not in ORDINARY and type(y) not in ORDINARY and running.tracers != [] and _copy(x) is _copy(y))
     a, b = plain(x), plain(y)
     if type(a) is not type(b):
         return False
@@ -52,6 +54,17 @@ def same(x: Any, y: Any) -> bool:
             z._tracer.guard(z._tracer.tape.ops[0], "recorded", _EQUAL)
             z = z._val
     return a is b
+
+
+def _copy(x: Any) -> Any:
+    """Return the copy that the running program has of an object, the first of several; the object itself where there is
+    none.
+    """
+    for tracer in running.tracers:
+        if tracer.copies:
+            x = tracer.rerouting.first.get(id(x), x)
+            x = tracer.copies.get(id(x), x)
+    return x
 
 
 def _may_be_one(x: Any, y: Any) -> bool:

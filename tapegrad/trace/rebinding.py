@@ -53,6 +53,7 @@ class Rerouting:
         self.attributes: list[tuple[type, str]] = []
         self.made: list[tuple[Any, Any, list[Any]]] = []  # what leads to originals, its copy, and what was in that
         self.pairs: list[tuple[Any, Any]] = []  # the copies, and what they were made of
+        self.first: dict[int, Any] = {}  # by the id of a second copy, the first one of the same thing
         self.used: dict[int, Any] = {}  # the originals that were reached by another name
         self.routes: Routes | None = None
         # captured variables that lead to originals, their copies, and what was in these
@@ -97,6 +98,8 @@ class Rerouting:
                     continue
                 # of what two arguments share, either copy will do: the gradients of both add up to its own
                 if built is None or key in copies:
+                    if built is not None and built is not copies[key]:
+                        self.first[id(built)] = copies[key]
                     continue
                 same = [x, *stands_for.get(key, ())]
                 for each in same:

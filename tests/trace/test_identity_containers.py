@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import collections
+import contextvars
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapegrad as tg
@@ -79,6 +82,34 @@ def test_one_object_has_one_copy(name: str, way: Any) -> None:
         assert float(step(x)) == float(f(x))
         assert traced.state == plain.state
     assert {type(key) for key in traced.dict} <= {P, str}
+
+
+VARIABLE, LOCAL = contextvars.ContextVar[Any]("VARIABLE"), threading.local()
+KEPT: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], bool]]] = {
+    "a weak reference": (weakref.ref, lambda kept, p: kept() is p),
+    "a context variable": (VARIABLE.set, lambda kept, p: VARIABLE.get() is p),
+    "a thread's own": (lambda p: setattr(LOCAL, "p", p), lambda kept, p: LOCAL.p is p),
+    "an array of objects": (lambda p: np.array([p, None], dtype=object), lambda kept, p: kept[0] is p and kept[1] is not p),
+}
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.compile.path.RetraceWarning")  # a weak reference is no input
+@pytest.mark.parametrize("name", KEPT)
+def test_an_original_is_its_copy(name: str) -> None:
+    keep, is_it = KEPT[name]
+    p = P(1.5)
+    kept = keep(p)
+    step = tg.value_and_grad(lambda x: x * p.v if is_it(kept, p) else -x)
+    for x in (2.0, 3.0, 4.0):
+        assert step(x) == (x * 1.5, 1.5)
+
+
+def test_an_object_that_two_arguments_hold_is_one() -> None:
+    a, b = P(1.0), P(2.0)
+    a.part = b  # type: ignore[attr-defined]
+    step = tg.value_and_grad(lambda a, b, x: x if a.part is b and b is not a else -x, argnums=2)
+    for x in (2.0, 3.0, 4.0):
+        assert step(a, b, x) == (x, 1.0)
 
 
 @pytest.mark.parametrize("make", [lambda p: frozenset([p]), lambda p: weakref.WeakSet([p]), lambda p: weakref.WeakKeyDictionary({p: 2.0})])

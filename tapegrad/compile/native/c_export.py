@@ -52,7 +52,9 @@ _OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|lane|arena
 _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue default do double else enum extern float
     for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned
     void volatile while value fabs fabsf sqrt sqrtf copysign floor ceil trunc rint isnan memcpy memset free
-    aligned_alloc NULL NAN INFINITY INT64_C int64_t int32_t uint64_t uint32_t uint8_t""")) | VECTORS
+    aligned_alloc NULL NAN INFINITY INT64_C int64_t int32_t uint64_t uint32_t uint8_t asm typeof linux unix
+    math_errhandling""")) | VECTORS
+_MACRO = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z]{5,}")  # what a header may define
 
 
 class Parameter(NamedTuple):
@@ -140,7 +142,8 @@ def to_c(tape: Tape, name: str = "") -> CSource:
 def named(label: str, taken: set[str]) -> str:
     """Return a name of C's for an argument or a result, which nothing else has."""
     name = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or "x"
-    while not taken.isdisjoint((name, f"{name}_at")) or _OWN.fullmatch(name) or name[0].isdigit():
+    while not taken.isdisjoint((name, f"{name}_at")) or _OWN.fullmatch(name) or _MACRO.fullmatch(name) \
+            or name[0].isdigit():
         name = f"{name}_" if not name[0].isdigit() else f"x{name}"
     taken |= {name, f"{name}_at"}
     return name

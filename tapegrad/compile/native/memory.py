@@ -164,11 +164,12 @@ def lower_pieces(f: Function, op: Call) -> Value:
     return f.loaded(made) if is_small(op.spec) else made
 
 
-def pieces_of(op: Call) -> list[tuple[Any, Sequence[Any]]]:
+def pieces_of(op: Any) -> list[tuple[Any, Sequence[Any]]]:
     """Return the pieces of a sum, each with its index. Raises Unlowered for pieces of views."""
     if op.kwargs.keys() - {"shape", "ranks", "order"}:
         raise Unlowered("pieces of views")
-    pieces, at = [], 0
+    pieces: list[tuple[Any, Sequence[Any]]] = []
+    at = 0
     for rank in op.kwargs["ranks"]:
         pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
         at += 1 + rank
@@ -177,16 +178,17 @@ def pieces_of(op: Call) -> list[tuple[Any, Sequence[Any]]]:
 
 def place(f: Function, op: Operation) -> Array:
     """Return memory for the array that an operation gives: of the largest piece of a sum, its place in that."""
-    (total, *others), spec = f.users.get(op) or [None], op.spec
-    if (others or total is None or total.fn is not ops.scatter or f.depth or total in f.env or total in f.pending
-            or is_small(total.spec) or total.spec.dtype != spec.dtype):
+    users, spec = f.users.get(op, []), op.spec
+    total = users[0] if len(users) == 1 else op
+    if (total.fn is not ops.scatter or f.depth or total in f.env or total in f.pending or is_small(total.spec)
+            or total.spec.dtype != spec.dtype):
         return f.place(op)
     pieces, places = pieces_of(total), np.arange(total.spec.size).reshape(total.spec.shape)
-    taken = [None if any(is_list(i) or is_computed(i) for i in index) else places[tuple(map(known, index))]
+    taken = [places[:0] if any(is_list(i) or is_computed(i) for i in index) else places[tuple(map(known, index))]
              for _, index in pieces]
-    first = max(range(len(pieces)), key=lambda k: 0 if taken[k] is None else taken[k].size)
+    first = max(range(len(pieces)), key=lambda k: taken[k].size)
     found = taken[first]
-    if (pieces[first][0] is not op or found is None or found.shape != spec.shape or not found.size
+    if (pieces[first][0] is not op or found.shape != spec.shape or not found.size
             or not np.array_equal(found.ravel(), np.arange(found.size) + found.min())
             or (natural(total.spec), natural(spec)) != tuple(dense(x.shape, x.itemsize) for x in (total.spec, spec))):
         return f.place(op)

@@ -160,6 +160,8 @@ def test_names_and_refusals() -> None:
     assert declared[1] == "double int_, double v1_, double value_, double *value, double *d_int, double *d_v1, double *d_value"
     shadows = tg.gradtape(lambda exp, x, x_at: np.exp(exp).sum() * (x * x_at).sum(), np.ones(2), np.ones(2), np.ones(2)).to_c("shadows")
     assert "const double *exp_, const double *x, const double *x_at_" in shadows.header
+    macros = tg.gradtape(lambda M_PI, HUGE_VAL, linux, N: M_PI * HUGE_VAL * linux * N, 2.0, 3.0, 4.0, 5.0).to_c("macros")
+    assert "double M_PI_, double HUGE_VAL_, double linux_, double N," in macros.header
     with pytest.raises(tg.ArgumentError, match="'int' is no name of a function in C"):
         tape.to_c("int")
     with pytest.raises(tg.ArgumentError, match=r"no form in C: cholesky (?s:.*)test_c.py"):
