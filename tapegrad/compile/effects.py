@@ -13,11 +13,11 @@ import numpy as np
 from tapegrad.compile.earlier_call import EarlierCall
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.numbers.tensors import is_memory, is_tensor, to_host
 from tapegrad.ops.structure import pack
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
-from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.put_off import AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
 from tapegrad.trace.stored import FIXED, Fixed, Form, Given, Nested, Result, Stored, Thing

@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 import threading
 from array import array
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from operator import is_
-from types import CodeType, FunctionType, MappingProxyType, MemberDescriptorType, MethodType
+from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.object_state import attributes, settings_of, slot_values
 
 _CONTAINERS: tuple[type, ...] = (OrderedDict, dict, MappingProxyType, list, tuple, deque, set, frozenset)
 _SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
@@ -96,7 +97,7 @@ def are_made_alike(a: Any, b: Any) -> bool:
     """Return whether two containers, arrays or numbers are of one class, and alike in what they hold besides their
     content: attributes, in slots too.
     """
-    return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _held_beside)))
+    return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _state_beside)))
 
 
 def _alike_once(a: Any, b: Any, facts: Callable[[Any], Any]) -> bool:
@@ -114,39 +115,16 @@ def _alike_once(a: Any, b: Any, facts: Callable[[Any], Any]) -> bool:
 _comparing = threading.local()
 
 
-def _held_beside(x: Any) -> tuple[Any, ...]:
-    """Return what a thing holds besides its content; no method of its class is asked."""
-    kind: Any = type(x)
-    try:
-        own = object.__getattribute__(x, "__dict__")
-    except AttributeError:
-        own = None
-    return (None if own is x else own, _FACTORY.__get__(x) if isinstance(x, defaultdict) else None,
-            _LENGTH.__get__(x) if isinstance(x, deque) else None, [_in_slot(slot, x) for slot in _slots(kind)])
-
-
-def _in_slot(slot: Any, x: Any) -> Any:
-    try:
-        return slot.__get__(x)
-    except AttributeError:
-        return _slots  # stands for nothing
-
-
-@lru_cache(maxsize=1024)
-def _slots(kind: Any) -> list[Any]:
-    """Return the slots of classes that Python code made."""
-    bases = kind.__mro__[:kind.__mro__.index(_base(kind))]
-    return [part for base in bases for part in vars(base).values() if type(part) is MemberDescriptorType]
+def _state_beside(x: Any) -> tuple[Any, ...]:
+    """Return what a container, an array or a number stores beside its content."""
+    own = attributes(x)
+    return None if own is x else own, settings_of(x), slot_values(x)
 
 
 @lru_cache(maxsize=1024)
 def _base(kind: Any) -> Any:
     """Return the class of Python's or NumPy's that a class derives from."""
     return next(base for base in kind.__mro__ if base.__module__ in ("builtins", "collections", "numpy", "array"))
-
-
-_FACTORY: Any = vars(defaultdict)["default_factory"]
-_LENGTH: Any = vars(deque)["maxlen"]
 
 
 def changes(x: Array) -> bool:

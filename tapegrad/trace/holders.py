@@ -8,19 +8,13 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterator
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    WrapperDescriptorType,
-)
+from types import BuiltinFunctionType, CellType, FunctionType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.nested import tuple_of
+from tapegrad.numbers.object_state import slot_values, slots_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES
 from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
@@ -43,14 +37,13 @@ def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
         yield from () if is_empty(holder) else (("cell_contents", holder.cell_contents),)
     elif kind is FunctionType:
         yield "__defaults__", holder.__defaults__
-    elif kind is functools.partial:
-        yield "func", holder.func
-        yield "args", holder.args
     elif issubclass(kind, type):
         yield from list(vars(holder).items())
     else:
-        yield from ((name, slot.__get__(holder)) for name, slot in slots_of_kind(kind).items()
-                    if _is_filled(slot, holder))
+        if issubclass(kind, functools.partial):
+            yield "func", holder.func
+            yield "args", holder.args
+        yield from slot_values(holder).items()
 
 
 def put(holder: Any, place: Any, value: Any) -> None:
@@ -60,7 +53,7 @@ def put(holder: Any, place: Any, value: Any) -> None:
         dict.__setitem__(holder, place, value)
     elif issubclass(kind, (list, deque)):
         (list if issubclass(kind, list) else deque).__setitem__(holder, place, value)
-    elif kind is functools.partial:
+    elif issubclass(kind, functools.partial) and place in ("func", "args"):
         func, args = (value, holder.args) if place == "func" else (holder.func, value)
         holder.__setstate__((func, args, holder.keywords, vars(holder)))
     elif kind is CellType or kind is FunctionType:
@@ -68,40 +61,7 @@ def put(holder: Any, place: Any, value: Any) -> None:
     elif issubclass(kind, type):
         type.__setattr__(holder, place, value)
     else:
-        slots_of_kind(kind)[place].__set__(holder, value)
-
-
-def attributes(x: Any) -> Any:
-    """Return the dict of an object's attributes, None where it has none; the object is asked for nothing."""
-    for base in type(x).__mro__:
-        found: Any = vars(base).get("__dict__")
-        if type(found) in (GetSetDescriptorType, MemberDescriptorType):
-            return found.__get__(x)
-    return None
-
-
-@functools.lru_cache(maxsize=1024)
-def _slots_of(kind: Any) -> dict[str, Any]:
-    return {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items()
-            if type(part) is MemberDescriptorType}
-
-
-def slots_of_kind(kind: Any) -> dict[str, Any]:
-    """Return the slots of a class's objects, by their names."""
-    return _slots_of(kind)
-
-
-def has_slots(kind: type) -> bool:
-    """True for a class whose objects keep something in slots."""
-    return bool(slots_of_kind(kind))
-
-
-def _is_filled(slot: Any, holder: Any) -> bool:
-    try:
-        slot.__get__(holder)
-    except AttributeError:
-        return False
-    return True
+        slots_of(kind)[place].__set__(holder, value)
 
 
 def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.nested import tuple_of
-from tapegrad.trace.holders import attributes as own_dict
-from tapegrad.trace.holders import slots_of_kind
+from tapegrad.numbers.object_state import attributes as own_dict
+from tapegrad.numbers.object_state import slot_values, slots_of
 from tapegrad.tree.copies import CACHED, base_of, is_empty
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
@@ -87,10 +87,9 @@ def _fill_attributes(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
         if new is not x:
             own_dict(new).update(own)
         _fill_table(own_dict(new), part)
-    for name, slot in slots_of_kind(type(x)).items() if not isinstance(x, tuple) else ():  # which has its items there
-        value = getattr(x, name, None)
-        if (other := part(value)) is not value or (new is not x and hasattr(x, name)):
-            slot.__set__(new, other)
+    for name, value in slot_values(x).items():
+        if (other := part(value)) is not value or new is not x:
+            slots_of(type(x))[name].__set__(new, other)
 
 
 def _class_of_table(x: dict[Any, Any]) -> Any:

@@ -25,10 +25,10 @@ from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.registry import FOREIGN, REGISTERED
 from tapegrad.trace.closed_world import ClosedWorld, closed_world
-from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, package_of
 from tapegrad.trace.outside_arrays import is_table
