@@ -34,11 +34,11 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.bytecode import Placed, Step, expanded, placed, with_name
 from tapegrad.trace.guards import KINDS
-from tapegrad.trace.handing import TAKING
+from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import CODE, code_of, running
+from tapegrad.tree.copies import CODE, code_of
 
 
 def to_float(*args: Any) -> Any:
@@ -146,14 +146,6 @@ def to_super(*args: Any) -> Any:
     return _Super(found) if issubclass(args[0], np.ndarray) and vars(np.ndarray)["__new__"] is found.__new__ else found
 
 
-def to_random_state(seed: Any = None) -> Any:
-    """Return the generator that `RandomState` makes; in a trace an operation, whose draws are recorded."""
-    cls = np.random.RandomState
-    if not running.tracers or isinstance(seed, np.random.BitGenerator):
-        return cls(seed)
-    return FOREIGN[cls](running.tracers[-1], cls, seed)
-
-
 class _Super:
     """What comes behind a class of arrays, which is NumPy's own."""
 
@@ -189,7 +181,7 @@ def _seen(x: Any) -> Any:
 
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call what a variable holds, `float`, `complex` and NumPy's classes as above."""
-    meant = _CLASSES.get(cls, cls) if type(cls) is type else cls
+    meant = _INEXACT.get(cls, cls) if type(cls) is type else cls
     return meant(*args, **kwargs) if kwargs else meant(*args)  # gmpy2's classes refuse an empty dict of keywords
 
 
@@ -205,19 +197,11 @@ def _carries(x: Any, into: type = float) -> bool:
             and (into is complex or not np.iscomplexobj(value)) and not x._tracer.independent(peek(x)))
 
 
-_INEXACT = {cls.__name__: cls for cls in (np.float16, np.float32, np.float64, np.longdouble, np.complex64,
-                                          np.complex128, np.clongdouble)}
-_CLASSES: dict[type, Any] = {float: to_float, complex: to_complex,
-                             **{cls: _to_inexact(cls) for cls in _INEXACT.values()}}
-_TRACED = {"float": to_float, "complex": to_complex, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr,
-           "isinstance": to_isinstance, "super": to_super, "RandomState": to_random_state,
-           **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
-_NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
-# in a program's own code
-_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "isinstance", "super", "RandomState")}
-_BUILTINS = [name for name in _NAMES if hasattr(builtins, name)]
-_MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr,
-          "isinstance": isinstance, "super": super, **_INEXACT}
+CALLED.update({type: to_type, hasattr: to_hasattr, getattr: to_getattr, isinstance: to_isinstance, super: to_super})
+_INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_inexact(cls) for cls in (
+    np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.clongdouble)}}
+"""The same of classes that code of installed packages alone calls so."""
+_BUILTINS = [fn.__name__ for fn in (*CALLED, *_INEXACT) if vars(builtins).get(fn.__name__) is fn]
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
@@ -247,11 +231,6 @@ _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None
 ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
 
 
-def know(name: str, meant: Any) -> None:
-    """Note what a name means of which `_TRACED` has a stand-in."""
-    _MEANT[name] = meant
-
-
 def conversion(fn: FunctionType) -> Conversion | None:
     """Return how a function is to be replaced, None where it calls none of these."""
     if _is_own(fn.__module__):
@@ -261,7 +240,7 @@ def conversion(fn: FunctionType) -> Conversion | None:
     meant = (code, *[id(scope.get(name)) for name in _BUILTINS])  # the program may give such a name another meaning
     own, found = _known.get(fn, (None, None))
     if own != meant:
-        made = _renamed(code, scope, _NAMES if is_installed(code) else _ASKED)
+        made = _renamed(code, scope, is_installed(code))
         found = None if made is code else Conversion(fn, code, made)
         _known[fn] = meant, found
     return found
@@ -283,37 +262,28 @@ def _is_own(module: Any) -> bool:
     return not str(module).startswith("networkx.") and (is_foreign(module) or str(module).startswith("mpmath."))
 
 
-def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> CodeType:
+def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType:
     """Return code that names stand-ins, in the functions inside too; the same code where there is nothing to name."""
     names, changed = code.co_names, bytearray(code.co_code)
-    asked = [] if meant.keys().isdisjoint(names) else [
-        name for name in meant.keys() & set(names) if not (
-            (name == "super" and "__new__" not in names)
-            or (name == "isinstance" and meant is _NAMES and not _names_protocols(code, scope)))]
-    taking = _taking(code, scope)
-    own, meant = meant, {**meant, **taking}
-    asked += taking
-    steps = placed(code) if asked else []
-    for name in asked:
+    found = _stand_ins(code, scope, installed)
+    steps = placed(code) if found else []
+    for name, fn in found.items():
         uses = [at for at, step in enumerate(steps) if step.name == name]
-        called = [at for at in uses if _calls(steps, at, scope)]
+        called = [at for at in uses if _calls(steps, at, scope, fn)]
         if called == uses:
-            names = tuple(meant[name] if other == name else other for other in names)
+            names = tuple(_label(fn) if other == name else other for other in names)
         elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
             for step in [steps[at] for at in called]:
                 changed[step.offset + 1] = with_name(step, len(names))
-            names = (*names, meant[name]) if called else names
-    parts = tuple(_renamed(part, scope, own) if type(part) is CodeType else part for part in code.co_consts)
-    instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and own is _NAMES and len(parts) < 256
+            names = (*names, _label(fn)) if called else names
+    parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
+    instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and installed and len(parts) < 256
                and _VARIABLE.search(code.co_code) else {})
     if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
         made = compared(code)
         if made is not code:
             ORIGINAL[made] = code
         return made
-    vars(np).update({_NAMES[name]: _TRACED[name] for name in _INEXACT})  # found by such code alone, these names stay
-    vars(np.random).update({_NAMES["RandomState"]: to_random_state})
-    vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
     consts = (*parts, to_class) if instead else parts
     longer = {at: [Step(at, at + 2, *new, 0) for new in several] for at, several in instead.items()}
     if max(map(len, longer.values()), default=1) == 1:
@@ -326,20 +296,29 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
     return made
 
 
-def _taking(code: CodeType, scope: dict[str, Any]) -> dict[str, str]:
-    """Return what stands for the names in code that lead to what takes plain numbers alone; where a name leads to two
-    of those, to one.
+def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[str, Any]:
+    """Return the names in code that lead to what has a stand-in, and to what: globals, and attributes of modules that
+    these hold. Of two things that one name leads to it is one.
     """
-    found = dict[str, str]()
-    for name in code.co_names:
+    found, names = dict[str, Any](), code.co_names
+    for name in names:
         value = scope.get(name, vars(builtins).get(name))
-        of_module = issubclass(type(value), ModuleType)  # those of its attributes that code names too
-        space = vars(value) if of_module else vars(builtins)
-        for other, fn in [(part, space.get(part)) for part in code.co_names] if of_module else [(name, value)]:
-            if fn is not None and _key(fn) in TAKING:
-                found[other] = f"_{fn.__module__}.{fn.__name__}, handed plain numbers"
-                space[found[other]] = TAKING[fn]  # found by such code alone, it stays
+        of_module = issubclass(type(value), ModuleType)
+        places = [(vars(module), part) for module in (value, *([np.random] if value is np else []))
+                  for part in names] if of_module else [(vars(builtins), name)]
+        for space, part in places:
+            fn = _key(space.get(part) if of_module else value)
+            there = CALLED.get(fn) or (_INEXACT.get(fn) if installed else None)
+            if there is not None and not (fn is super and "__new__" not in names) and not (
+                    fn is isinstance and installed and not _names_protocols(code, scope)):
+                found[part] = fn
+                space[_label(fn)] = there  # such code alone finds it: it stays
     return found
+
+
+def _label(fn: Any) -> str:
+    """Return the name by which code finds the stand-in of a class or a function."""
+    return f"_{fn.__module__}.{fn.__name__}, as tapegrad calls it"
 
 
 def _key(x: Any) -> Any:
@@ -384,15 +363,17 @@ def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int,
     return found
 
 
-def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
-    """True if a use of a name is the beginning of its call: what is around it first is that call; or `map` calls it."""
+def _calls(steps: list[Placed], at: int, scope: dict[str, Any], fn: Any) -> bool:
+    """True if a use of a name is the beginning of a call of `fn`: what is around it first is that call; or `map` calls
+    it.
+    """
     step: Any = steps[at]
     if step.opname == "LOAD_GLOBAL":
         owned = scope.get(step.name, getattr(builtins, step.name, None))
         start = step
     else:
-        start, owned = _of_numpy(steps, at, scope)
-    if owned is None or (owned is not _MEANT.get(step.name) and _key(owned) not in TAKING):
+        start, owned = _of_module(steps, at, scope)
+    if owned is not fn:
         return False
     first = steps.index(start)
     before = steps[first - 1] if first else step
@@ -403,17 +384,15 @@ def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
                for part in _around(steps, start, step))
 
 
-def _of_numpy(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
-    """Return where an attribute of NumPy's modules begins, `np.random.RandomState`, and what it is; None of others."""
+def _of_module(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
+    """Return where an attribute of a module begins, `np.random.RandomState`, and what it is; None of other things."""
     first = at
     while first and steps[first].opname in ("LOAD_ATTR", "LOAD_METHOD"):
         first -= 1
     owner = scope.get(steps[first].name) if steps[first].opname == "LOAD_GLOBAL" and first < at else None
     for step in steps[first + 1:at]:
         owner = vars(owner).get(step.name) if owner is np else None
-    found = vars(owner).get(steps[at].name) if issubclass(type(owner), ModuleType) else None
-    known = owner is np or owner is np.random or _key(found) in TAKING
-    return steps[first], found if known else None
+    return steps[first], vars(owner).get(steps[at].name) if issubclass(type(owner), ModuleType) else None
 
 
 def _around(steps: list[Placed], start: Any, step: Any) -> list[Placed]:

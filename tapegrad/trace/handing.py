@@ -79,6 +79,6 @@ def _pow(base: Any, exp: Any, mod: Any = None) -> Any:
     return pow(base, exp) if mod is None else pow(*map(taken, (base, exp, mod)))
 
 
-TAKING: dict[Any, Callable[..., Any]] = {collections.deque: _deque, pow: _pow, **{fn: of_plain(fn) for fn in (
+CALLED: dict[Any, Callable[..., Any]] = {collections.deque: _deque, pow: _pow, **{fn: of_plain(fn) for fn in (
     decimal.Decimal, decimal.Context, datetime.timedelta, np.timedelta64, np.datetime64)}}
-"""What takes only plain numbers: what hands it those."""
+"""What traced code calls in place of a class or a function that it names: see `conversions`."""
