@@ -113,6 +113,14 @@ def code_of(fn: FunctionType) -> CodeType:
     return CODE.get(fn) or fn.__code__
 
 
+def another(fn: FunctionType, code: CodeType | None = None, space: dict[str, Any] | None = None) -> FunctionType:
+    """Return a function with the name, defaults and captured variables of another, and other code or globals."""
+    made = FunctionType(code or fn.__code__, fn.__globals__ if space is None else space, fn.__name__, fn.__defaults__,
+                        fn.__closure__)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    return made
+
+
 def is_empty(cell: CellType) -> bool:
     """True for the cell of a captured variable that has not been assigned."""
     try:
