@@ -46,9 +46,9 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.tree.signature import ValueAndGradients
 
-TARGET = Target(Lanes(4, True), True, False)
-"""What C is written for: compilers make vectors of loops over four numbers, and functions of several are loops."""
-_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|lane|arena|no|start")  # names that C's text has
+TARGET = Target(Lanes(), True)
+"""What C is written for: compilers make vectors of its loops."""
+_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|arena|no|start")  # names that C's text has
 _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue default do double else enum extern float
     for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned
     void volatile while value fabs fabsf sqrt sqrtf copysign floor ceil trunc rint isnan memcpy memset free

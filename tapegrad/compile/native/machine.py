@@ -79,7 +79,7 @@ def machine() -> Machine:
     for name, product in products.items():
         llvm.add_symbol(f"tapegrad_{name}", _address(product))
     prelude = spelled_out(PRELUDE + GUARDS + TOGETHER * bool(products))
-    found = Machine(llvm, features.flatten(), Target(lanes := _lanes(features), bool(products), lanes.library))
+    found = Machine(llvm, features.flatten(), Target(_lanes(features), bool(products)))
     if lacking():  # PyObject_Vectorcall alone
         _prelude.append(Code(spelled_out(VECTORCALL), found))
         llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))

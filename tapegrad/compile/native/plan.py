@@ -12,13 +12,10 @@ from tapegrad.tape.tape import Operation
 
 
 class Target(NamedTuple):
-    """What code is written for: the widest vectors, whether there are products of matrices to call, and whether a few
-    numbers are brought together for a function of several.
-    """
+    """What code is written for: the widest vectors, and whether there are products of matrices to call."""
 
     lanes: Lanes
     blas: bool
-    packs: bool
 
 
 ALIGN = 64  # bytes, to which the function's own memory is aligned

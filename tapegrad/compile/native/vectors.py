@@ -117,17 +117,24 @@ class Vectors:
         return f.op(f"call {t} @{name}(ptr {at}, i32 {aligned(kind)}, <{width} x i1> {self.mask(count, width)}, "
                     f"{t} zeroinitializer)")
 
+    def rows(self, at: str, offsets: str) -> str:
+        """Return the addresses that are so many bytes behind one."""
+        return self.f.op(f"getelementptr i8, ptr {at}, {self.lanes.type('i')} {offsets}")
+
+    def behind(self, pointers: str, offset: int) -> str:
+        """Return the addresses that are so many bytes behind others."""
+        return self.f.op(f"getelementptr i8, <{self.width} x ptr> {pointers}, i64 {offset}") if offset else pointers
+
     def pointers(self, at: str, offsets: Sequence[int]) -> str:
         """Return a vector of addresses."""
-        table = "<" + ", ".join(f"i64 {offset}" for offset in offsets) + ">"
-        return self.f.op(f"getelementptr i8, ptr {at}, <{self.width} x i64> {table}")
+        return self.rows(at, "<" + ", ".join(f"i64 {offset}" for offset in offsets) + ">")
 
     def gather(self, pointers: str, kind: str) -> str:
         """Read numbers at a vector of addresses."""
         f, width = self.f, self.width
         if kind in COMPLEX:
             part = ELEMENTS[kind].part
-            others = f.op(f"getelementptr i8, <{width} x ptr> {pointers}, i64 {itemsize(part)}")
+            others = self.behind(pointers, itemsize(part))
             with f.computing(self.lanes):
                 return f.complex([self.gather(each, part) for each in (pointers, others)], kind)
         t, name = f"<{width} x {ELEMENTS[kind].stored}>", f"llvm.masked.gather.v{width}{short(kind)}.v{width}p0"
@@ -199,6 +206,33 @@ class Vectors:
         while len(parts) > 1:
             parts = [join(a, b) for a, b in zip(parts[::2], parts[1::2])]
         return parts[0]
+
+
+class Singles(Vectors):
+    """The same of one number at a time, where a compiler makes vectors of the loops."""
+
+    def splat(self, text: str, kind: str) -> str:
+        return text
+
+    def load(self, kind: str, at: str, step: int, count: int) -> str:
+        return self.f.load(kind, at)
+
+    def behind(self, pointers: str, offset: int) -> str:
+        return self.f.at(pointers, offset)
+
+    def gather(self, pointers: str, kind: str) -> str:
+        return self.f.load(kind, pointers)
+
+    def store(self, kind: str, at: str, step: int, text: str, count: int) -> None:
+        self.f.store(kind, text, at)
+
+    def lane(self, text: str, kind: str, number: int) -> str:
+        return text
+
+
+def vectors_of(f: Emitter, lanes: Lanes) -> Vectors:
+    """Return what writes reads and writes of so many numbers."""
+    return Vectors(f, lanes) if lanes.width > 1 else Singles(f, lanes)
 
 
 def nest(f: Emitter, shape: Sequence[int], strides: Sequence[Sequence[int]], pointers: list[str],
