@@ -5,7 +5,6 @@ without arguments, with plain values.
 from __future__ import annotations
 
 from operator import is_
-from types import CellType
 from typing import Any
 
 from tapegrad.numbers.tensors import detached, is_tensor
@@ -33,7 +32,7 @@ def holds(x: Any, kept: Any) -> bool:
 
 def fill(x: Any, kept: Any) -> None:
     """Make a container hold what it did."""
-    (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()
+    (TableWrite(x, kept, True) if isinstance(x, dict) else GroupWrite(x, kept))()
 
 
 def rekey(x: Any, copies: dict[int, Any]) -> None:
@@ -48,70 +47,62 @@ def rekey(x: Any, copies: dict[int, Any]) -> None:
         fill(x, dict(zip(keys, items.values())) if isinstance(x, dict) else keys)
 
 
-class TableWrite:
-    """Makes a dict hold some items, in their order where it is to be the `whole`."""
+class Write:
+    """Writes a value into a thing, at a place where there are several."""
 
-    def __init__(self, x: Any, now: dict[Any, Any], whole: bool) -> None:
-        self.x, self.now, self.whole = x, now, whole
+    def __init__(self, x: Any, value: Any, at: Any = None) -> None:
+        self.x, self.value, self.at = x, value, at
+
+
+class TableWrite(Write):
+    """Makes a dict hold some items; the dict is emptied before if the place says that their order matters."""
 
     def __call__(self) -> None:
         base = base_of(self.x)
-        if self.whole:
+        if self.at:
             base.clear(self.x)
         else:
-            for key in [key for key in base.__iter__(self.x) if key not in self.now]:
+            for key in [key for key in base.__iter__(self.x) if key not in self.value]:
                 base.__delitem__(self.x, key)
-        for key, value in self.now.items():
+        for key, value in self.value.items():
             if base.get(self.x, key, NOTHING) is not value:
                 base.__setitem__(self.x, key, value)
 
 
-class GroupWrite:
+class GroupWrite(Write):
     """Makes a list, a deque, a set or a bytearray hold some items."""
-
-    def __init__(self, x: Any, now: list[Any]) -> None:
-        self.x, self.now = x, now
 
     def __call__(self) -> None:
         base = base_of(self.x)
         if base is bytearray:
-            self.x[:] = bytes(self.now)  # where it is as long, others may see its memory
+            self.x[:] = bytes(self.value)  # where it is as long, others may see its memory
             return
         base.clear(self.x)
-        (base.update if base is set else base.extend)(self.x, self.now)
+        (base.update if base is set else base.extend)(self.x, self.value)
 
 
-class CellWrite:
+class CellWrite(Write):
     """Assigns a captured variable, or empties it."""
 
-    def __init__(self, cell: CellType, value: Any) -> None:
-        self.cell, self.value = cell, value
-
     def __call__(self) -> None:
         if self.value is NOTHING:
-            del self.cell.cell_contents
+            del self.x.cell_contents
         else:
-            self.cell.cell_contents = self.value
+            self.x.cell_contents = self.value
 
 
-class AttributeWrite:
+class AttributeWrite(Write):
     """Sets an attribute in a slot, or deletes it."""
 
-    def __init__(self, x: Any, name: str, value: Any) -> None:
-        self.x, self.name, self.value = x, name, value
-
     def __call__(self) -> None:
         if self.value is NOTHING:
-            object.__delattr__(self.x, self.name)
+            object.__delattr__(self.x, self.at)
         else:
-            object.__setattr__(self.x, self.name, self.value)
+            object.__setattr__(self.x, self.at, self.value)
 
 
-class RefillWrite:
+class RefillWrite(Write):
     """Writes into an array that an object or a function keeps, and into a module's buffer, in place."""
-
-    def __init__(self, x: Any, value: Any) -> None:
-        self.x, self.value = x, value
 
     def __call__(self) -> None:
         if isinstance(self.value, Traced) and not isinstance(self.x, Traced):  # by a trace around this one

@@ -309,11 +309,11 @@ class _Written:
         moved = self.is_moved(now, then, numbers=False)
         for name in {**then, **now}:
             if name not in now:
-                self.put(AttributeWrite(x, name, NOTHING), x, name)
+                self.put(AttributeWrite(x, NOTHING, name), x, name)
             elif name not in then or (then[name] is not now[name]
                                       and (moved or not self.keeps(then[name], now[name], name, x))):
                 stored = Stored(x, "", {name: self.form(now[name])})
-                self.put(AttributeWrite(x, name, self.plain(now[name], kept)), x, name, stored)
+                self.put(AttributeWrite(x, self.plain(now[name], kept), name), x, name, stored)
 
     def group(self, new: Any, x: Any, then: list[Any]) -> None:
         """Take what was written to a list, a deque, a set or a bytearray."""
