@@ -19,11 +19,15 @@ def attributes(x: Any) -> Any:
     return None
 
 
-@lru_cache(maxsize=1024)
 def slots_of(kind: Any) -> dict[str, Any]:
     """Return the descriptors of the slots that a class and its bases declare, by name; members that C code declares,
     `partial.func`, are no slots.
     """
+    return _slots_of(kind)
+
+
+@lru_cache(maxsize=1024)
+def _slots_of(kind: Any) -> dict[str, Any]:
     return {name: part for base in reversed(kind.__mro__) if "__slots__" in vars(base)
             for name, part in vars(base).items() if type(part) is MemberDescriptorType}
 

@@ -197,11 +197,16 @@ def _carries(x: Any, into: type = float) -> bool:
             and (into is complex or not np.iscomplexobj(value)) and not x._tracer.independent(peek(x)))
 
 
+def _key(x: Any) -> Any:
+    """Return what can be looked up as it is: a class, a function; None for all else."""
+    return x if type(x) in (type, FunctionType, BuiltinFunctionType) else None
+
+
 CALLED.update({type: to_type, hasattr: to_hasattr, getattr: to_getattr, isinstance: to_isinstance, super: to_super})
 _INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_inexact(cls) for cls in (
     np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.clongdouble)}}
 """The same of classes that code of installed packages alone calls so."""
-_BUILTINS = [fn.__name__ for fn in (*CALLED, *_INEXACT) if vars(builtins).get(fn.__name__) is fn]
+_BUILTINS = [name for name, x in vars(builtins).items() if _key(x) in CALLED or _key(x) in _INEXACT]
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
@@ -319,11 +324,6 @@ def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[s
 def _label(fn: Any) -> str:
     """Return the name by which code finds the stand-in of a class or a function."""
     return f"_{fn.__module__}.{fn.__name__}, as tapegrad calls it"
-
-
-def _key(x: Any) -> Any:
-    """Return what can be looked up as it is: a class, a function; None for all else."""
-    return x if type(x) in (type, FunctionType, BuiltinFunctionType) else None
 
 
 def _names_protocols(code: CodeType, scope: dict[str, Any]) -> bool:

@@ -134,9 +134,6 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
             for value in captured_by(x).values():
                 stack += [part for module in _modules(value) for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
-        elif kind is MethodType:
-            stack += [x.__func__, x.__self__]
-            continue
         elif issubclass(kind, type):
             roots += [] if is_foreign(x.__module__) else [x]
             continue
@@ -171,8 +168,10 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
 
 
 _HOLDING = (FunctionType, CellType, functools.partial)
-# what kinds of objects of the standard library hold
+# what kinds of objects of Python's hold
 _WITHIN: dict[type, Callable[[Any], Iterable[Any]]] = {
+    MethodType: lambda x: [x.__func__, x.__self__], property: lambda x: [x.fget, x.fset],
+    **dict.fromkeys((staticmethod, classmethod), lambda x: [x.__func__]), functools.cached_property: lambda x: [x.func],
     CACHED: lambda x: [x.__wrapped__], weakref.ref: lambda x: [x()], MappingProxyType: lambda x: [*x.values()][:FEW],
     **dict.fromkeys((set, frozenset), lambda x: x if len(x) <= FEW else ()),
     **dict.fromkeys((ChainMap, UserDict, UserList, SimpleNamespace, threading.local), lambda x: [vars(x)]),
@@ -239,12 +238,6 @@ def _reached(root: Any) -> Iterator[Any]:
                         stack += vars(base).values()
                         if base.__flags__ & HEAP and replaced(base):
                             yield base
-        elif kind in (staticmethod, classmethod, MethodType):
-            stack.append(x.__func__)
-            if kind is MethodType:
-                stack.append(x.__self__)
-        elif kind is property or kind is functools.cached_property:
-            stack += [x.fget, x.fset] if kind is property else [x.func]
         elif issubclass(kind, (dict, list, deque, CellType, functools.partial)):
             if replaced_few(x):
                 yield x

@@ -177,10 +177,10 @@ def _leaves(part: Any, label: str, like: Spec | None, taken: set[str], opened: s
             ) -> Iterator[tuple[Parameter, Any]]:
     if isinstance(part, Call) and part.fn in (ops.pack, conform):
         opened.add(part)
-        parts = [(part.args[0], label, like or part.spec)] if part.fn is conform else [
-            (each, f"{label}_{number}", None) for number, each in enumerate(part.args)]
-        for each in parts:
-            yield from _leaves(*each, taken, opened)
+        if part.fn is conform:
+            yield from _leaves(part.args[0], label, like or part.spec, taken, opened)
+        for number, each in enumerate(part.args if part.fn is ops.pack else ()):
+            yield from _leaves(each, f"{label}_{number}", None, taken, opened)
     elif part is not None:
         spec = spec_of(part)
         if like is not None:
