@@ -40,6 +40,14 @@ class Power(functools.partial):
 
 OWN_PARTIAL = Power(math.pow, 2.0)
 OWN_PARTIAL.root = math.sqrt
+
+class Keeper:
+    def __init__(self):
+        self.f = staticmethod(sin)
+    def call(self, x):
+        return self.f(x)
+
+KEEPER = Keeper()
 REGISTRY = {}
 
 def register(name):
@@ -160,6 +168,7 @@ PROGRAMS: dict[str, Any] = {
     "nested": lambda x: h.NEST["a"][0](x) * h.NEST["a"][1][1](x) + written(h.NEST["b"]["c"](3), x), "a named tuple": lambda x: h.PAIR.f(x) * h.PAIR.g(x),
     "a default dict": lambda x: h.DEFAULT["any"](x), "a namespace": lambda x: h.SPACE.f(x), "a partial": lambda x: h.POWER(x) * h.HANDED(x),
     "a partial of a class of its own": lambda x: h.OWN_PARTIAL(x) * h.OWN_PARTIAL.root(x),
+    "a static method that an object keeps": lambda x: h.KEEPER.f(x), "the method of that object": h.KEEPER.call,
     "a partial made there": lambda x: functools.partial(math.pow, 2.0)(x), "a partial itself": functools.partial(math.pow, 2.0),
     "a partial of a function": functools.partial(lambda f, x: f(x), math.sin), "a registry": lambda x: h.REGISTRY["sin"](x),
     "defaults": lambda x: h.by_default(x) * h.by_defaults(x), "its own default": lambda x, f=math.sin: f(x), "a closure": lambda x: h.CLOSURE(x),
