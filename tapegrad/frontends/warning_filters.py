@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.rules.registry import constructs
-from tapegrad.trace.numpy_warnings import told
+from tapegrad.trace.numpy_warnings import action, told
 from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import Filtering, running
 
@@ -28,14 +28,8 @@ def _are_seen() -> bool:
     own = [level for level in running.filtering if level.tracer in running.open]
     if not any(level.filters or level.records for level in own):
         return False
-    recorded = any(level.records for level in own)
-    for action, message, category, module, line in warnings.filters:
-        if issubclass(RuntimeWarning, category):
-            if action == "error":
-                return True
-            if message is None and module is None and line == 0:
-                return action != "ignore" and recorded
-    return recorded
+    found = action()
+    return found == "error" or (found != "ignore" and any(level.records for level in own))
 
 
 def _level(context: Any, new: bool) -> Filtering:

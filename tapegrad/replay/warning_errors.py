@@ -15,11 +15,9 @@ from tapegrad.replay.raising import may_stop
 from tapegrad.rules.op import memory_of
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Tape
+from tapegrad.trace.numpy_warnings import SETTINGS, action
 
 _MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape, with_jacobian])
-
-# what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
-_settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
 
 _calm: list[tuple[Any, Any]] = [(object(), None)]  # the settings that were found to raise nothing, and the filters
 
@@ -27,30 +25,19 @@ _calm: list[tuple[Any, Any]] = [(object(), None)]  # the settings that were foun
 def strict() -> bool:
     """Return whether a warning of NumPy's would be raised."""
     settings, filters = _calm[0]
-    if _settings is not None and _settings.get() is settings and warnings.filters == filters:
+    if SETTINGS is not None and SETTINGS.get() is settings and warnings.filters == filters:
         return False
     chosen = np.geterr().values()
-    if "raise" in chosen or ("warn" in chosen and _are_errors()):
+    if "raise" in chosen or ("warn" in chosen and action() == "error"):
         return True
-    if _settings is not None:
-        _calm[0] = _settings.get(), list(warnings.filters)
+    if SETTINGS is not None:
+        _calm[0] = SETTINGS.get(), list(warnings.filters)
     return False
 
 
 def is_calm() -> bool:
     """Return whether no warning of NumPy's would be raised."""
     return not strict()
-
-
-def _are_errors() -> bool:
-    """Return whether some filter makes errors of RuntimeWarnings; one that comes before may speak of them all."""
-    for action, message, category, module, line in warnings.filters:
-        if issubclass(RuntimeWarning, category):
-            if action == "error":
-                return True
-            if message is None and module is None and line == 0:
-                return False
-    return False
 
 
 def may_lose(tape: Tape) -> bool:
