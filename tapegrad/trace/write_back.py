@@ -11,7 +11,7 @@ from __future__ import annotations
 import dis
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from types import CellType, CodeType
 from typing import Any, NamedTuple
