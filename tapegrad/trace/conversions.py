@@ -314,7 +314,9 @@ def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[s
         for space, part in places:
             fn = _key(space.get(part) if of_module else value)
             there = CALLED.get(fn) or (_INEXACT.get(fn) if installed else None)
-            if there is not None and not (fn is super and "__new__" not in names) and not (
+            if there is None or (part != fn.__name__ and (fn in _INEXACT or fn.__module__ == "builtins")):
+                continue  # another name, as a package's DTYPE, may lead elsewhere when it is called
+            if not (fn is super and "__new__" not in names) and not (
                     fn is isinstance and installed and not _names_protocols(code, scope)):
                 found[part] = fn
                 space[_label(fn)] = there  # such code alone finds it: it stays
