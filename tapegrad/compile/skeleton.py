@@ -1,8 +1,8 @@
-"""skeleton: what one trace did, without its values, so that another can be held against it.
+"""skeleton: the operations of one trace without their values, to be compared with those of another trace.
 
-Two runs of a function on the same path make the same calls on the same operands, with the same constants. Where they do
-not, and no guard says why, something that is no input steered the program: a counter, a clock, a file, a generator that
-nobody recorded.
+Two runs on the same path make the same calls on the same operands, with the same constants. Where they differ and no
+guard says why, the program depends on something that is no input: a counter, a clock, a file, a generator that is not
+recorded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Spot = tuple[int, int]
 
 
 class Difference(NamedTuple):
-    """Where two traces part: the line, what stood there in each, and whether that was a guard."""
+    """The first difference of two traces: the line, the operation in each, and whether both are guards."""
 
     where: Location | None
     was: str
@@ -118,21 +118,21 @@ class Skeleton:
         return self.first_difference(other)
 
     def differing(self, other: Skeleton) -> Iterator[tuple[int, Any, Any]]:
-        """Yield the places of operations that differ, and their kinds."""
+        """Yield the positions at which two traces differ, with the kinds of the operations there."""
         known, found = self.kinds, other.kinds
         for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
             if known[a] != found[b]:
                 yield at, known[a], found[b]
 
     def first_difference(self, other: Skeleton) -> Difference:
-        """Return the first operation that differs, a guard or another."""
+        """Return the first difference, of a guard or another operation."""
         for at, one, two in self.differing(other):
             return Difference(_place(other.where[other.steps[at]]), _text(one), _text(two),
                               self.is_guard(at) and other.is_guard(at))
         return Difference(None, count_of(len(self.steps), "operation"), count_of(len(other.steps), "operation"))
 
     def _stored_apart(self, other: Skeleton) -> Difference:
-        """Return how what is stored differs, of two traces that compute the same."""
+        """Return the difference in what is stored, for two traces that compute the same."""
         was, now = next(((a, b) for a, b in zip(self.stored, other.stored) if a != b), (self.stored, other.stored))
         return Difference(None, f"{_shown(was)} was stored", f"{_shown(now)} is")
 

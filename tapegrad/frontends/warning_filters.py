@@ -1,5 +1,5 @@
-"""warnings in a traced function: where its filters make errors of NumPy's warnings, or it records them, each call
-there is guarded, so that a replay notices where another warning would come.
+"""warning filters in a traced function. Where the program makes errors of NumPy's warnings, or records them, each call
+is guarded: a replay notices where another warning would come.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def settings() -> dict[str, str]:
 
 
 def _are_seen() -> bool:
-    """Return whether the program can tell that NumPy warned: a filter of its own makes an error of it, or it is
-    recorded. Filters that stand around the call are those of each call.
+    """Return whether the program can tell that NumPy warned: a filter of its own makes it an error, or it is recorded.
+    Filters around the whole call are those of each replay.
     """
     own = [level for level in running.filtering if level.tracer in running.open]
     if not any(level.filters or level.records for level in own):
@@ -33,7 +33,7 @@ def _are_seen() -> bool:
 
 
 def _level(context: Any, new: bool) -> Filtering:
-    """Return the level at which the program filters warnings, one for a context that it enters."""
+    """Return the level at which the program filters warnings; a new one for a context that it enters."""
     running.filtering = [level for level in running.filtering if level.tracer in running.open]
     if new or not running.filtering:
         running.filtering.append(Filtering(running.open[0], context))

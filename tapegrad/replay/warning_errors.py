@@ -1,6 +1,6 @@
-"""warning_errors: whether NumPy's warnings are errors just now, by `np.errstate`, `np.seterr` or a filter of warnings.
+"""warning_errors: whether NumPy's warnings are errors at the moment, by `np.errstate`, `np.seterr` or a filter.
 
-Compiled code computes NumPy's numbers as Python's, which overflow without a word.
+Compiled code computes NumPy's numbers as Python's, which overflow without a warning.
 """
 
 from __future__ import annotations
@@ -41,16 +41,14 @@ def is_calm() -> bool:
 
 
 def may_lose(tape: Tape) -> bool:
-    """Return whether a tape has calls whose values nobody needs, and which NumPy might warn of: a
-    compiled tape makes none of these.
+    """Return whether a tape has calls with an unused value of which NumPy might warn: a compiled tape leaves these
+    calls out.
     """
     needed = leading(tape.ops, [tape.result, *filter(may_stop, tape.ops)])
     return any(type(op) is Call and not needed[op.id] and _may_warn(op) for op in tape.ops)
 
 
 def _may_warn(op: Call) -> bool:
-    """Return whether a call computes numbers with a point; one that moves them, or makes room
-    for them, has nothing to warn of.
-    """
+    """Return whether a call computes inexact numbers, and does not merely move or allocate them."""
     moves = op.fn in _MOVES or memory_of(op.fn).of == 0 or memory_of(op.fn).blank
     return not moves and op.spec.kind in "fc"

@@ -1,6 +1,6 @@
-"""holders: what a program keeps functions in, and how those that have a stand-in are replaced there: namespaces, dicts,
-lists, classes, captured variables, defaults, partials, the slots of objects. Tuples cannot be written to: their holder
-gets another.
+"""holders: the places where a program keeps functions (namespaces, dicts, lists, classes, cells, defaults, partials,
+slots), and the replacement of functions there by their stand-ins. A tuple cannot be written to: the holder gets
+another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and ho
 
 
 def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what a holder keeps, with its place there."""
+    """Yield the places of a holder, with the value at each."""
     kind = type(holder)
     if issubclass(kind, dict):
         yield from list(dict.items(holder))
@@ -47,7 +47,7 @@ def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def put(holder: Any, place: Any, value: Any) -> None:
-    """Keep a value in a holder's place."""
+    """Put a value at a place of a holder."""
     kind = type(holder)
     if issubclass(kind, dict):
         dict.__setitem__(holder, place, value)
@@ -65,7 +65,7 @@ def put(holder: Any, place: Any, value: Any) -> None:
 
 
 def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
-    """Return what stands in for a value while a trace runs; the value itself where nothing does."""
+    """Return the stand-in of a value while a trace runs; the value itself where it has none."""
     kind = type(value)
     if kind is staticmethod:
         there = stand_in(value.__func__)
@@ -93,10 +93,8 @@ _seen: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
 
 
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
-    """Return what is to be replaced in a holder, by its places, and by what; of one that another trace has
-    replaced, what stood there.
-
-    A module is gone through again when it has grown.
+    """Return, by place, the values in a holder that have a stand-in, with the stand-in. A value that another trace has
+    replaced already is the original. A module is scanned again when it has grown.
     """
     if type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW):
         return {place: (value, there) for place, now in parts(holder)
@@ -116,13 +114,13 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
 
 
 def _anew(holder: dict[Any, Any], known: dict[str, tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
-    """Look again at what stands in places that had something to be replaced."""
+    """Return the same for the places at which something was replaced before."""
     pairs = {place: (value := original(holder.get(place)), replacement(value, holder)) for place in known}
     return {place: pair for place, pair in pairs.items() if pair[0] is not pair[1]}
 
 
 def _asks(fn: Any) -> bool:
-    """True for a function of NumPy's that asks its arguments, but not what a list among them holds: a
-    library hands it arrays.
+    """True for a function of NumPy's that dispatches on its arguments, but not on the items of a list: libraries pass
+    arrays.
     """
     return fn is np or (type(fn) in (type(np.sum), np.ufunc) and fn not in CONSTRUCTORS)

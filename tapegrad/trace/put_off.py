@@ -1,5 +1,5 @@
-"""put_off: what a program does to the things it writes to, put off until its call has ended well: each is a call
-without arguments, with plain values.
+"""put_off: the writes of a program to its objects, put off until its call has ended well. Each is a call without
+arguments, with plain values.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NOTHING: Any = object()
 
 
 def content(x: Any) -> Any:
-    """Return a plain copy of what a container holds."""
+    """Return a plain copy of the items of a container."""
     base = base_of(x)
     return dict(base.items(x)) if issubclass(base, dict) else list(base.__iter__(x))
 
 
 def holds(x: Any, kept: Any) -> bool:
-    """Return whether a container holds the very objects that it did, in their order; a set in any."""
+    """Return whether a container holds the same objects as before, in the same order; a set in any order."""
     now = content(x)
     if isinstance(x, set):
         return {*map(id, now)} == {*map(id, kept)}
@@ -31,7 +31,7 @@ def holds(x: Any, kept: Any) -> bool:
 
 
 def fill(x: Any, kept: Any) -> None:
-    """Make a container hold what it did."""
+    """Give a container the items that it had."""
     (TableWrite(x, kept, True) if isinstance(x, dict) else GroupWrite(x, kept))()
 
 
@@ -48,14 +48,14 @@ def rekey(x: Any, copies: dict[int, Any]) -> None:
 
 
 class Write:
-    """Writes a value into a thing, at a place where there are several."""
+    """A write of a value into a thing, `at` a place where the thing has several."""
 
     def __init__(self, x: Any, value: Any, at: Any = None) -> None:
         self.x, self.value, self.at = x, value, at
 
 
 class TableWrite(Write):
-    """Makes a dict hold some items; the dict is emptied before if the place says that their order matters."""
+    """Gives a dict its items; `at` is true where their order matters, and the dict is emptied before."""
 
     def __call__(self) -> None:
         base = base_of(self.x)
@@ -70,7 +70,7 @@ class TableWrite(Write):
 
 
 class GroupWrite(Write):
-    """Makes a list, a deque, a set or a bytearray hold some items."""
+    """Gives a list, a deque, a set or a bytearray its items."""
 
     def __call__(self) -> None:
         base = base_of(self.x)
@@ -82,7 +82,7 @@ class GroupWrite(Write):
 
 
 class CellWrite(Write):
-    """Assigns a captured variable, or empties it."""
+    """Assigns a captured variable, or unbinds it."""
 
     def __call__(self) -> None:
         if self.value is NOTHING:
@@ -92,7 +92,7 @@ class CellWrite(Write):
 
 
 class AttributeWrite(Write):
-    """Sets an attribute in a slot, or deletes it."""
+    """Sets the attribute in a slot, or deletes it."""
 
     def __call__(self) -> None:
         if self.value is NOTHING:
@@ -102,7 +102,7 @@ class AttributeWrite(Write):
 
 
 class RefillWrite(Write):
-    """Writes into an array that an object or a function keeps, and into a module's buffer, in place."""
+    """Writes in place into an array that an object or a function keeps, or into a module's buffer."""
 
     def __call__(self) -> None:
         if isinstance(self.value, Traced) and not isinstance(self.x, Traced):  # by a trace around this one

@@ -1,4 +1,4 @@
-"""vectors: several numbers at once between memory and registers, and loops over what arrays have in common."""
+"""vectors: loads and stores of vectors, and loops over the axes that arrays have in common."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def collapsed(shape: Shape, strides: Sequence[Sequence[int]]) -> tuple[list[int]
 
 
 class Vectors:
-    """Writes reads and writes of vectors; of the last one of a loop only `count` numbers are there."""
+    """Writes loads and stores of vectors; the last vector of a loop has `count` numbers, and the rest is masked."""
 
     def __init__(self, f: Emitter, lanes: Lanes) -> None:
         self.f, self.lanes, self.width = f, lanes, lanes.width
@@ -181,7 +181,8 @@ class Vectors:
         f.put(f"call void @{name}({t} {text}, ptr {at}, i32 {aligned(kind)}, <{width} x i1> {self.mask(count, width)})")
 
     def each(self, n: int, body: Callable[[str, int], None]) -> None:
-        """Write a loop over n numbers: `body` is given the first of some of them, and how many there are."""
+        """Write a loop over n numbers: `body` gets the index of the first number of a vector, and how many there are.
+        """
         whole = n // self.width * self.width
 
         def step(k: str, _: list[str]) -> list[str]:
@@ -209,7 +210,7 @@ class Vectors:
 
 
 class Singles(Vectors):
-    """The same of one number at a time, where a compiler makes vectors of the loops."""
+    """Writes the same for one number at a time."""
 
     def splat(self, text: str, kind: str) -> str:
         return text
@@ -231,13 +232,13 @@ class Singles(Vectors):
 
 
 def vectors_of(f: Emitter, lanes: Lanes) -> Vectors:
-    """Return what writes reads and writes of so many numbers."""
+    """Return what writes loads and stores for these lanes."""
     return Vectors(f, lanes) if lanes.width > 1 else Singles(f, lanes)
 
 
 def nest(f: Emitter, shape: Sequence[int], strides: Sequence[Sequence[int]], pointers: list[str],
          body: Callable[[list[str]], None]) -> None:
-    """Write loops over axes, with pointers that go along; `body` is written once, of the pointers there."""
+    """Write nested loops over axes; `body` gets the pointers at each position, and is written once."""
     if not shape:
         body(pointers)
         return
