@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.cli.failure import Failure, one_line
+from tapegrad.replay.interpreter import recorded
 from tapegrad.store.format import MAGIC
 from tapegrad.store.read import from_bytes
 from tapegrad.tape.tape import Tape
@@ -93,15 +94,6 @@ def _saved(what: str, positional: list[Any], named: dict[str, Any], known: list[
     if not (positional or named):
         return Program(tape.play, *recorded(tape), arguments_of(tape), tape)
     return Program(tape.play, tuple(positional), named, arguments_of(tape), tape)
-
-
-def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that a tape was recorded with, by position and by name."""
-    leaves = [x.val for x in tape.inputs[1:]]
-    if tape.structure is None:
-        return tuple(leaves), {}
-    return tuple(part.build(leaves) for part in tape.structure.args), {name: part.build(leaves)
-                                                                       for name, part in tape.structure.kwargs.items()}
 
 
 def arguments_of(tape: Tape) -> list[str]:

@@ -13,11 +13,11 @@ import numpy as np
 from tapegrad.compile.earlier_call import EarlierCall
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.numbers.tensors import is_memory, is_tensor, to_host
 from tapegrad.ops.structure import pack
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
-from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.put_off import AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
 from tapegrad.trace.stored import FIXED, Fixed, Form, Given, Nested, Result, Stored, Thing
@@ -203,7 +203,7 @@ def _write(x: Any, table: str | None, values: Sequence[tuple[Any, Any]], appende
         return
     if table == "slots":
         for name, value in values:
-            AttributeWrite(x, name, value)()
+            AttributeWrite(x, value, name)()
         return
     holder = x if table is None else own_dict(x) if not table else own_dict(x)[table]  # type: ignore[index]
     base = base_of(holder)
@@ -220,8 +220,8 @@ def _parts_ways(write: Any, place: Place) -> bool:
     if isinstance(write, TableWrite):
         static = FIXED if is_module(place.owner) else FIXED - PYTHON | {bool}
         return any(key not in write.x or (value is not write.x[key] and type(value) in static and value != write.x[key])
-                   for key, value in write.now.items())
-    return isinstance(write, GroupWrite) and len(write.now) > len(write.x)
+                   for key, value in write.value.items())
+    return isinstance(write, GroupWrite) and len(write.value) > len(write.x)
 
 
 def _things(walks: Sequence[Walk]) -> list[Any]:

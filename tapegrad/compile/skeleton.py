@@ -1,14 +1,14 @@
-"""skeleton: what one trace did, without its values, so that another can be held against it.
+"""skeleton: the operations of one trace without their values, to be compared with those of another trace.
 
-Two runs of a function on the same path make the same calls on the same operands, with the same constants. Where they do
-not, and no guard says why, something that is no input steered the program: a counter, a clock, a file, a generator that
-nobody recorded.
+Two runs on the same path make the same calls on the same operands, with the same constants. Where they differ and no
+guard says why, the program depends on something that is no input: a counter, a clock, a file, a generator that is not
+recorded.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ Spot = tuple[int, int]
 
 
 class Difference(NamedTuple):
-    """Where two traces part: the line, what stood there in each, and whether that was a guard."""
+    """The first difference of two traces: the line, the operation in each, and whether both are guards."""
 
     where: Location | None
     was: str
@@ -107,31 +107,32 @@ class Skeleton:
         """Return False for the same path, True where a guard or the type of a value parts the two, or what is
         another though nothing says so.
         """
-        known, found = self.kinds, other.kinds
-        if self.digest == other.digest and self.steps == other.steps and known == found:
+        if self.digest == other.digest and self.steps == other.steps and self.kinds == other.kinds:
             return False if self.stored == other.stored else self._stored_apart(other)
         if any(other.memory.get(asked, expected) != expected for asked, expected in self.memory.items()):
             return True
-        for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
-            one, two = known[a], found[b]
-            if one == two:
-                continue
+        for at, one, two in self.differing(other):
             if one[:3] == two[:3] or _of_shape(one) or _of_shape(two) or self.raises(at) or other.raises(at):
                 return True
-            return Difference(_place(other.where[b]), _text(one), _text(two))
-        return Difference(None, count_of(len(self.steps), "operation"), count_of(len(other.steps), "operation"))
+            break
+        return self.first_difference(other)
 
-    def first_difference(self, other: Skeleton) -> Difference:
-        """Return the first operation that differs, a guard or another."""
+    def differing(self, other: Skeleton) -> Iterator[tuple[int, Any, Any]]:
+        """Yield the positions at which two traces differ, with the kinds of the operations there."""
         known, found = self.kinds, other.kinds
         for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
             if known[a] != found[b]:
-                return Difference(_place(other.where[b]), _text(known[a]), _text(found[b]),
-                                  self.is_guard(at) and other.is_guard(at))
+                yield at, known[a], found[b]
+
+    def first_difference(self, other: Skeleton) -> Difference:
+        """Return the first difference, of a guard or another operation."""
+        for at, one, two in self.differing(other):
+            return Difference(_place(other.where[other.steps[at]]), _text(one), _text(two),
+                              self.is_guard(at) and other.is_guard(at))
         return Difference(None, count_of(len(self.steps), "operation"), count_of(len(other.steps), "operation"))
 
     def _stored_apart(self, other: Skeleton) -> Difference:
-        """Return how what is stored differs, of two traces that compute the same."""
+        """Return the difference in what is stored, for two traces that compute the same."""
         was, now = next(((a, b) for a, b in zip(self.stored, other.stored) if a != b), (self.stored, other.stored))
         return Difference(None, f"{_shown(was)} was stored", f"{_shown(now)} is")
 
@@ -143,13 +144,11 @@ class Skeleton:
                 or not self.is_like(other):
             return None
         spots: list[Spot] = []
-        known, found = self.kinds, other.kinds
-        for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
-            if known[a] != found[b]:
-                apart = _apart(known[a], found[b])
-                if apart is None or not (spots or self.is_guard(at)):
-                    return None
-                spots += [(at, part) for part in apart]
+        for at, one, two in self.differing(other):
+            apart = _apart(one, two)
+            if apart is None or not (spots or self.is_guard(at)):
+                return None
+            spots += [(at, part) for part in apart]
         return spots
 
     def is_guard(self, at: int) -> bool:

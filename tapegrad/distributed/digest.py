@@ -15,6 +15,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.equality import kind_of
 from tapegrad.numbers.tensors import is_tensor, to_host
+from tapegrad.trace.mentions import names_in
 from tapegrad.tree.copies import dict_of, is_empty
 
 SAMPLE = 32  # rows of a long array that are looked at
@@ -45,7 +46,7 @@ def program(f: Any) -> list[Any]:
             seen.add(id(x))
             found += [x.__qualname__, *_code(x.__code__)]
             package = _package(x)
-            named = [x.__globals__.get(name) for name in sorted(_names(x.__code__))]
+            named = [x.__globals__.get(name) for name in sorted(names_in(x.__code__))]
             waits += [fn for fn in named if isinstance(fn, FunctionType) and _package(fn) == package]
             waits += [cell.cell_contents for cell in x.__closure__ or () if not is_empty(cell)]
             waits += [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), getattr(x, "__wrapped__", None)]
@@ -70,10 +71,6 @@ def _code(code: CodeType) -> list[Any]:
     for x in code.co_consts:
         parts += _code(x) if isinstance(x, CodeType) else [sorted(map(repr, x)) if isinstance(x, frozenset) else x]
     return parts
-
-
-def _names(code: CodeType) -> set[str]:
-    return {*code.co_names}.union(*[_names(x) for x in code.co_consts if isinstance(x, CodeType)])
 
 
 def arguments(x: Any) -> tuple[list[Any], list[Any]]:

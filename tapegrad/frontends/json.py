@@ -2,6 +2,6 @@
 
 import json
 
-from tapegrad.trace.handing import TAKING, of_plain
+from tapegrad.trace.handing import CALLED, of_plain
 
-TAKING.update((fn, of_plain(fn)) for fn in (json.dump, json.dumps))
+CALLED.update((fn, of_plain(fn)) for fn in (json.dump, json.dumps))

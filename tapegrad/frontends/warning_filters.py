@@ -1,5 +1,5 @@
-"""warnings in a traced function: where its filters make errors of NumPy's warnings, or it records them, each call
-there is guarded, so that a replay notices where another warning would come.
+"""warning filters in a traced function. Where the program makes errors of NumPy's warnings, or records them, each call
+is guarded: a replay notices where another warning would come.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.rules.registry import constructs
-from tapegrad.trace.numpy_warnings import told
+from tapegrad.trace.numpy_warnings import action, told
 from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import Filtering, running
 
@@ -22,24 +22,18 @@ def settings() -> dict[str, str]:
 
 
 def _are_seen() -> bool:
-    """Return whether the program can tell that NumPy warned: a filter of its own makes an error of it, or it is
-    recorded. Filters that stand around the call are those of each call.
+    """Return whether the program can tell that NumPy warned: a filter of its own makes it an error, or it is recorded.
+    Filters around the whole call are those of each replay.
     """
     own = [level for level in running.filtering if level.tracer in running.open]
     if not any(level.filters or level.records for level in own):
         return False
-    recorded = any(level.records for level in own)
-    for action, message, category, module, line in warnings.filters:
-        if issubclass(RuntimeWarning, category):
-            if action == "error":
-                return True
-            if message is None and module is None and line == 0:
-                return action != "ignore" and recorded
-    return recorded
+    found = action()
+    return found == "error" or (found != "ignore" and any(level.records for level in own))
 
 
 def _level(context: Any, new: bool) -> Filtering:
-    """Return the level at which the program filters warnings, one for a context that it enters."""
+    """Return the level at which the program filters warnings; a new one for a context that it enters."""
     running.filtering = [level for level in running.filtering if level.tracer in running.open]
     if new or not running.filtering:
         running.filtering.append(Filtering(running.open[0], context))

@@ -1,34 +1,35 @@
-"""equality: are two things that a tape holds fixed the same, and what of a mutable one must stay as it is?"""
+"""equality: whether two values that a tape holds constant are the same, and snapshots of mutable ones."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from array import array
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from operator import is_
-from types import CodeType, FunctionType, MappingProxyType, MemberDescriptorType, MethodType
+from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.kinds import Array
+from tapegrad.numbers.object_state import attributes, settings_of, slot_values
 
 _CONTAINERS: tuple[type, ...] = (OrderedDict, dict, MappingProxyType, list, tuple, deque, set, frozenset)
 _SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
 
 
 def kind_of(x: Any) -> type | None:
-    """Return the built-in kind of a container, or of what a class of the user's makes of one; None for what is none."""
+    """Return the built-in type of a container, that which a subclass derives from; None for other things."""
     cls = type(x)
     return cls if cls in _CONTAINERS else next((kind for kind in _CONTAINERS if issubclass(cls, kind)), None)
 
 
 def parts_of(x: Any) -> list[Any]:
-    """Return what is in a container, of a dict the keys. A class of the user's is not asked: it might do anything."""
+    """Return the items of a container, the keys of a dict. No method of the program's class is called."""
     if type(x) in _CONTAINERS:
         return list(x)
     kind: Any = kind_of(x)
@@ -36,14 +37,14 @@ def parts_of(x: Any) -> list[Any]:
 
 
 def values_of(x: Any) -> list[Any]:
-    """Return the values of a dict; a class of the user's is not asked."""
+    """Return the values of a dict. No method of the program's class is called."""
     kind: Any = kind_of(x)
     return list(kind.values(x))
 
 
 def alike(a: Any, b: Any) -> bool:
-    """True if no program can tell two things apart: 1, 1.0 and True differ, 0.0 and -0.0,
-    and dicts of another order.
+    """True if no program can tell two values apart: 1, 1.0 and True differ, and so do 0.0 and -0.0, and dicts of
+    another order.
     """
     if a is b:
         return True
@@ -80,8 +81,8 @@ _STATES = ("__eq__", "__reduce_ex__", "__reduce__", "__getstate__", "__getnewarg
 
 
 def state_of(x: Any) -> Any:
-    """Return what a thing is made of: equal times may stand in other time zones. None where a package's class says in
-    Python what it is equal to, or made of.
+    """Return what `__reduce_ex__` says of a thing: equal times may be in different time zones. None for a class of a
+    package that defines equality or pickling in Python.
     """
     made = [getattr(type(x), name, None) for name in _STATES]
     if any(type(fn) is FunctionType and fn.__module__.partition(".")[0] not in sys.stdlib_module_names for fn in made):
@@ -93,14 +94,14 @@ def state_of(x: Any) -> Any:
 
 
 def are_made_alike(a: Any, b: Any) -> bool:
-    """Return whether two containers, arrays or numbers are of one class, and alike in what they hold besides their
-    content: attributes, in slots too.
+    """Return whether two containers, arrays or numbers are of one class and store alike values beside their content:
+    attributes and slots.
     """
-    return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _held_beside)))
+    return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _state_beside)))
 
 
 def _alike_once(a: Any, b: Any, facts: Callable[[Any], Any]) -> bool:
-    """Return whether facts of two things are alike; of things that lead to themselves, as far as they differ."""
+    """Return whether `facts` of two things are alike; a pair that is being compared already counts as alike."""
     pair = id(a), id(b)
     if pair in (busy := _comparing.__dict__.setdefault("busy", set[tuple[int, int]]())):
         return True
@@ -114,52 +115,26 @@ def _alike_once(a: Any, b: Any, facts: Callable[[Any], Any]) -> bool:
 _comparing = threading.local()
 
 
-def _held_beside(x: Any) -> tuple[Any, ...]:
-    """Return what a thing holds besides its content; no method of its class is asked."""
-    kind: Any = type(x)
-    try:
-        own = object.__getattribute__(x, "__dict__")
-    except AttributeError:
-        own = None
-    return (None if own is x else own, _FACTORY.__get__(x) if isinstance(x, defaultdict) else None,
-            _LENGTH.__get__(x) if isinstance(x, deque) else None, [_in_slot(slot, x) for slot in _slots(kind)])
-
-
-def _in_slot(slot: Any, x: Any) -> Any:
-    try:
-        return slot.__get__(x)
-    except AttributeError:
-        return _slots  # stands for nothing
-
-
-@lru_cache(maxsize=1024)
-def _slots(kind: Any) -> list[Any]:
-    """Return the slots of classes that Python code made."""
-    bases = kind.__mro__[:kind.__mro__.index(_base(kind))]
-    return [part for base in bases for part in vars(base).values() if type(part) is MemberDescriptorType]
+def _state_beside(x: Any) -> tuple[Any, ...]:
+    """Return what a container, an array or a number stores beside its content."""
+    own = attributes(x)
+    return None if own is x else own, settings_of(x), slot_values(x)
 
 
 @lru_cache(maxsize=1024)
 def _base(kind: Any) -> Any:
-    """Return the class of Python's or NumPy's that a class derives from."""
+    """Return the class of Python or NumPy that a class derives from."""
     return next(base for base in kind.__mro__ if base.__module__ in ("builtins", "collections", "numpy", "array"))
 
 
-_FACTORY: Any = vars(defaultdict)["default_factory"]
-_LENGTH: Any = vars(deque)["maxlen"]
-
-
 def changes(x: Array) -> bool:
-    """True for what may be another thing at the next call, though it is the same object: Python hashes no such
-    thing, or it is used up.
+    """True for an object that may have changed by the next call: it has no hash, or is an iterator, which is used up.
     """
     return isinstance(x, (Iterator, Mapping)) or (type(x).__hash__ is None and not isinstance(x, slice))
 
 
 def snapshot(x: Array) -> Any:
-    """Return a copy of what is in a thing that changes, to be compared by `alike`; of what cannot be copied,
-    something that nothing is like.
-    """
+    """Return a copy of a mutable thing, for `alike`; an object that is like nothing where it cannot be copied."""
     try:
         if isinstance(x, np.ndarray) and x.dtype.hasobject and x.dtype.names is None:
             return x.shape, [snapshot(part) if changes(part) else part for part in x.flat]
@@ -176,16 +151,14 @@ def snapshot(x: Array) -> Any:
 
 
 def unchanged(x: Any, copy: Any) -> bool:
-    """Return whether an array is still what it was when it was copied."""
+    """Return whether an array equals its copy."""
     if type(x) is type(copy) is np.ndarray and x.nbytes <= _SMALL and x.dtype != object:
         return x.shape == copy.shape and x.dtype == copy.dtype and x.tobytes() == copy.tobytes()
     return np.array_equal(x, copy)
 
 
 def slim_copy(x: np.ndarray[Any, Any]) -> Any:
-    """Return a copy of an array, that of a large stretched one stretched again from a copy of
-    what it was stretched from.
-    """
+    """Return a copy of an array; of a large broadcast array a broadcast copy of its base."""
     if x.nbytes < 1 << 20 or 0 not in x.strides:
         return x.copy(order="K")
     slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]

@@ -9,32 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import (
-    abs,
-    add,
-    array,
-    astype,
-    conjugate,
-    copy,
-    cos,
-    divide,
-    divide_no_nan,
-    full,
-    full_like,
-    multiply,
-    multiply_no_nan,
-    negative,
-    ones,
-    ones_like,
-    positive,
-    pow,
-    real,
-    square,
-    subtract,
-    where,
-    zeros,
-    zeros_like,
-)
+from tapegrad import ops
 from tapegrad.tape.spec import Spec, same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 from tapegrad.transforms.walk import Walk, is_call
@@ -53,19 +28,19 @@ def number(x: Any) -> Any:
     return x if isinstance(x, (int, float, complex, np.generic)) and not isinstance(x, (bool, np.bool_)) else None
 
 
-FILLED = frozenset([zeros, ones, zeros_like, ones_like])
+FILLED = frozenset([ops.zeros, ops.ones, ops.zeros_like, ops.ones_like])
 
 
 def is_filled(x: Any) -> bool:
     """True for a call that makes an array of one number that is always the same."""
-    return type(x) is Call and (x.fn in FILLED or (x.fn in (full, full_like)
+    return type(x) is Call and (x.fn in FILLED or (x.fn in (ops.full, ops.full_like)
                                                    and not any(isinstance(arg, Operation) for arg in x.args[1:])))
 
 
 def _filler(x: Call, y: Spec) -> Any:
     """Return the number that such a call fills an array with, None where there is none, or no one number."""
-    found = (0 if x.fn in (zeros, zeros_like) else 1 if x.fn in (ones, ones_like) else x.args[1] if len(x.args) > 1
-             else x.kwargs["fill_value"])
+    found = (0 if x.fn in (ops.zeros, ops.zeros_like) else 1 if x.fn in (ops.ones, ops.ones_like)
+             else x.args[1] if len(x.args) > 1 else x.kwargs["fill_value"])
     if not (y.is_array and y.size and y.kind in "iuf" and spec_of(found).shape == ()):
         return None
     with np.errstate(all="ignore"):
@@ -98,7 +73,7 @@ def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 def nowhere_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """A product or a quotient that is 0 where its first operand is, if that is a number other than 0."""
-    return w.instead(op, multiply if op.fn is multiply_no_nan else divide, a, b) if number(a) else None
+    return w.instead(op, ops.multiply if op.fn is ops.multiply_no_nan else ops.divide, a, b) if number(a) else None
 
 
 def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
@@ -131,13 +106,13 @@ def is_zero(x: Any, negative: bool) -> bool:
 def minus_from_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """-0.0 - x is -x, and so is 0 - x of an integer: 0.0 - 0.0 is 0.0."""
     exact = (is_zero(a, negative=True) and not op.spec.is_complex) or (is_zero(a, negative=False) and not floats(op))
-    return w.instead(op, negative, b) if exact and same(b, op) else None
+    return w.instead(op, ops.negative, b) if exact and same(b, op) else None
 
 
 def times_minus_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """x * -1, -1 * x, x / -1 is -x."""
-    x = a if number(b) == -1 else b if number(a) == -1 and op.fn is multiply else None
-    return w.instead(op, negative, x) if same(x, op) and signed(op) and not op.spec.is_complex else None
+    x = a if number(b) == -1 else b if number(a) == -1 and op.fn is ops.multiply else None
+    return w.instead(op, ops.negative, x) if same(x, op) and signed(op) and not op.spec.is_complex else None
 
 
 def signed(op: Operation) -> bool:
@@ -148,7 +123,7 @@ def signed(op: Operation) -> bool:
 
 def negated_twice(w: Walk, op: Call, x: Any) -> Any:
     """--x is x."""
-    return same(x.args[0], op) if is_call(x, negative) else None
+    return same(x.args[0], op) if is_call(x, ops.negative) else None
 
 
 def floats(op: Operation) -> bool:
@@ -159,26 +134,26 @@ def floats(op: Operation) -> bool:
 
 def plus_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """a + (-b) is a - b, (-a) + b is b - a."""
-    if is_call(b, negative) and floats(b):
-        return w.instead(op, subtract, a, b.args[0])
-    return w.instead(op, subtract, b, a.args[0]) if is_call(a, negative) and floats(a) else None
+    if is_call(b, ops.negative) and floats(b):
+        return w.instead(op, ops.subtract, a, b.args[0])
+    return w.instead(op, ops.subtract, b, a.args[0]) if is_call(a, ops.negative) and floats(a) else None
 
 
 def minus_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """a - (-b) is a + b."""
-    return w.instead(op, add, a, b.args[0]) if is_call(b, negative) and floats(b) else None
+    return w.instead(op, ops.add, a, b.args[0]) if is_call(b, ops.negative) and floats(b) else None
 
 
 def both_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """(-a) * (-b) is a * b, (-a) / (-b) is a / b."""
-    return (w.instead(op, op.fn, a.args[0], b.args[0]) if is_call(a, negative) and is_call(b, negative) and floats(op)
-            else None)
+    negative = is_call(a, ops.negative) and is_call(b, ops.negative) and floats(op)
+    return w.instead(op, op.fn, a.args[0], b.args[0]) if negative else None
 
 
 def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
     """f(-x) is f(x): cos, abs, squares."""
-    return (w.instead(op, op.fn, x.args[0], *rest) if is_call(x, negative) and floats(x) and rest in ((), (2,), (2.0,))
-            else None)
+    negative = is_call(x, ops.negative) and floats(x) and rest in ((), (2,), (2.0,))
+    return w.instead(op, op.fn, x.args[0], *rest) if negative else None
 
 
 # -- quotients
@@ -191,10 +166,10 @@ def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
     number, 1 / b has fewer digits.
     """
     for x, y in ((a, b), (b, a)):
-        if is_call(y, divide) and w.once(y) and number(y.args[0]) == 1 \
+        if is_call(y, ops.divide) and w.once(y) and number(y.args[0]) == 1 \
                 and isinstance(x, Operation) and x is not y and floats(op) \
                 and same_type(spec_of(y.args[1]), y.spec) and same_type(y.spec, op.spec) and y.spec.is_numpy:
-            return w.instead(op, divide, x, y.args[1])
+            return w.instead(op, ops.divide, x, y.args[1])
     return None
 
 
@@ -208,8 +183,8 @@ def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
     if number(p) != 2 or not floats(op) or not (isinstance(x, Operation) and same_type(x.spec, op.spec)):
         return None
     if op.spec.is_array:
-        return w.instead(op, square, x)
-    return w.instead(op, multiply, x, x) if op.spec.is_scalar and op.spec.kind == "f" else None
+        return w.instead(op, ops.square, x)
+    return w.instead(op, ops.multiply, x, x) if op.spec.is_scalar and op.spec.kind == "f" else None
 
 
 # -- what changes nothing
@@ -219,7 +194,7 @@ def unchanged(w: Walk, op: Call, x: Any, *_: Any, **__: Any) -> Any:
     """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape
     writes to nothing in place.
     """
-    if op.fn in (conjugate, real) and op.spec.is_complex:
+    if op.fn in (ops.conjugate, ops.real) and op.spec.is_complex:
         return None
     return same(x, op) if isinstance(x, Operation) and x.spec.layout == op.spec.layout is not None else None
 
@@ -230,24 +205,24 @@ def no_choice(w: Walk, op: Call, condition: Any, a: Any, b: Any) -> Any:
 
 
 ALGEBRA = (
-    (multiply_no_nan, nowhere_zero), (divide_no_nan, nowhere_zero),
-    (multiply, times_one), (divide, over_one), (pow, over_one), (add, plus_zero), (subtract, minus_zero),
-    (subtract, minus_from_zero),
-    (multiply, times_minus_one), (divide, times_minus_one), (negative, negated_twice), (add, plus_negative),
-    (subtract, minus_negative), (multiply, both_negative), (multiply, times_reciprocal), (divide, both_negative),
-    (cos, even), (abs, even), (square, even), (pow, even),
-    (pow, squared), (positive, unchanged), (astype, unchanged), (conjugate, unchanged), (real, unchanged),
-    (copy, unchanged), (array, unchanged),
-    (where, no_choice),
+    (ops.multiply_no_nan, nowhere_zero), (ops.divide_no_nan, nowhere_zero),
+    (ops.multiply, times_one), (ops.divide, over_one), (ops.pow, over_one), (ops.add, plus_zero),
+    (ops.subtract, minus_zero), (ops.subtract, minus_from_zero), (ops.multiply, times_minus_one),
+    (ops.divide, times_minus_one), (ops.negative, negated_twice), (ops.add, plus_negative),
+    (ops.subtract, minus_negative), (ops.multiply, both_negative), (ops.multiply, times_reciprocal),
+    (ops.divide, both_negative),
+    (ops.cos, even), (ops.abs, even), (ops.square, even), (ops.pow, even),
+    (ops.pow, squared), (ops.positive, unchanged), (ops.astype, unchanged), (ops.conjugate, unchanged),
+    (ops.real, unchanged), (ops.copy, unchanged), (ops.array, unchanged), (ops.where, no_choice),
 )
 
-_NUMBER = FILLED | {full, full_like}  # constants aside
-_NEGATIVE = frozenset([negative])
+_NUMBER = FILLED | {ops.full, ops.full_like}  # constants aside
+_NEGATIVE = frozenset([ops.negative])
 LOOKS_AT: dict[Any, frozenset[Any]] = {
     **dict.fromkeys([times_one, nowhere_zero, over_one, plus_zero, minus_zero, minus_from_zero, times_minus_one,
                      squared], _NUMBER),
     **dict.fromkeys([negated_twice, plus_negative, minus_negative, both_negative, even], _NEGATIVE),
-    times_reciprocal: frozenset([divide]),
+    times_reciprocal: frozenset([ops.divide]),
 }
 """What a rule looks for among the arguments: calls of these, or constants. Rules that are
 not here look at every call.

@@ -12,24 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.ops import (
-    cholesky,
-    conjugate,
-    diagonal,
-    einsum,
-    expand_dims,
-    matmul,
-    multiply,
-    permute_dims,
-    reshape,
-    scatter,
-    solve,
-    solve_triangular,
-    sum,
-    tril,
-    triu,
-    vecdot,
-)
+from tapegrad import ops
 from tapegrad.ops.linalg import labels
 from tapegrad.optimise.shapes import axes, is_array, narrow, shape
 from tapegrad.tape.spec import same_type, spec_of
@@ -41,14 +24,14 @@ BLAS = "fdFD"  # dtypes of products that NumPy has BLAS compute
 
 def _is_product(x: Any) -> bool:
     """True for a product of matrices, or of stacks of them, that BLAS computes."""
-    return is_call(x, matmul) and is_array(x) and x.spec.dtype.char in BLAS and all(
+    return is_call(x, ops.matmul) and is_array(x) and x.spec.dtype.char in BLAS and all(
         is_array(a) and spec_of(a).ndim > 1 and spec_of(a).dtype == x.spec.dtype for a in x.args)
 
 
 def _turned(w: Walk, op: Call, x: Any) -> Any:
     """Transpose the last two axes."""
     ndim = len(shape(x))
-    return w.make(op, permute_dims, x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
+    return w.make(op, ops.permute_dims, x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
 # -- the diagonal of a product, and its sum
@@ -60,7 +43,7 @@ def diagonal_of_product(w: Walk, op: Call, x: Any, offset: Any = 0) -> Any:
             and is_array(op) and x.spec.size):
         return None
     a, b = x.args
-    return w.instead(op, sum, w.make(op, multiply, a, _turned(w, op, b)), axis=len(shape(x)) - 1)
+    return w.instead(op, ops.sum, w.make(op, ops.multiply, a, _turned(w, op, b)), axis=len(shape(x)) - 1)
 
 
 def sum_of_sum(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -68,10 +51,11 @@ def sum_of_sum(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, k
     if (dtype is not None or keepdims or not is_array(x) or axes(x, axis) != tuple(range(len(shape(x))))
         or not w.once(x)):
         return None
-    if is_call(x, sum) and "dtype" not in x.kwargs and is_array(x.args[0]) and spec_of(x.args[0]).dtype.kind in "fc":
-        return w.instead(op, sum, x.args[0])
-    if is_call(x, vecdot) and x.spec.dtype == np.float64 and shape(x.args[0]) == shape(x.args[1]):
-        return w.instead(op, sum, w.make(op, multiply, *x.args))
+    if (is_call(x, ops.sum) and "dtype" not in x.kwargs and is_array(x.args[0])
+            and spec_of(x.args[0]).dtype.kind in "fc"):
+        return w.instead(op, ops.sum, x.args[0])
+    if is_call(x, ops.vecdot) and x.spec.dtype == np.float64 and shape(x.args[0]) == shape(x.args[1]):
+        return w.instead(op, ops.sum, w.make(op, ops.multiply, *x.args))
     return None
 
 
@@ -88,10 +72,10 @@ def product_with_diagonal(w: Walk, op: Call, a: Any, b: Any) -> Any:
         if d is None:
             continue
         if left and shape(d) and len(shape(x)) > 1:
-            d = w.make(op, expand_dims, d, axis=-1)
+            d = w.make(op, ops.expand_dims, d, axis=-1)
         elif not left and len(shape(d)) > 1:
-            d = w.make(op, expand_dims, d, axis=-2)
-        made = w.make(op, multiply, x, d)
+            d = w.make(op, ops.expand_dims, d, axis=-2)
+        made = w.make(op, ops.multiply, x, d)
         return made if same_type(made.spec, op.spec) else None
     return None
 
@@ -104,17 +88,17 @@ def _diagonal(w: Walk, op: Call, x: Any) -> Any:
         return None
     if isinstance(x, Constant):
         return _constant_diagonal(w, op, x)
-    if isinstance(x, Call) and is_call(x, scatter) and "order" not in x.kwargs:
+    if isinstance(x, Call) and is_call(x, ops.scatter) and "order" not in x.kwargs:
         return _scattered_diagonal(x)
-    if is_call(x, multiply):  # a diagonal matrix times a number, or its rows or columns by a vector
+    if is_call(x, ops.multiply):  # a diagonal matrix times a number, or its rows or columns by a vector
         for s, matrix in (x.args, x.args[::-1]):
             fits = shape(matrix) == shape(x) and (shape(s) == ()
                                                   or (len(shape(x)) == 2 and spec_of(s).size == shape(x)[0]))
             d = _diagonal(w, op, matrix) if fits else None
             if d is not None:
-                s = s if len(shape(s)) < 2 else w.make(op, reshape, s, shape(x)[:1])
-                return w.make(op, multiply, s, d)
-    if is_call(x, permute_dims) and len(shape(x)) == 2:
+                s = s if len(shape(s)) < 2 else w.make(op, ops.reshape, s, shape(x)[:1])
+                return w.make(op, ops.multiply, s, d)
+    if is_call(x, ops.permute_dims) and len(shape(x)) == 2:
         return _diagonal(w, op, x.args[0])
     return None
 
@@ -184,8 +168,8 @@ def _is_floating(x: Any) -> bool:
 
 def _of_one(w: Walk, op: Call, x: Any, term: str, out: str) -> Any:
     if len(term) == 2 and term[0] == term[1] and shape(x)[0] == shape(x)[1] and out in ("", term[0]):
-        line = w.make(op, diagonal, x, offset=0)
-        return line if out else w.make(op, sum, line)
+        line = w.make(op, ops.diagonal, x, offset=0)
+        return line if out else w.make(op, ops.sum, line)
     return None
 
 
@@ -193,23 +177,23 @@ def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) 
     (a, b), (p, q) = xs, terms
     if not p or not q:  # a number times an array
         s, x, term = (a, b, q) if not p else (b, a, p)
-        return w.make(op, multiply, s,
+        return w.make(op, ops.multiply, s,
                       _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) and len(term) == 2 else None
     if len(p) != 2 or len(q) != 2 or any(shape(a)[p.index(c)] != shape(b)[q.index(c)] for c in p if c in q):
         return None  # an axis of length 1 is stretched
     shared = set(p) & set(q)
     if not out and len(shared) == 2:
-        return w.make(op, sum, w.make(op, multiply, a, _ordered(w, op, b, q, p)))
+        return w.make(op, ops.sum, w.make(op, ops.multiply, a, _ordered(w, op, b, q, p)))
     if len(shared) != 1 or len(out) != 2 or set(out) != set(p) ^ set(q):
         return None
     (k,) = shared
     if out[0] not in p:
         a, b, p, q = b, a, q, p
-    return w.make(op, matmul, _ordered(w, op, a, p, out[0] + k), _ordered(w, op, b, q, k + out[1]))
+    return w.make(op, ops.matmul, _ordered(w, op, a, p, out[0] + k), _ordered(w, op, b, q, k + out[1]))
 
 
 def _ordered(w: Walk, op: Call, x: Any, term: str, wanted: str) -> Any:
-    return x if term == wanted else w.make(op, permute_dims, x, axes=(1, 0))
+    return x if term == wanted else w.make(op, ops.permute_dims, x, axes=(1, 0))
 
 
 # -- triangular systems
@@ -225,7 +209,8 @@ def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
     if found is None or not is_array(b) or not 0 < len(shape(b)) < 3 or spec_of(b).dtype != spec_of(a).dtype:
         return None
     x, lower, trans = found
-    return w.instead(op, solve_triangular, x, b, **({"trans": trans} if trans else {}), lower=lower, check_finite=False)
+    turned = {"trans": trans} if trans else {}
+    return w.instead(op, ops.solve_triangular, x, b, **turned, lower=lower, check_finite=False)
 
 
 def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
@@ -234,19 +219,19 @@ def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
     """
     if not is_array(x) or len(shape(x)) != 2 or spec_of(x).dtype.char not in BLAS or shape(x)[0] != shape(x)[1]:
         return None
-    if is_call(x, permute_dims) or is_call(x, conjugate):
+    if is_call(x, ops.permute_dims) or is_call(x, ops.conjugate):
         found = _triangle(x.args[0])
-        turned = {permute_dims: (1, 0, None), conjugate: (None, 2, 1)}[x.fn]
+        turned = {ops.permute_dims: (1, 0, None), ops.conjugate: (None, 2, 1)}[x.fn]
         trans_of = None if found is None else turned[found[2]]
         return None if found is None or trans_of is None else (found[0], found[1], trans_of)
-    if is_call(x, cholesky):
+    if is_call(x, ops.cholesky):
         return x, not (x.kwargs.get("upper", False) or x.args[1:] not in ((), (False,))), 0
-    for cut, lower in ((tril, True), (triu, False)):
+    for cut, lower in ((ops.tril, True), (ops.triu, False)):
         k = x.kwargs.get("k", 0) if is_call(x, cut) and len(x.args) == 1 else None
         if type(k) is int and (k <= 0 if lower else k >= 0):
             return x, lower, 0
     return None
 
 
-PRODUCTS = ((diagonal, diagonal_of_product), (sum, sum_of_sum), (matmul, product_with_diagonal), (einsum, contracted),
-            (solve, solved_by_substitution))
+PRODUCTS = ((ops.diagonal, diagonal_of_product), (ops.sum, sum_of_sum), (ops.matmul, product_with_diagonal),
+            (ops.einsum, contracted), (ops.solve, solved_by_substitution))

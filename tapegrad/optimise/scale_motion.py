@@ -20,34 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.ops import (
-    abs,
-    add,
-    broadcast_to,
-    cos,
-    divide,
-    dot,
-    expand_dims,
-    flip,
-    getitem,
-    matmul,
-    mean,
-    multiply,
-    negative,
-    permute_dims,
-    reshape,
-    scatter,
-    solve,
-    solve_triangular,
-    square,
-    squeeze,
-    subtract,
-    sum,
-    tensordot,
-    vdot,
-    vecdot,
-    where,
-)
+from tapegrad import ops
 from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.spec import Spec, absent, same_type
@@ -56,14 +29,16 @@ from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, count_uses, pure
 
 # the numbers of the first argument
-MOVING = frozenset([reshape, permute_dims, broadcast_to, expand_dims, squeeze, flip, getitem])
-SUMS = frozenset([sum, mean])
-PRODUCTS = frozenset([matmul, tensordot, dot, vecdot, vdot])
-BILINEAR = PRODUCTS | {multiply}
-SOLVES = frozenset([solve, solve_triangular])  # linear in the second
-EVEN = frozenset([square, abs, cos])
-SCALING = frozenset([negative, multiply, divide, add])  # what may be a constant times an operand
-PASSING = MOVING | SUMS | BILINEAR | SOLVES | EVEN | SCALING | {subtract, scatter, where}  # what a factor may pass
+MOVING = frozenset([ops.reshape, ops.permute_dims, ops.broadcast_to, ops.expand_dims, ops.squeeze, ops.flip,
+                    ops.getitem])
+SUMS = frozenset([ops.sum, ops.mean])
+PRODUCTS = frozenset([ops.matmul, ops.tensordot, ops.dot, ops.vecdot, ops.vdot])
+BILINEAR = PRODUCTS | {ops.multiply}
+SOLVES = frozenset([ops.solve, ops.solve_triangular])  # linear in the second
+EVEN = frozenset([ops.square, ops.abs, ops.cos])
+SCALING = frozenset([ops.negative, ops.multiply, ops.divide, ops.add])  # what may be a constant times an operand
+# what a factor may pass
+PASSING = MOVING | SUMS | BILINEAR | SOLVES | EVEN | SCALING | {ops.subtract, ops.scatter, ops.where}
 SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
 
 NEVER = (math.inf, math.inf)
@@ -159,18 +134,18 @@ def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int],
         return FREE
     if fn in SOLVES:
         return costs
-    if fn in BILINEAR or fn is divide:
+    if fn in BILINEAR or fn is ops.divide:
         if args[0] is args[1]:
             return 0.0, costs[1]
         other = args[1 - i]
         meets = (type(other) is Call and factor[other.id] is not None and uses[other.id] == 1
                  and other.spec.size == op.spec.size)
         return FREE if meets else costs
-    if fn is add or (fn is subtract and i == 1) or fn in EVEN:
+    if fn is ops.add or (fn is ops.subtract and i == 1) or fn in EVEN:
         return 0.0, math.inf
-    if fn is scatter:
+    if fn is ops.scatter:
         return (math.inf, costs[1]) if i == 0 and len(op.kwargs["ranks"]) == 1 else NEVER
-    return (math.inf, costs[1]) if fn is where and i and _zero(args[3 - i]) else NEVER
+    return (math.inf, costs[1]) if fn is ops.where and i and _zero(args[3 - i]) else NEVER
 
 
 def floating(x: Spec) -> bool:
@@ -188,13 +163,13 @@ Factor = tuple[float, Operation]
 def constant_factor(op: Operation) -> Factor | None:
     """Return the factor of a call that is a constant times an operand, and the operand."""
     fn, args = op.fn, op.args
-    if fn is negative:
+    if fn is ops.negative:
         found: tuple[Any, Any] = -1.0, args[0]
-    elif fn is multiply:
+    elif fn is ops.multiply:
         found = (args[0], args[1]) if not isinstance(args[0], Operation) else (args[1], args[0])
-    elif fn is divide and type(args[1]) in (int, float) and args[1]:
+    elif fn is ops.divide and type(args[1]) in (int, float) and args[1]:
         found = 1 / args[1], args[0]
-    elif fn is add and args[0] is args[1]:
+    elif fn is ops.add and args[0] is args[1]:
         found = 2.0, args[0]
     else:
         return None
@@ -208,17 +183,17 @@ def constant_factor(op: Operation) -> Factor | None:
 
 
 def _fits(factor: float) -> bool:
-    return SMALLEST <= builtin_abs(factor) <= LARGEST
+    return SMALLEST <= abs(factor) <= LARGEST
 
 
 def is_sign(factor: float) -> bool:
     """True for 1 and -1, a product with which is exact."""
-    return builtin_abs(factor) == 1.0
+    return abs(factor) == 1.0
 
 
 def is_near_one(factor: float) -> bool:
     """True for a factor that takes a product at most to the next power of two."""
-    return 0.5 <= builtin_abs(factor) <= 2.0
+    return 0.5 <= abs(factor) <= 2.0
 
 
 def together(first: float, then: float) -> bool:
@@ -228,13 +203,8 @@ def together(first: float, then: float) -> bool:
     smaller than 1, and the first is an integer, of whose products none is lost there. A large one and a small one may
     overflow, or vanish, in between.
     """
-    a, b = builtin_abs(first), builtin_abs(then)
+    a, b = abs(first), abs(then)
     return a == 1.0 or b == 1.0 or (a <= 1.0 and b <= 1.0) or (a >= 1.0 and b >= 1.0 and a.is_integer())
-
-
-def builtin_abs(x: float) -> float:
-    """Return the absolute value of a plain number."""
-    return -x if x < 0 else x
 
 
 # -- how: forwards, from used to users
@@ -256,10 +226,10 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
     alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)
     if passed is not None and _fits(passed) and alike:
         return Scaled(passed, walk.make(op, op.fn, *args, val=absent(op.spec), **op.kwargs))
-    if op.fn is add and -1.0 in given and 1.0 in given:
-        return walk.instead(op, subtract, *(args if given[1] == -1.0 else args[::-1]))
-    if op.fn is subtract and given == [1.0, -1.0]:
-        return walk.instead(op, add, *args)
+    if op.fn is ops.add and -1.0 in given and 1.0 in given:
+        return walk.instead(op, ops.subtract, *(args if given[1] == -1.0 else args[::-1]))
+    if op.fn is ops.subtract and given == [1.0, -1.0]:
+        return walk.instead(op, ops.add, *args)
     return walk.instead(op, op.fn, *args) if op.fn in EVEN and given == [-1.0] else None
 
 
@@ -270,14 +240,14 @@ def _passed(op: Call, given: list[float]) -> float | None:
         return given[0] * given[1] if together(*given) else None
     if fn in SOLVES:
         return given[1] / given[0]
-    if fn is multiply or fn is divide:
-        factor = given[0] * given[1] if fn is multiply else given[0] / given[1]
+    if fn is ops.multiply or fn is ops.divide:
+        factor = given[0] * given[1] if fn is ops.multiply else given[0] / given[1]
         return factor if is_near_one(given[0]) and is_near_one(given[1]) and is_near_one(factor) else None
     if fn in MOVING or fn in SUMS:
         return given[0]
-    if fn is scatter:  # a zero keeps its sign beside a positive factor
+    if fn is ops.scatter:  # a zero keeps its sign beside a positive factor
         return given[0] if len(op.kwargs["ranks"]) == 1 and given[0] > 0 else None
-    if fn is where and (_zero(op.args[1]) or _zero(op.args[2])):
+    if fn is ops.where and (_zero(op.args[1]) or _zero(op.args[2])):
         return given[1] * given[2] if min(given) > 0 else None
     return None
 
@@ -306,8 +276,8 @@ def _settle(walk: Walk, op: Call, made: Scaled, found: Factor | None, lazy: tupl
 def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
     val = absent(like.spec)
     if x.factor == -1.0:
-        return walk.make(like, negative, x.base, val=val)
-    return walk.make(like, multiply, x.factor, x.base, val=val)
+        return walk.make(like, ops.negative, x.base, val=val)
+    return walk.make(like, ops.multiply, x.factor, x.base, val=val)
 
 
 def _apply(walk: Walk, arg: Any) -> Any:

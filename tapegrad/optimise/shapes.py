@@ -10,58 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad import ops
 from tapegrad.numbers.kinds import Axis
-from tapegrad.ops import (
-    abs,
-    add,
-    broadcast_to,
-    copy,
-    cos,
-    divide,
-    divide_no_nan,
-    equal,
-    exp,
-    expand_dims,
-    full,
-    full_like,
-    getitem,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    log,
-    maximum,
-    minimum,
-    multiply,
-    multiply_no_nan,
-    negative,
-    not_equal,
-    permute_dims,
-    pow,
-    product_no_nan,
-    reciprocal,
-    reshape,
-    scatter,
-    sin,
-    sqrt,
-    square,
-    squeeze,
-    subtract,
-    sum,
-    tanh,
-    vdot,
-    vecdot,
-    where,
-)
 from tapegrad.optimise.algebra import FILLED, is_filled, number, same
 from tapegrad.tape.spec import same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 from tapegrad.transforms.walk import Walk, is_call
 
 ELEMENTWISE = (
-    add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, reciprocal, abs, pow, maximum,
-    minimum, where, multiply_no_nan, product_no_nan, divide_no_nan,
-    equal, not_equal, less, less_equal, greater, greater_equal)
+    ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.square, ops.sqrt, ops.exp, ops.log, ops.sin,
+    ops.cos, ops.tanh, ops.reciprocal, ops.abs, ops.pow, ops.maximum, ops.minimum, ops.where, ops.multiply_no_nan,
+    ops.product_no_nan, ops.divide_no_nan, ops.equal, ops.not_equal, ops.less, ops.less_equal, ops.greater,
+    ops.greater_equal)
 
 
 def shape(x: Any) -> tuple[int, ...]:
@@ -85,7 +45,7 @@ def stretched(w: Walk, op: Call, *args: Any) -> Any:
     if not is_array(op) or not op.spec.ndim:
         return None
     slim = [narrow(arg) for arg in args]
-    if op.fn is pow and not isinstance(slim[1], Operation) and slim[1] == 0.5:
+    if op.fn is ops.pow and not isinstance(slim[1], Operation) and slim[1] == 0.5:
         slim[1] = args[1]  # of a number NumPy's power is a square root, which differs at -0.0 and -inf
     if all(map(_is, slim, args)):
         return None
@@ -96,15 +56,15 @@ def stretched(w: Walk, op: Call, *args: Any) -> Any:
     # Python's numbers raise where NumPy's give inf
     if not _same_dtype(slim, args) or all(spec_of(arg).dtype is None for arg in slim):
         return None
-    return w.instead(op, broadcast_to, w.make(op, op.fn, *slim), op.spec.shape)
+    return w.instead(op, ops.broadcast_to, w.make(op, op.fn, *slim), op.spec.shape)
 
 
 def narrow(x: Any) -> Any:
     """Return what an argument of an elementwise call was stretched from, or itself."""
     while True:
-        if is_call(x, broadcast_to) and not x.kwargs:
+        if is_call(x, ops.broadcast_to) and not x.kwargs:
             x = x.args[0]
-        elif is_call(x, reshape) and shape(x) == (1,) * (len(shape(x)) - len(shape(x.args[0]))) + shape(x.args[0]):
+        elif is_call(x, ops.reshape) and shape(x) == (1,) * (len(shape(x)) - len(shape(x.args[0]))) + shape(x.args[0]):
             x = x.args[0]  # axes of length 1 in front
         else:
             break
@@ -144,7 +104,7 @@ def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
     if same(slim, op):
         return slim
     return (None if slim is x or not isinstance(slim, Operation) or not is_array(slim)
-            else w.instead(op, broadcast_to, slim, op.spec.shape))
+            else w.instead(op, ops.broadcast_to, slim, op.spec.shape))
 
 
 # -- sums
@@ -167,7 +127,8 @@ def sum_of_one_axis(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
 
 
 def _sum(w: Walk, op: Call, x: Any, axis: Axis, keepdims: bool) -> Any:
-    return w.instead(op, sum, x, **({} if axis is None else {"axis": axis}), **({"keepdims": True} if keepdims else {}))
+    given = {} if axis is None else {"axis": axis}
+    return w.instead(op, ops.sum, x, **given, **({"keepdims": True} if keepdims else {}))
 
 
 def sum_of_nothing(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -175,7 +136,7 @@ def sum_of_nothing(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = Non
     if (dtype is not None or not is_array(op) or not is_array(x) or x.spec.dtype != op.spec.dtype
         or any(shape(x)[a] != 1 for a in axes(x, axis))):
         return None
-    return w.instead(op, reshape, x, op.spec.shape)
+    return w.instead(op, ops.reshape, x, op.spec.shape)
 
 
 def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -189,9 +150,9 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
         return None
     kept = tuple(n for a, n in enumerate(have) if a not in over or keepdims)
     if shape(slim) != kept:
-        slim = w.make(op, reshape, slim, kept)
-    made = w.make(op, multiply, slim, math.prod(shape(x)[a] for a in over))
-    made = w.make(op, broadcast_to, made, op.spec.shape) if shape(made) != op.spec.shape else made
+        slim = w.make(op, ops.reshape, slim, kept)
+    made = w.make(op, ops.multiply, slim, math.prod(shape(x)[a] for a in over))
+    made = w.make(op, ops.broadcast_to, made, op.spec.shape) if shape(made) != op.spec.shape else made
     return made if same_type(made.spec, op.spec) else None
 
 
@@ -205,7 +166,7 @@ def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
 
     In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
     """
-    pair = x.args * 2 if is_call(x, square) else x.args if is_call(x, multiply) else ()
+    pair = x.args * 2 if is_call(x, ops.square) else x.args if is_call(x, ops.multiply) else ()
     if (dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair)
         or x.spec.dtype != np.float64):
         return None
@@ -214,9 +175,9 @@ def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
     if whole and x.spec.size >= WHOLE:
         return None
     if over == (last,):
-        return w.instead(op, vecdot, *pair)
+        return w.instead(op, ops.vecdot, *pair)
     if whole:
-        return w.instead(op, vdot, *(_in_order(w, op, a) for a in pair))
+        return w.instead(op, ops.vdot, *(_in_order(w, op, a) for a in pair))
     return None
 
 
@@ -224,7 +185,7 @@ def _in_order(w: Walk, op: Call, x: Any) -> Any:
     """Return an array, or the copy in C's order that vdot makes of any other itself: here it has memory kept
     for it, or serves twice.
     """
-    return x if x.spec.is_contiguous else w.make(op, copy, x, order="C")
+    return x if x.spec.is_contiguous else w.make(op, ops.copy, x, order="C")
 
 
 # -- arrangements
@@ -238,11 +199,11 @@ def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
         return None
     if same(x, op):
         return x
-    if is_call(x, reshape) and not x.kwargs and is_array(x.args[0]):
-        return same(x.args[0], op) or w.instead(op, reshape, x.args[0], op.spec.shape)
-    if is_call(x, permute_dims):
+    if is_call(x, ops.reshape) and not x.kwargs and is_array(x.args[0]):
+        return same(x.args[0], op) or w.instead(op, ops.reshape, x.args[0], op.spec.shape)
+    if is_call(x, ops.permute_dims):
         return _of_one_axis_less(w, op, x)
-    if is_call(x, sum) and x.kwargs.get("keepdims") and "dtype" not in x.kwargs and w.once(x):
+    if is_call(x, ops.sum) and x.kwargs.get("keepdims") and "dtype" not in x.kwargs and w.once(x):
         over = axes(x.args[0], x.kwargs.get("axis"))
         if op.spec.ndim and op.spec.shape == tuple(n for a, n in enumerate(shape(x.args[0])) if a not in over):
             return _sum(w, op, x.args[0], x.kwargs.get("axis"), False)
@@ -255,10 +216,10 @@ def _of_one_axis_less(w: Walk, op: Call, x: Any) -> Any:
     if [shape(x)[a] for a in order] != [shape(op)[a] for a in _long(op)]:
         return None
     while True:
-        if is_call(base, permute_dims):
+        if is_call(base, ops.permute_dims):
             first = base.kwargs.get("axes", base.args[1] if len(base.args) > 1 else None)
             order = [first[a] % len(first) if first is not None else len(shape(base)) - 1 - a for a in order]
-        elif is_call(base, reshape) and not base.kwargs and is_array(base.args[0]) \
+        elif is_call(base, ops.reshape) and not base.kwargs and is_array(base.args[0]) \
                 and [n for n in shape(base) if n != 1] == [n for n in shape(base.args[0]) if n != 1]:
             order = [_long(base.args[0])[_long(base).index(a)] for a in order]
         else:
@@ -268,7 +229,7 @@ def _of_one_axis_less(w: Walk, op: Call, x: Any) -> Any:
         return None
     short, long = (a for a in range(len(shape(base))) if shape(base)[a] == 1), iter(order)
     axes = tuple([next(short) if n == 1 else next(long) for n in shape(op)])
-    return same(base, op) if axes == tuple(range(len(axes))) else w.instead(op, permute_dims, base, axes=axes)
+    return same(base, op) if axes == tuple(range(len(axes))) else w.instead(op, ops.permute_dims, base, axes=axes)
 
 
 def _long(x: Any) -> list[int]:
@@ -278,7 +239,7 @@ def _long(x: Any) -> list[int]:
 
 def rearranged(w: Walk, op: Call, x: Any, axis: Axis = None) -> Any:
     """expand_dims and squeeze are reshapes."""
-    return w.instead(op, reshape, x, op.spec.shape) if is_array(x) and is_array(op) else None
+    return w.instead(op, ops.reshape, x, op.spec.shape) if is_array(x) and is_array(op) else None
 
 
 def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
@@ -289,12 +250,12 @@ def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
     order = tuple(range(ndim))[::-1] if axes is None else tuple(a % ndim for a in axes)
     if order == tuple(range(ndim)):
         return same(x, op)
-    if not is_call(x, permute_dims) or not is_array(x.args[0]):
-        return None if axes == order and "axes" in op.kwargs else w.instead(op, permute_dims, x, axes=order)
+    if not is_call(x, ops.permute_dims) or not is_array(x.args[0]):
+        return None if axes == order and "axes" in op.kwargs else w.instead(op, ops.permute_dims, x, axes=order)
     inner = x.kwargs.get("axes", x.args[1] if len(x.args) > 1 else None)
     first = tuple(range(ndim))[::-1] if inner is None else tuple(a % ndim for a in inner)
     both = tuple(first[a] for a in order)
-    return x.args[0] if both == tuple(range(ndim)) else w.instead(op, permute_dims, x.args[0], axes=both)
+    return x.args[0] if both == tuple(range(ndim)) else w.instead(op, ops.permute_dims, x.args[0], axes=both)
 
 
 def everything(index: tuple[Any, ...], of: tuple[int, ...]) -> bool:
@@ -313,7 +274,7 @@ def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[:] is x, and x[:, None] a reshape."""
     if not is_array(x) or not is_array(op) or not everything(index, shape(x)):
         return None
-    return same(x, op) or w.instead(op, reshape, x, op.spec.shape)
+    return same(x, op) or w.instead(op, ops.reshape, x, op.spec.shape)
 
 
 def read_along_one(w: Walk, op: Call, x: Any, *index: Any) -> Any:
@@ -322,7 +283,7 @@ def read_along_one(w: Walk, op: Call, x: Any, *index: Any) -> Any:
                                                                                      for part in index):
         return None
     slices = tuple([slice(None) if type(part) is int and n == 1 else part for part, n in zip(index, shape(x))])
-    return w.instead(op, reshape, x, op.spec.shape) if slices != index and everything(slices, shape(x)) else None
+    return w.instead(op, ops.reshape, x, op.spec.shape) if slices != index and everything(slices, shape(x)) else None
 
 
 def _steady(index: tuple[Any, ...]) -> bool:
@@ -333,9 +294,9 @@ def _steady(index: tuple[Any, ...]) -> bool:
 
 def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     """x[i][j] is x[i, j]."""
-    if (is_call(x, getitem) and is_array(x) and all(type(part) is int for part in x.args[1:]) and _steady(index)
+    if (is_call(x, ops.getitem) and is_array(x) and all(type(part) is int for part in x.args[1:]) and _steady(index)
         and Ellipsis not in index):
-        return w.instead(op, getitem, x.args[0], *x.args[1:], *index)
+        return w.instead(op, ops.getitem, x.args[0], *x.args[1:], *index)
     return None
 
 
@@ -350,7 +311,7 @@ def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], rank
         return None
     if piece.spec.dtype != op.spec.dtype or piece.spec.size != op.spec.size:
         return None
-    return same(piece, op) or w.instead(op, reshape, piece, shape)
+    return same(piece, op) or w.instead(op, ops.reshape, piece, shape)
 
 
 def scattered_alike(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...],
@@ -362,32 +323,32 @@ def scattered_alike(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], rank
     total = first
     while (ranks and _steady(rest[1:1 + ranks[0]]) and rest[1:1 + ranks[0]] == index and is_array(rest[0])
            and same_type(rest[0].spec, first.spec)):
-        total, rest, ranks = w.make(op, add, total, rest[0]), rest[1 + ranks[0]:], ranks[1:]
+        total, rest, ranks = w.make(op, ops.add, total, rest[0]), rest[1 + ranks[0]:], ranks[1:]
     if total is first:
         return None
-    return w.instead(op, scatter, total, *index, *rest, shape=shape, ranks=(len(index), *ranks))
+    return w.instead(op, ops.scatter, total, *index, *rest, shape=shape, ranks=(len(index), *ranks))
 
 
 def scattered_together(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """scatter(x, i) + scatter(y, j) is one scatter of both pieces."""
-    if not (is_call(a, scatter) and is_call(b, scatter) and w.once(a) and w.once(b) and same_type(a.spec, b.spec)
-            and is_array(op)):
+    if not (is_call(a, ops.scatter) and is_call(b, ops.scatter) and w.once(a) and w.once(b)
+            and same_type(a.spec, b.spec) and is_array(op)):
         return None
     if a.kwargs.get("dtype") != b.kwargs.get("dtype"):
         return None
-    return w.instead(op, scatter, *a.args, *b.args, **{**a.kwargs, "ranks": (*a.kwargs["ranks"], *b.kwargs["ranks"])})
+    ranks = *a.kwargs["ranks"], *b.kwargs["ranks"]
+    return w.instead(op, ops.scatter, *a.args, *b.args, **{**a.kwargs, "ranks": ranks})
 
 
 SHAPES = (
-    (broadcast_to, restretched), (sum, sum_of_one_axis), (sum, sum_of_nothing), (sum, sum_of_stretched),
-    (sum, sum_of_products),
-    (reshape, reshaped), (expand_dims, rearranged), (squeeze, rearranged), (permute_dims, transposed),
-    (getitem, read_whole),
-    (getitem, read_along_one), (getitem, read_at_once), (scatter, scattered_whole), (scatter, scattered_alike),
-    (add, scattered_together),
+    (ops.broadcast_to, restretched), (ops.sum, sum_of_one_axis), (ops.sum, sum_of_nothing), (ops.sum, sum_of_stretched),
+    (ops.sum, sum_of_products),
+    (ops.reshape, reshaped), (ops.expand_dims, rearranged), (ops.squeeze, rearranged), (ops.permute_dims, transposed),
+    (ops.getitem, read_whole), (ops.getitem, read_along_one), (ops.getitem, read_at_once),
+    (ops.scatter, scattered_whole), (ops.scatter, scattered_alike), (ops.add, scattered_together),
     *((op, stretched) for op in ELEMENTWISE),
 )
 
-LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {broadcast_to, reshape, full, full_like},
-                                       scattered_together: frozenset([scatter])}
+LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {ops.broadcast_to, ops.reshape, ops.full, ops.full_like},
+                                       scattered_together: frozenset([ops.scatter])}
 """What a rule looks for among the arguments, as in `algebra`."""

@@ -403,6 +403,15 @@ class Memory:
                     self.owned[arg.id] = 0
 
 
+def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that a tape was recorded with, by position and by name."""
+    leaves = [x.val for x in tape.inputs[1:]]
+    if tape.structure is None:
+        return tuple(leaves), {}
+    return tuple(part.build(leaves) for part in tape.structure.args), {name: part.build(leaves)
+                                                                       for name, part in tape.structure.kwargs.items()}
+
+
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = True) -> list[Any]:
     """Return the inputs' values for a call, the function first; what it captured is read anew. Their kinds are
     `checked`.

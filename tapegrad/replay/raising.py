@@ -7,18 +7,8 @@ import operator
 from collections.abc import Callable, Collection
 from typing import Any
 
+from tapegrad import ops
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.ops import (
-    bitwise_left_shift,
-    bitwise_right_shift,
-    divide,
-    floor_divide,
-    getitem,
-    getitem_masked,
-    pow,
-    remainder,
-    setitem,
-)
 from tapegrad.ops.loop import is_loop
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import OPS, Op
@@ -28,8 +18,9 @@ from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 
 # Python's raise; NumPy's give nan, inf or 0
-_ARITHMETIC = frozenset([divide, floor_divide, remainder, pow, bitwise_left_shift, bitwise_right_shift])
-_INDEX = {getitem: 1, getitem_masked: 1, setitem: 2}  # where it begins among the arguments
+_ARITHMETIC = frozenset([ops.divide, ops.floor_divide, ops.remainder, ops.pow, ops.bitwise_left_shift,
+                         ops.bitwise_right_shift])
+_INDEX = {ops.getitem: 1, ops.getitem_masked: 1, ops.setitem: 2}  # where it begins among the arguments
 
 _OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_divide": operator.floordiv,
                                              "remainder": operator.mod,
@@ -57,7 +48,7 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
     if op.fn in _INDEX:
         parts = [part for part in op.args[_INDEX[op.fn]:] if isinstance(part, Operation) and type(part) is not Constant]
         return any(part not in steps and part.spec.kind != "b" for part in parts)
-    if op.fn is pow and op.spec.kind in "iu":  # no negative powers of integers
+    if op.fn is ops.pow and op.spec.kind in "iu":  # no negative powers of integers
         return True
     return (op.fn in _ARITHMETIC or op.fn.scalar is not None) and _is_python(op.spec)
 

@@ -1,6 +1,6 @@
-"""warning_errors: whether NumPy's warnings are errors just now, by `np.errstate`, `np.seterr` or a filter of warnings.
+"""warning_errors: whether NumPy's warnings are errors at the moment, by `np.errstate`, `np.seterr` or a filter.
 
-Compiled code computes NumPy's numbers as Python's, which overflow without a word.
+Compiled code computes NumPy's numbers as Python's, which overflow without a warning.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from tapegrad.replay.raising import may_stop
 from tapegrad.rules.op import memory_of
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Tape
+from tapegrad.trace.numpy_warnings import SETTINGS, action
 
 _MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape, with_jacobian])
-
-# what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
-_settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
 
 _calm: list[tuple[Any, Any]] = [(object(), None)]  # the settings that were found to raise nothing, and the filters
 
@@ -27,13 +25,13 @@ _calm: list[tuple[Any, Any]] = [(object(), None)]  # the settings that were foun
 def strict() -> bool:
     """Return whether a warning of NumPy's would be raised."""
     settings, filters = _calm[0]
-    if _settings is not None and _settings.get() is settings and warnings.filters == filters:
+    if SETTINGS is not None and SETTINGS.get() is settings and warnings.filters == filters:
         return False
     chosen = np.geterr().values()
-    if "raise" in chosen or ("warn" in chosen and _are_errors()):
+    if "raise" in chosen or ("warn" in chosen and action() == "error"):
         return True
-    if _settings is not None:
-        _calm[0] = _settings.get(), list(warnings.filters)
+    if SETTINGS is not None:
+        _calm[0] = SETTINGS.get(), list(warnings.filters)
     return False
 
 
@@ -42,28 +40,15 @@ def is_calm() -> bool:
     return not strict()
 
 
-def _are_errors() -> bool:
-    """Return whether some filter makes errors of RuntimeWarnings; one that comes before may speak of them all."""
-    for action, message, category, module, line in warnings.filters:
-        if issubclass(RuntimeWarning, category):
-            if action == "error":
-                return True
-            if message is None and module is None and line == 0:
-                return False
-    return False
-
-
 def may_lose(tape: Tape) -> bool:
-    """Return whether a tape has calls whose values nobody needs, and which NumPy might warn of: a
-    compiled tape makes none of these.
+    """Return whether a tape has calls with an unused value of which NumPy might warn: a compiled tape leaves these
+    calls out.
     """
     needed = leading(tape.ops, [tape.result, *filter(may_stop, tape.ops)])
     return any(type(op) is Call and not needed[op.id] and _may_warn(op) for op in tape.ops)
 
 
 def _may_warn(op: Call) -> bool:
-    """Return whether a call computes numbers with a point; one that moves them, or makes room
-    for them, has nothing to warn of.
-    """
+    """Return whether a call computes inexact numbers, and does not merely move or allocate them."""
     moves = op.fn in _MOVES or memory_of(op.fn).of == 0 or memory_of(op.fn).blank
     return not moves and op.spec.kind in "fc"

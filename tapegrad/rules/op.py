@@ -338,16 +338,11 @@ def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwa
         return partial(*[OPS["reshape"](x, (1,)) for x in numbers], **kwargs)[0]
 
 
-class Pullback:
-    """The pullback of a call whose rule is given by partials."""
+class OfOp:
+    """A pullback that is called after its op."""
 
-    __slots__ = ("args", "kwargs", "op", "y")
-
-    def __init__(self, op: Op, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.op, self.y, self.args, self.kwargs = op, y, args, kwargs
-
-    def __call__(self, dy: Any) -> Cotangents:
-        return Cotangents(self, dense(dy))
+    __slots__ = ("op",)
+    op: Any
 
     @property
     def __name__(self) -> str:
@@ -357,10 +352,22 @@ class Pullback:
         return f"<{self.__name__}>"
 
 
-class JointPullback:
+class Pullback(OfOp):
+    """The pullback of a call whose rule is given by partials."""
+
+    __slots__ = ("args", "kwargs", "y")
+
+    def __init__(self, op: Op, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.op, self.y, self.args, self.kwargs = op, y, args, kwargs
+
+    def __call__(self, dy: Any) -> Cotangents:
+        return Cotangents(self, dense(dy))
+
+
+class JointPullback(OfOp):
     """A pullback that returns all cotangents at once, as a user's does: what it returns is checked and projected."""
 
-    __slots__ = ("args", "fn", "op", "tensors")
+    __slots__ = ("args", "fn", "tensors")
 
     def __init__(self, op: Op, fn: Callable[[Any], Any], args: tuple[Any, ...], tensors: bool = False) -> None:
         self.op, self.fn, self.args, self.tensors = op, fn, args, tensors  # tensors: the arguments are TensorArrays
@@ -375,13 +382,6 @@ class JointPullback:
         dxs = tuple([ZERO if dx is None else project(dx, x) if is_leaf(x) and is_leaf(dx) else dx
                      for dx, x in zip(dxs, self.args)])
         return unwrap(dxs) if self.tensors else dxs
-
-    @property
-    def __name__(self) -> str:
-        return f"{self.op.__name__}_pullback"
-
-    def __repr__(self) -> str:
-        return f"<{self.__name__}>"
 
 
 class Cotangents:

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary, WeakSet
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.memory import BUFFERS, meet, span
+from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.op import Traced
-from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.put_off import TableWrite
 from tapegrad.trace.references import Routes, is_a, is_safe
 from tapegrad.trace.write_back import Copies, Pending, Place

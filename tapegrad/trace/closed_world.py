@@ -13,7 +13,7 @@ from operator import attrgetter, is_
 from types import CellType, FunctionType
 from typing import Any
 
-from tapegrad.trace.holders import attributes
+from tapegrad.numbers.object_state import attributes
 from tapegrad.tree.copies import is_empty
 
 KEPT = 16  # worlds

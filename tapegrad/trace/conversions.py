@@ -1,13 +1,12 @@
-"""conversions: `type(x)`, `hasattr(x, "__len__")`, `isinstance(x, SupportsIndex)` and `np.random.RandomState(0)` in all
-Python code; `float(x)`, `complex(x)`, `map(float, xs)` and NumPy's classes of inexact numbers, `np.float64(x)`, in
-installed packages, whose users cannot leave them out.
+"""conversions: calls of `type`, `isinstance`, `float`, `np.float64` and their kin in traced code are calls of
+stand-ins.
 
-C code makes a plain float of what it is given, and Python looks up `float` anew at each call. A function of such a
-package that names it only to call it has, while a trace runs that may reach it, code of its own but for the name: what
-stands under that name makes a traced Python float of a traced number, and a plain one of a plain one. Where the class
-is a variable of the function's, `dtype(x)`, what calls it is another. A program's own line that calls `float(x)` is
-refused instead, and can be changed; `type(x)` would not be noticed there, and the class of a traced value has all
-special methods, whatever it stands for.
+C code makes a plain float of any argument, and Python looks the name `float` up at each call. While a trace runs that
+may reach a function, the function has code in which such names are replaced by those of stand-ins: `float` of a traced
+number is a traced float, `type` of it is `float`. In the program's own code only `type`, `hasattr`, `getattr`,
+`isinstance`, `super`, `RandomState` and what `handing` lists are replaced: a line that calls `float(x)` is refused
+there, and its author can change it. In installed packages, which users cannot change, `float`, `complex` and NumPy's
+inexact classes are replaced as well, also where a variable holds the class, `dtype(x)`.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.bytecode import Placed, Step, expanded, placed, with_name
 from tapegrad.trace.guards import KINDS
-from tapegrad.trace.handing import TAKING
+from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import CODE, code_of, running
+from tapegrad.tree.copies import CODE, code_of
 
 
 def to_float(*args: Any) -> Any:
-    """Return what `float` does, a traced float of a traced real number."""
+    """Return what `float` returns; of a traced real number a traced float."""
     x = _converted(args[0], "__float__") if len(args) == 1 else None
     if not isinstance(x, Traced) or not _carries(x) or shape_of(x):
         return x if type(x) is float else float(*args)
@@ -55,7 +54,7 @@ def to_float(*args: Any) -> Any:
 
 
 def to_complex(*args: Any, **kwargs: Any) -> Any:
-    """Return what `complex` does, a traced complex number of traced ones."""
+    """Return what `complex` returns; of traced numbers a traced complex number."""
     parts = [_converted(x, "__complex__") for x in (*args, *kwargs.values())]
     if not any(isinstance(x, Traced) and _carries(x, complex) for x in parts) or any(map(shape_of, parts)):
         return parts[0] if len(parts) == 1 and type(parts[0]) is complex else complex(*args, **kwargs)
@@ -66,7 +65,7 @@ def to_complex(*args: Any, **kwargs: Any) -> Any:
 
 
 def _to_inexact(cls: Any) -> Any:
-    """Return what stands for a class of NumPy's inexact numbers: of a traced number or array it makes a traced one."""
+    """Return the stand-in of one of NumPy's inexact classes: of a traced number or array it makes a traced one."""
     def convert(*args: Any) -> Any:
         x = args[0] if len(args) == 1 else None
         if not isinstance(x, Traced) or not _carries(x, complex if issubclass(cls, np.complexfloating) else float):
@@ -81,13 +80,13 @@ def _to_inexact(cls: Any) -> Any:
 
 
 def _converted(x: Any, name: str) -> Any:
-    """Return the number that an object converts to, traced, where a method of its own returns one."""
+    """Return what an `__float__` or `__complex__` written in Python returns for an object; other things as they are."""
     method = None if type(x) in PYTHON or isinstance(x, Traced) else getattr(type(x), name, None)
     return method(x) if type(method) is FunctionType else x
 
 
 def to_type(*args: Any, **kwargs: Any) -> Any:
-    """Return what `type` does, of a traced value the type that the program would see."""
+    """Return what `type` returns; of a traced value the type of the value."""
     if len(args) != 1 or not isinstance(args[0], Traced):
         found = type(*args, **kwargs)
         return str if found is Text else found
@@ -99,7 +98,7 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
 
 
 def to_hasattr(x: Any, name: str, /) -> bool:
-    """Return what `hasattr` does; of a traced value, whether the plain one has such a special method."""
+    """Return what `hasattr` returns; a traced value has the special methods of its value."""
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         return hasattr(_seen(x), name)
@@ -110,7 +109,7 @@ def to_hasattr(x: Any, name: str, /) -> bool:
 
 
 def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
-    """Return what `getattr` does; a traced value has the special methods of the plain one."""
+    """Return what `getattr` returns; a traced value has the special methods of its value."""
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         if not hasattr(_seen(x), name):
@@ -122,9 +121,7 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
 
 
 def to_isinstance(x: Any, kind: Any, /) -> bool:
-    """Return what `isinstance` does; a protocol finds the special methods of the plain value. What stands for a tensor
-    is one.
-    """
+    """Return what `isinstance` returns; of a traced value what it returns of the value."""
     cls = type(x)
     if not issubclass(cls, Traced) or hasattr(cls, "_viewed_as") or is_tensor(plain(x)) or kind in cls.__mro__:
         return isinstance(x, kind)
@@ -138,7 +135,8 @@ def to_isinstance(x: Any, kind: Any, /) -> bool:
 
 
 def to_super(*args: Any) -> Any:
-    """Return what `super` does; of a class of arrays, one whose `__new__` takes a traced array as its buffer."""
+    """Return what `super` returns; in a class of arrays, a proxy whose `__new__` accepts a traced array as the buffer.
+    """
     if not args:
         frame = sys._getframe(1)
         args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
@@ -146,16 +144,8 @@ def to_super(*args: Any) -> Any:
     return _Super(found) if issubclass(args[0], np.ndarray) and vars(np.ndarray)["__new__"] is found.__new__ else found
 
 
-def to_random_state(seed: Any = None) -> Any:
-    """Return the generator that `RandomState` makes; in a trace an operation, whose draws are recorded."""
-    cls = np.random.RandomState
-    if not running.tracers or isinstance(seed, np.random.BitGenerator):
-        return cls(seed)
-    return FOREIGN[cls](running.tracers[-1], cls, seed)
-
-
 class _Super:
-    """What comes behind a class of arrays, which is NumPy's own."""
+    """Stands for `super()` in a class that derives from NumPy's arrays directly."""
 
     def __init__(self, found: Any) -> None:
         self._found = found
@@ -169,7 +159,7 @@ class _Super:
 
 
 def _new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Return the view of a traced array that `np.ndarray.__new__` makes of its memory."""
+    """Return the array that `np.ndarray.__new__` makes of a buffer; of a traced buffer a traced view."""
     if not isinstance(buffer, Traced):
         return np.ndarray.__new__(cls, shape, dtype, buffer, *args, **kwargs)
     if args or kwargs or dtype_of(buffer) != np.dtype(dtype) or np.prod(shape, dtype=int) != np.prod(shape_of(buffer)):
@@ -179,7 +169,9 @@ def _new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *ar
 
 
 def _is_special(name: Any) -> bool:
-    """True for what the plain value is asked after: `_is_param` of torch's parameters is the traced tensor's own."""
+    """True for an attribute that is looked up on the value: one that begins with an underscore, but torch's
+    `_is_param`.
+    """
     return type(name) is str and name[:1] == "_" and name != "_is_param"
 
 
@@ -188,41 +180,40 @@ def _seen(x: Any) -> Any:
 
 
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call what a variable holds, `float`, `complex` and NumPy's classes as above."""
-    meant = _CLASSES.get(cls, cls) if type(cls) is type else cls
+    """Call a class that a variable holds; `float`, `complex` and NumPy's classes are called by their stand-ins."""
+    meant = _INEXACT.get(cls, cls) if type(cls) is type else cls
     return meant(*args, **kwargs) if kwargs else meant(*args)  # gmpy2's classes refuse an empty dict of keywords
 
 
 def _of_class(x: Any) -> Any:
-    """Return an array of a class of the program's as plain numbers: of one, the class may say what it is."""
+    """Return a traced array of a class of the program's as plain numbers: the class may define its own conversion."""
     return x if not hasattr(type(x), "_viewed_as") else x._plain() if shape_of(x) else x._number()
 
 
 def _carries(x: Any, into: type = float) -> bool:
-    """True for numbers that may have a gradient, real ones where they go `into` a real class."""
+    """True for a traced value that may have a gradient and converts to `into` (float or complex)."""
     value = plain(x)
     return (isinstance(value, (int, float, complex, np.ndarray, np.generic))
             and (into is complex or not np.iscomplexobj(value)) and not x._tracer.independent(peek(x)))
 
 
-_INEXACT = {cls.__name__: cls for cls in (np.float16, np.float32, np.float64, np.longdouble, np.complex64,
-                                          np.complex128, np.clongdouble)}
-_CLASSES: dict[type, Any] = {float: to_float, complex: to_complex,
-                             **{cls: _to_inexact(cls) for cls in _INEXACT.values()}}
-_TRACED = {"float": to_float, "complex": to_complex, "type": to_type, "hasattr": to_hasattr, "getattr": to_getattr,
-           "isinstance": to_isinstance, "super": to_super, "RandomState": to_random_state,
-           **{name: _CLASSES[cls] for name, cls in _INEXACT.items()}}
-_NAMES = {name: f"_{name}, as tapegrad traces it" for name in _TRACED}
-# in a program's own code
-_ASKED = {name: _NAMES[name] for name in ("type", "hasattr", "getattr", "isinstance", "super", "RandomState")}
-_BUILTINS = [name for name in _NAMES if hasattr(builtins, name)]
-_MEANT = {"float": float, "complex": complex, "type": type, "hasattr": hasattr, "getattr": getattr,
-          "isinstance": isinstance, "super": super, **_INEXACT}
+def _key(x: Any) -> Any:
+    """Return a class or a function, which can be hashed without calling code of the program's; None for other things.
+    """
+    return x if type(x) in (type, FunctionType, BuiltinFunctionType) else None
+
+
+CALLED.update({type: to_type, hasattr: to_hasattr, getattr: to_getattr, isinstance: to_isinstance, super: to_super})
+_INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_inexact(cls) for cls in (
+    np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.clongdouble)}}
+"""The same of classes that code of installed packages alone calls so."""
+_BUILTINS = [name for name, x in vars(builtins).items() if _key(x) in CALLED or _key(x) in _INEXACT]
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
 class Conversion:
-    """A function and its code, which names stand-ins while traces run."""
+    """A function with its own code, and the code that names stand-ins, which it has while traces run that may reach it.
+    """
 
     __slots__ = ("count", "fn", "made", "own")
 
@@ -247,13 +238,8 @@ _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None
 ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
 
 
-def know(name: str, meant: Any) -> None:
-    """Note what a name means of which `_TRACED` has a stand-in."""
-    _MEANT[name] = meant
-
-
 def conversion(fn: FunctionType) -> Conversion | None:
-    """Return how a function is to be replaced, None where it calls none of these."""
+    """Return the conversion of a function, None where its code needs none."""
     if _is_own(fn.__module__):
         return None
     code = code_of(fn)
@@ -261,7 +247,7 @@ def conversion(fn: FunctionType) -> Conversion | None:
     meant = (code, *[id(scope.get(name)) for name in _BUILTINS])  # the program may give such a name another meaning
     own, found = _known.get(fn, (None, None))
     if own != meant:
-        made = _renamed(code, scope, _NAMES if is_installed(code) else _ASKED)
+        made = _renamed(code, scope, is_installed(code))
         found = None if made is code else Conversion(fn, code, made)
         _known[fn] = meant, found
     return found
@@ -279,41 +265,32 @@ def converted(fn: FunctionType) -> CodeType:
 
 
 def _is_own(module: Any) -> bool:
-    """True for the name of a module whose functions keep their code: what they mean is known, or they go through."""
+    """True for the name of a module whose functions keep their code."""
     return not str(module).startswith("networkx.") and (is_foreign(module) or str(module).startswith("mpmath."))
 
 
-def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> CodeType:
-    """Return code that names stand-ins, in the functions inside too; the same code where there is nothing to name."""
+def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType:
+    """Return code, with that of inner functions, that names stand-ins; the same object where it names none."""
     names, changed = code.co_names, bytearray(code.co_code)
-    asked = [] if meant.keys().isdisjoint(names) else [
-        name for name in meant.keys() & set(names) if not (
-            (name == "super" and "__new__" not in names)
-            or (name == "isinstance" and meant is _NAMES and not _names_protocols(code, scope)))]
-    taking = _taking(code, scope)
-    own, meant = meant, {**meant, **taking}
-    asked += taking
-    steps = placed(code) if asked else []
-    for name in asked:
+    found = _stand_ins(code, scope, installed)
+    steps = placed(code) if found else []
+    for name, fn in found.items():
         uses = [at for at, step in enumerate(steps) if step.name == name]
-        called = [at for at in uses if _calls(steps, at, scope)]
+        called = [at for at in uses if _calls(steps, at, scope, fn)]
         if called == uses:
-            names = tuple(meant[name] if other == name else other for other in names)
+            names = tuple(_label(fn) if other == name else other for other in names)
         elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
             for step in [steps[at] for at in called]:
                 changed[step.offset + 1] = with_name(step, len(names))
-            names = (*names, meant[name]) if called else names
-    parts = tuple(_renamed(part, scope, own) if type(part) is CodeType else part for part in code.co_consts)
-    instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and own is _NAMES and len(parts) < 256
+            names = (*names, _label(fn)) if called else names
+    parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
+    instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and installed and len(parts) < 256
                and _VARIABLE.search(code.co_code) else {})
     if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
         made = compared(code)
         if made is not code:
             ORIGINAL[made] = code
         return made
-    vars(np).update({_NAMES[name]: _TRACED[name] for name in _INEXACT})  # found by such code alone, these names stay
-    vars(np.random).update({_NAMES["RandomState"]: to_random_state})
-    vars(builtins).update({_NAMES[name]: fn for name, fn in _TRACED.items()})
     consts = (*parts, to_class) if instead else parts
     longer = {at: [Step(at, at + 2, *new, 0) for new in several] for at, several in instead.items()}
     if max(map(len, longer.values()), default=1) == 1:
@@ -326,29 +303,35 @@ def _renamed(code: CodeType, scope: dict[str, Any], meant: dict[str, str]) -> Co
     return made
 
 
-def _taking(code: CodeType, scope: dict[str, Any]) -> dict[str, str]:
-    """Return what stands for the names in code that lead to what takes plain numbers alone; where a name leads to two
-    of those, to one.
+def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[str, Any]:
+    """Return the names in code that lead to a class or function with a stand-in, and that class or function: names of
+    globals, and of attributes of modules that globals hold. Of two that share a name, the last.
     """
-    found = dict[str, str]()
-    for name in code.co_names:
+    found, names = dict[str, Any](), code.co_names
+    for name in names:
         value = scope.get(name, vars(builtins).get(name))
-        of_module = issubclass(type(value), ModuleType)  # those of its attributes that code names too
-        space = vars(value) if of_module else vars(builtins)
-        for other, fn in [(part, space.get(part)) for part in code.co_names] if of_module else [(name, value)]:
-            if fn is not None and _key(fn) in TAKING:
-                found[other] = f"_{fn.__module__}.{fn.__name__}, handed plain numbers"
-                space[found[other]] = TAKING[fn]  # found by such code alone, it stays
+        of_module = issubclass(type(value), ModuleType)
+        places = [(vars(module), part) for module in (value, *([np.random] if value is np else []))
+                  for part in names] if of_module else [(vars(builtins), name)]
+        for space, part in places:
+            fn = _key(space.get(part) if of_module else value)
+            there = CALLED.get(fn) or (_INEXACT.get(fn) if installed else None)
+            if there is None or (part != fn.__name__ and (fn in _INEXACT or fn.__module__ == "builtins")):
+                continue  # another name, as a package's DTYPE, may lead elsewhere when it is called
+            if not (fn is super and "__new__" not in names) and not (
+                    fn is isinstance and installed and not _names_protocols(code, scope)):
+                found[part] = fn
+                space[_label(fn)] = there  # such code alone finds it: it stays
     return found
 
 
-def _key(x: Any) -> Any:
-    """Return what can be looked up as it is: a class, a function; None for all else."""
-    return x if type(x) in (type, FunctionType, BuiltinFunctionType) else None
+def _label(fn: Any) -> str:
+    """Return the name by which code finds the stand-in of a class or a function."""
+    return f"_{fn.__module__}.{fn.__name__}, as tapegrad calls it"
 
 
 def _names_protocols(code: CodeType, scope: dict[str, Any]) -> bool:
-    """Return whether code names a protocol; only a program's own may have one in a variable."""
+    """Return whether code names a protocol (`typing.Protocol`)."""
     return any(getattr(scope.get(name, getattr(typing, name, None)), "_is_protocol", False) for name in code.co_names)
 
 
@@ -364,8 +347,8 @@ _VARIABLE = re.compile(_LOAD + b"." + _NULL if _SECOND else _NULL + b"." + _LOAD
 
 
 def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int, int]]]:
-    """Return which instructions, with their arguments, stand in place of others where a variable is called with one
-    argument, by where these are; `to_class` is at a place among the constants.
+    """Return, by offset, the instructions that replace those by which a variable is called with one argument:
+    `to_class`, the constant number `place`, is called instead, with the variable as its first argument.
     """
     steps, found = placed(code), dict[int, list[tuple[int, int]]]()
     const, fast = (dis.opmap[name] for name in ("LOAD_CONST", "LOAD_FAST"))
@@ -384,15 +367,15 @@ def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int,
     return found
 
 
-def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
-    """True if a use of a name is the beginning of its call: what is around it first is that call; or `map` calls it."""
+def _calls(steps: list[Placed], at: int, scope: dict[str, Any], fn: Any) -> bool:
+    """True if a use of a name is the function of a call, and the name leads to `fn`; or `map` is given it."""
     step: Any = steps[at]
     if step.opname == "LOAD_GLOBAL":
         owned = scope.get(step.name, getattr(builtins, step.name, None))
         start = step
     else:
-        start, owned = _of_numpy(steps, at, scope)
-    if owned is None or (owned is not _MEANT.get(step.name) and _key(owned) not in TAKING):
+        start, owned = _of_module(steps, at, scope)
+    if owned is not fn:
         return False
     first = steps.index(start)
     before = steps[first - 1] if first else step
@@ -403,22 +386,22 @@ def _calls(steps: list[Placed], at: int, scope: dict[str, Any]) -> bool:
                for part in _around(steps, start, step))
 
 
-def _of_numpy(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
-    """Return where an attribute of NumPy's modules begins, `np.random.RandomState`, and what it is; None of others."""
+def _of_module(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the first instruction of an attribute of a module, `np.random.RandomState`, and what it is; None for
+    others.
+    """
     first = at
     while first and steps[first].opname in ("LOAD_ATTR", "LOAD_METHOD"):
         first -= 1
     owner = scope.get(steps[first].name) if steps[first].opname == "LOAD_GLOBAL" and first < at else None
     for step in steps[first + 1:at]:
         owner = vars(owner).get(step.name) if owner is np else None
-    found = vars(owner).get(steps[at].name) if issubclass(type(owner), ModuleType) else None
-    known = owner is np or owner is np.random or _key(found) in TAKING
-    return steps[first], found if known else None
+    return steps[first], vars(owner).get(steps[at].name) if issubclass(type(owner), ModuleType) else None
 
 
 def _around(steps: list[Placed], start: Any, step: Any) -> list[Placed]:
-    """Return the instructions of the smallest expression that begins with that from `start` to `step`, less those
-    inside: of a call, with what loads the names of its keywords.
+    """Return the instructions of the smallest expression that begins with that from `start` to `step`, but those of its
+    parts: of a call, with those that load the names of its keywords.
     """
     def ends(other: Placed) -> tuple[Any, ...]:
         return other.positions[1], other.positions[3]

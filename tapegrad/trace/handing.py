@@ -1,7 +1,8 @@
-"""handing: which traced numbers may be handed on as plain ones, and the calls that take only those.
+"""handing: which traced numbers may become plain ones, and stand-ins for calls that accept only plain ones.
 
-C code that asks a number for its value, by `__index__` or `__float__`, is answered by the proxy. These classes and
-functions look at the type instead: what calls them by name is given code that hands them plain, guarded numbers.
+A proxy answers C code that asks for a number by `__index__` or `__float__`. The classes and functions in `CALLED` check
+the type instead. Code that calls them by name is replaced while a trace runs (see `conversions`): it calls the
+stand-in, which hands on plain, guarded numbers.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from tapegrad.tree.argnums import ALL
 
 
 def loses(x: Any) -> bool:
-    """True if a gradient that is wanted, of this trace or of one around it, flows through a traced value: by a plain
-    one it would be lost.
+    """True if a wanted gradient, of this trace or of one around it, flows through a traced value: a plain value would
+    lose it.
     """
     return any(not is_inert(op, differentiated(tape) if partly else None) for tape, op, partly in _levels(x))
 
 
 def gives_up(x: Any) -> bool:
-    """True if no gradient is lost by a plain value of a traced one but those that can be given up, which then are."""
+    """True if a plain value loses only gradients that may be given up; these are given up then."""
     return give_up(_levels(x))
 
 
 def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
-    """Yield the tape of each trace that a traced value is of, the operation on it, and whether not all of its inputs
-    may be wanted.
+    """Yield, for each trace that a value is traced by, the tape, the operation, and whether only some inputs may be
+    wanted.
     """
     while isinstance(x, Traced):
         tracer, signature = x._tracer, x._tracer.tape.structure
@@ -48,8 +49,8 @@ def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
 
 
 def taken(x: Any) -> Any:
-    """Return a traced Python number as a plain one, guarded, if no gradient is lost by that; the parts of a container
-    likewise, and all else as it is.
+    """Return a traced Python number as a plain, guarded one, unless a gradient would be lost; of a list, tuple or dict
+    the parts so; other things as they are.
     """
     kind = type(x)
     if kind in (list, tuple):
@@ -64,7 +65,7 @@ def taken(x: Any) -> Any:
 
 
 def of_plain(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that hands another plain numbers."""
+    """Return a function that calls another with plain numbers."""
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*map(taken, args), **{name: taken(x) for name, x in kwargs.items()})
     return call
@@ -79,6 +80,6 @@ def _pow(base: Any, exp: Any, mod: Any = None) -> Any:
     return pow(base, exp) if mod is None else pow(*map(taken, (base, exp, mod)))
 
 
-TAKING: dict[Any, Callable[..., Any]] = {collections.deque: _deque, pow: _pow, **{fn: of_plain(fn) for fn in (
+CALLED: dict[Any, Callable[..., Any]] = {collections.deque: _deque, pow: _pow, **{fn: of_plain(fn) for fn in (
     decimal.Decimal, decimal.Context, datetime.timedelta, np.timedelta64, np.datetime64)}}
-"""What takes only plain numbers: what hands it those."""
+"""What traced code calls in place of a class or a function that it names: see `conversions`."""

@@ -1,6 +1,6 @@
-"""holders: what a program keeps functions in, and how those that have a stand-in are replaced there: namespaces, dicts,
-lists, classes, captured variables, defaults, partials, the slots of objects. Tuples cannot be written to: their holder
-gets another.
+"""holders: the places where a program keeps functions (namespaces, dicts, lists, classes, cells, defaults, partials,
+slots), and the replacement of functions there by their stand-ins. A tuple cannot be written to: the holder gets
+another.
 """
 
 from __future__ import annotations
@@ -8,19 +8,13 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterator
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    WrapperDescriptorType,
-)
+from types import BuiltinFunctionType, CellType, FunctionType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
 from tapegrad.numbers.nested import tuple_of
+from tapegrad.numbers.object_state import slot_values, slots_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES
 from tapegrad.rules.registry import CONSTRUCTORS, GIVEN
@@ -33,7 +27,7 @@ FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and ho
 
 
 def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what a holder keeps, with its place there."""
+    """Yield the places of a holder, with the value at each."""
     kind = type(holder)
     if issubclass(kind, dict):
         yield from list(dict.items(holder))
@@ -43,24 +37,23 @@ def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
         yield from () if is_empty(holder) else (("cell_contents", holder.cell_contents),)
     elif kind is FunctionType:
         yield "__defaults__", holder.__defaults__
-    elif kind is functools.partial:
-        yield "func", holder.func
-        yield "args", holder.args
     elif issubclass(kind, type):
         yield from list(vars(holder).items())
     else:
-        yield from ((name, slot.__get__(holder)) for name, slot in slots_of_kind(kind).items()
-                    if _is_filled(slot, holder))
+        if issubclass(kind, functools.partial):
+            yield "func", holder.func
+            yield "args", holder.args
+        yield from slot_values(holder).items()
 
 
 def put(holder: Any, place: Any, value: Any) -> None:
-    """Keep a value in a holder's place."""
+    """Put a value at a place of a holder."""
     kind = type(holder)
     if issubclass(kind, dict):
         dict.__setitem__(holder, place, value)
     elif issubclass(kind, (list, deque)):
         (list if issubclass(kind, list) else deque).__setitem__(holder, place, value)
-    elif kind is functools.partial:
+    elif issubclass(kind, functools.partial) and place in ("func", "args"):
         func, args = (value, holder.args) if place == "func" else (holder.func, value)
         holder.__setstate__((func, args, holder.keywords, vars(holder)))
     elif kind is CellType or kind is FunctionType:
@@ -68,44 +61,11 @@ def put(holder: Any, place: Any, value: Any) -> None:
     elif issubclass(kind, type):
         type.__setattr__(holder, place, value)
     else:
-        slots_of_kind(kind)[place].__set__(holder, value)
-
-
-def attributes(x: Any) -> Any:
-    """Return the dict of an object's attributes, None where it has none; the object is asked for nothing."""
-    for base in type(x).__mro__:
-        found: Any = vars(base).get("__dict__")
-        if type(found) in (GetSetDescriptorType, MemberDescriptorType):
-            return found.__get__(x)
-    return None
-
-
-@functools.lru_cache(maxsize=1024)
-def _slots_of(kind: Any) -> dict[str, Any]:
-    return {name: part for base in reversed(kind.__mro__) for name, part in vars(base).items()
-            if type(part) is MemberDescriptorType}
-
-
-def slots_of_kind(kind: Any) -> dict[str, Any]:
-    """Return the slots of a class's objects, by their names."""
-    return _slots_of(kind)
-
-
-def has_slots(kind: type) -> bool:
-    """True for a class whose objects keep something in slots."""
-    return bool(slots_of_kind(kind))
-
-
-def _is_filled(slot: Any, holder: Any) -> bool:
-    try:
-        slot.__get__(holder)
-    except AttributeError:
-        return False
-    return True
+        slots_of(kind)[place].__set__(holder, value)
 
 
 def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
-    """Return what stands in for a value while a trace runs; the value itself where nothing does."""
+    """Return the stand-in of a value while a trace runs; the value itself where it has none."""
     kind = type(value)
     if kind is staticmethod:
         there = stand_in(value.__func__)
@@ -133,10 +93,8 @@ _seen: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
 
 
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
-    """Return what is to be replaced in a holder, by its places, and by what; of one that another trace has
-    replaced, what stood there.
-
-    A module is gone through again when it has grown.
+    """Return, by place, the values in a holder that have a stand-in, with the stand-in. A value that another trace has
+    replaced already is the original. A module is scanned again when it has grown.
     """
     if type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW):
         return {place: (value, there) for place, now in parts(holder)
@@ -156,13 +114,13 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
 
 
 def _anew(holder: dict[Any, Any], known: dict[str, tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
-    """Look again at what stands in places that had something to be replaced."""
+    """Return the same for the places at which something was replaced before."""
     pairs = {place: (value := original(holder.get(place)), replacement(value, holder)) for place in known}
     return {place: pair for place, pair in pairs.items() if pair[0] is not pair[1]}
 
 
 def _asks(fn: Any) -> bool:
-    """True for a function of NumPy's that asks its arguments, but not what a list among them holds: a
-    library hands it arrays.
+    """True for a function of NumPy's that dispatches on its arguments, but not on the items of a list: libraries pass
+    arrays.
     """
     return fn is np or (type(fn) in (type(np.sum), np.ufunc) and fn not in CONSTRUCTORS)

@@ -1,4 +1,4 @@
-"""holding: other values put into whatever holds some."""
+"""holding: replacement of values in whatever holds them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.nested import tuple_of
-from tapegrad.trace.holders import attributes as own_dict
-from tapegrad.trace.holders import slots_of_kind
+from tapegrad.numbers.object_state import attributes as own_dict
+from tapegrad.numbers.object_state import slot_values, slots_of
 from tapegrad.tree.copies import CACHED, base_of, is_empty
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
@@ -22,8 +22,8 @@ FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # which cannot be written 
 
 
 def filled(x: Any, part: Callable[[Any], Any]) -> Any:
-    """Return a thing with `part(value)` in place of each value that it holds: itself, written to where values differ,
-    another where it cannot be written to.
+    """Return a thing in which each value is `part(value)`: the same thing, written to where values differ; a new one
+    where it cannot be written to.
     """
     kind = type(x)
     if isinstance(x, FIXED):
@@ -81,21 +81,20 @@ _PLAIN = frozenset([list, deque, set, dict])
 
 
 def _fill_attributes(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
-    """Give a thing the attributes of another, or put other values into its own."""
+    """Replace the values in the `__dict__` and the slots of a thing, or copy those of x to a new one."""
     own = own_dict(x)
     if own is not None and own is not x:
         if new is not x:
             own_dict(new).update(own)
         _fill_table(own_dict(new), part)
-    for name, slot in slots_of_kind(type(x)).items() if not isinstance(x, tuple) else ():  # which has its items there
-        value = getattr(x, name, None)
-        if (other := part(value)) is not value or (new is not x and hasattr(x, name)):
-            slot.__set__(new, other)
+    for name, value in slot_values(x).items():
+        if (other := part(value)) is not value or new is not x:
+            slots_of(type(x))[name].__set__(new, other)
 
 
 def _class_of_table(x: dict[Any, Any]) -> Any:
-    """Return the class whose attributes a dict holds, None for another dict. Python keeps attributes of classes that it
-    has looked up, and is told of those that change by `type.__setattr__` alone.
+    """Return the class whose attributes a dict holds, None for another dict. A class must be written to by
+    `type.__setattr__`, which clears Python's cache of attributes.
     """
     if type(x) is not dict or not x.keys() >= {"__module__", "__doc__"}:
         return None

@@ -27,11 +27,12 @@ from types import (
 )
 from typing import Any
 
+from tapegrad.numbers.object_state import attributes, slots_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
-from tapegrad.trace.holders import FEW, attributes, has_slots, parts, replaced, replacement
+from tapegrad.trace.holders import FEW, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
 from tapegrad.tree.attributes import HEAP, is_foreign
@@ -133,9 +134,6 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
             for value in captured_by(x).values():
                 stack += [part for module in _modules(value) for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
-        elif kind is MethodType:
-            stack += [x.__func__, x.__self__]
-            continue
         elif issubclass(kind, type):
             roots += [] if is_foreign(x.__module__) else [x]
             continue
@@ -145,7 +143,7 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
         elif kind is Op:
             roots.append(x)
             continue
-        elif kind not in _HOLDING and not issubclass(kind, (dict, list, tuple, deque)):
+        elif not issubclass(kind, (*_HOLDING, dict, list, tuple, deque)):
             if issubclass(kind, ModuleType):
                 if not _is_closed(x.__name__) and replaced(vars(x)):
                     near[id(vars(x))] = vars(x)
@@ -154,14 +152,14 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
                 stack.append(attributes(x))
             else:
                 stack.append((attributes(x) or {}).get("__wrapped__"))  # a compiled function's
-            if issubclass(kind, ModuleType) or not has_slots(kind):
+            if issubclass(kind, ModuleType) or not slots_of(kind):
                 continue
         if kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
             continue  # an object whose attributes are numbers
         if not issubclass(kind, tuple):
             if replaced_few(x):
                 near[id(x)] = x
-            stack += [x.keywords] if kind is functools.partial else ()
+            stack += [x.keywords] if issubclass(kind, functools.partial) else ()
             stack += [value for _, value in parts(x)
                       if type(value) not in _PLAIN] if kind is not FunctionType and _is_small(x) else ()
         else:
@@ -170,8 +168,10 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
 
 
 _HOLDING = (FunctionType, CellType, functools.partial)
-# what kinds of objects of the standard library hold
+# what kinds of objects of Python's hold
 _WITHIN: dict[type, Callable[[Any], Iterable[Any]]] = {
+    MethodType: lambda x: [x.__func__, x.__self__], property: lambda x: [x.fget, x.fset],
+    **dict.fromkeys((staticmethod, classmethod), lambda x: [x.__func__]), functools.cached_property: lambda x: [x.func],
     CACHED: lambda x: [x.__wrapped__], weakref.ref: lambda x: [x()], MappingProxyType: lambda x: [*x.values()][:FEW],
     **dict.fromkeys((set, frozenset), lambda x: x if len(x) <= FEW else ()),
     **dict.fromkeys((ChainMap, UserDict, UserList, SimpleNamespace, threading.local), lambda x: [vars(x)]),
@@ -238,17 +238,11 @@ def _reached(root: Any) -> Iterator[Any]:
                         stack += vars(base).values()
                         if base.__flags__ & HEAP and replaced(base):
                             yield base
-        elif kind in (staticmethod, classmethod, MethodType):
-            stack.append(x.__func__)
-            if kind is MethodType:
-                stack.append(x.__self__)
-        elif kind is property or kind is functools.cached_property:
-            stack += [x.fget, x.fset] if kind is property else [x.func]
-        elif issubclass(kind, (dict, list, deque)) or kind in (CellType, functools.partial):
+        elif issubclass(kind, (dict, list, deque, CellType, functools.partial)):
             if replaced_few(x):
                 yield x
             stack += [value for _, value in parts(x) if _may_lead(value)] if _is_small(x) else ()
-            if kind is functools.partial:
+            if issubclass(kind, functools.partial):
                 stack.append(x.keywords)
             stack.append(getattr(x, "default_factory", None) if issubclass(kind, dict) and is_foreign(kind.__module__)
                          else None)
@@ -261,7 +255,7 @@ def _reached(root: Any) -> Iterator[Any]:
         elif kind.__flags__ & HEAP and not _is_closed(kind.__module__):
             stack.append(kind)
             stack.append(attributes(x))  # networkx keeps functions in objects, and in graphs
-            if has_slots(kind) and replaced(x):
+            if slots_of(kind) and replaced(x):
                 yield x
         elif kind.__flags__ & HEAP:
             stack.append((attributes(x) or {}).get("__wrapped__"))  # a compiled function's

@@ -29,7 +29,7 @@ from tapegrad.trace.identity import COMPARISONS
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.meaning import apply, plain
 from tapegrad.trace.proxy import as_bool, record_unary
-from tapegrad.tree.copies import Attribute, code_of, running
+from tapegrad.tree.copies import Attribute, another, code_of, running
 from tapegrad.tree.flatten import leaves_of
 
 # They go through an iterable once, in C: what it yields is looked at here.
@@ -315,9 +315,7 @@ def as_named(fn: FunctionType) -> FunctionType:
 
 def with_names(fn: Any, names: dict[str, Any], code: CodeType | None = None) -> FunctionType:
     """Return a function of a library's, or other code in its place, with other meanings of some names of its module."""
-    made = FunctionType(code or code_of(fn), {**fn.__globals__, **names}, fn.__name__, fn.__defaults__, fn.__closure__)
-    made.__kwdefaults__ = fn.__kwdefaults__
-    return made
+    return another(fn, code or code_of(fn), {**fn.__globals__, **names})
 
 
 class _Module:
@@ -396,9 +394,7 @@ WRAPPED: dict[type, Callable[[Any], Any]] = {}
 def stand_in_code(fn: FunctionType) -> tuple[CodeType, CodeType]:
     """Return the code of a function, and what replaces it."""
     code = code_of(fn)
-    original = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-    original.__kwdefaults__ = fn.__kwdefaults__
-    return code, trampoline(code, functools.partial(_dispatch, fn, original))
+    return code, trampoline(code, functools.partial(_dispatch, fn, another(fn, code)))
 
 
 def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:

@@ -28,6 +28,11 @@ class Mentioned(NamedTuple):
     assigns: bool
 
 
+def names_in(code: CodeType) -> frozenset[str]:
+    """Return all names of globals and attributes that a code object, and those inside it, have."""
+    return frozenset(code.co_names).union(*[names_in(part) for part in code.co_consts if type(part) is CodeType])
+
+
 _mentioned: dict[int, tuple[CodeType, Mentioned]] = {}
 
 

@@ -20,23 +20,16 @@ from tapegrad.errors import INTERNAL, Location, UnknownFunction, user_location
 from tapegrad.interrupts import whole
 from tapegrad.tree.installed import file_of
 
-# what np.errstate sets, another object with each setting; NumPy to come may not have it
-_settings: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
-_known: list[tuple[Any, Any]] = [
-    (object(), None)
-]  # the last settings that were found, and those that stand for them, None for themselves
-_errstate, _geterr, _seterr, _seterrcall = (
-    np.errstate,
-    np.geterr,
-    np.seterr,
-    np.seterrcall,
-)  # a trace replaces them in NumPy
+# what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
+SETTINGS: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
+# the last settings that were found, and those that stand for them, None for themselves
+_known: list[tuple[Any, Any]] = [(object(), None)]
+_errstate, _geterr, _seterr, _seterrcall = np.errstate, np.geterr, np.seterr, np.seterrcall  # a trace replaces them
 
 PLACES: dict[CodeType, Callable[[FrameType], Location | None]] = {}
 """Where in the program a frame of tapegrad's is at work, by its code: that of a sweep, or of a replay."""
-_registries: dict[
-    str, tuple[str, dict[Any, Any]]
-] = {}  # of files: the name of the module, and what Python has said of it
+# of files: the name of the module, and what Python has said of it
+_registries: dict[str, tuple[str, dict[Any, Any]]] = {}
 
 
 class Log:
@@ -55,13 +48,10 @@ class Log:
         else:
             frame = frame or sys._getframe(1)
             where = Location(frame.f_code.co_filename, frame.f_lineno, "")
-            module, registry = (
-                frame.f_globals.get("__name__", ""),
-                frame.f_globals.setdefault("__warningregistry__", {}),
-            )
-        warnings.warn_explicit(
-            text.removeprefix("Warning: ").rstrip(), RuntimeWarning, where.file, where.line, module, registry
-        )
+            module = frame.f_globals.get("__name__", "")
+            registry = frame.f_globals.setdefault("__warningregistry__", {})
+        what = text.removeprefix("Warning: ").rstrip()
+        warnings.warn_explicit(what, RuntimeWarning, where.file, where.line, module, registry)
 
 
 _log = Log()
@@ -71,10 +61,20 @@ def registry_of(file: str) -> tuple[str, dict[Any, Any]]:
     """Return the name of the module that a file is of, and what Python keeps of the warnings there."""
     if file not in _registries:
         module = next((x for x in list(sys.modules.values()) if file_of(x) == file), None)
-        _registries[file] = (
-            ("", {}) if module is None else (module.__name__, vars(module).setdefault("__warningregistry__", {}))
-        )
+        _registries[file] = ("", {}) if module is None else (
+            module.__name__, vars(module).setdefault("__warningregistry__", {}))
     return _registries[file]
+
+
+def action() -> str:
+    """Return "error" where a filter makes errors of NumPy's warnings, else what the first filter does that speaks of
+    them all; "" where there is none.
+    """
+    for action, message, category, module, line in warnings.filters:
+        if issubclass(RuntimeWarning, category) and (
+                action == "error" or (message is None and module is None and line == 0)):
+            return action
+    return ""
 
 
 @whole
@@ -82,9 +82,9 @@ def begin() -> Any:
     """Have warnings said at the program's line from now on; return what `end` takes: None where none would be said,
     or they are already.
     """
-    if _settings is None:
+    if SETTINGS is None:
         return None
-    now = _settings.get()
+    now = SETTINGS.get()
     before, instead = _known[0]
     if before is not now:
         modes = _geterr()
@@ -92,9 +92,9 @@ def begin() -> Any:
         instead = None
         if said and not {"call", "log"} & set(modes.values()):
             with _errstate(call=_log, **said):  # type: ignore[arg-type]
-                instead = _settings.get()
+                instead = SETTINGS.get()
         _known[0] = now, instead
-    return None if instead is None else (_settings.set(instead), instead)
+    return None if instead is None else (SETTINGS.set(instead), instead)
 
 
 @whole
@@ -102,8 +102,8 @@ def end(begun: Any) -> None:
     """End what `begin` began; what the program has set by np.seterr stays."""
     if begun is not None:
         token, instead = begun
-        if _settings.get() is instead:
-            _settings.reset(token)
+        if SETTINGS.get() is instead:
+            SETTINGS.reset(token)
         else:
             _seterr(**told(_geterr()))  # type: ignore[arg-type]
             _seterrcall(None)

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
-from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import is_foreign, mentioned, package_of
 from tapegrad.trace.put_off import content, fill, holds

@@ -1,11 +1,10 @@
-"""put_off: what a program does to the things it writes to, put off until its call has ended well: each is a call
-without arguments, with plain values.
+"""put_off: the writes of a program to its objects, put off until its call has ended well. Each is a call without
+arguments, with plain values.
 """
 
 from __future__ import annotations
 
 from operator import is_
-from types import CellType
 from typing import Any
 
 from tapegrad.numbers.tensors import detached, is_tensor
@@ -17,13 +16,13 @@ NOTHING: Any = object()
 
 
 def content(x: Any) -> Any:
-    """Return a plain copy of what a container holds."""
+    """Return a plain copy of the items of a container."""
     base = base_of(x)
     return dict(base.items(x)) if issubclass(base, dict) else list(base.__iter__(x))
 
 
 def holds(x: Any, kept: Any) -> bool:
-    """Return whether a container holds the very objects that it did, in their order; a set in any."""
+    """Return whether a container holds the same objects as before, in the same order; a set in any order."""
     now = content(x)
     if isinstance(x, set):
         return {*map(id, now)} == {*map(id, kept)}
@@ -32,8 +31,8 @@ def holds(x: Any, kept: Any) -> bool:
 
 
 def fill(x: Any, kept: Any) -> None:
-    """Make a container hold what it did."""
-    (TableWrite(x, kept, whole=True) if isinstance(x, dict) else GroupWrite(x, kept))()
+    """Give a container the items that it had."""
+    (TableWrite(x, kept, True) if isinstance(x, dict) else GroupWrite(x, kept))()
 
 
 def rekey(x: Any, copies: dict[int, Any]) -> None:
@@ -48,70 +47,62 @@ def rekey(x: Any, copies: dict[int, Any]) -> None:
         fill(x, dict(zip(keys, items.values())) if isinstance(x, dict) else keys)
 
 
-class TableWrite:
-    """Makes a dict hold some items, in their order where it is to be the `whole`."""
+class Write:
+    """A write of a value into a thing, `at` a place where the thing has several."""
 
-    def __init__(self, x: Any, now: dict[Any, Any], whole: bool) -> None:
-        self.x, self.now, self.whole = x, now, whole
+    def __init__(self, x: Any, value: Any, at: Any = None) -> None:
+        self.x, self.value, self.at = x, value, at
+
+
+class TableWrite(Write):
+    """Gives a dict its items; `at` is true where their order matters, and the dict is emptied before."""
 
     def __call__(self) -> None:
         base = base_of(self.x)
-        if self.whole:
+        if self.at:
             base.clear(self.x)
         else:
-            for key in [key for key in base.__iter__(self.x) if key not in self.now]:
+            for key in [key for key in base.__iter__(self.x) if key not in self.value]:
                 base.__delitem__(self.x, key)
-        for key, value in self.now.items():
+        for key, value in self.value.items():
             if base.get(self.x, key, NOTHING) is not value:
                 base.__setitem__(self.x, key, value)
 
 
-class GroupWrite:
-    """Makes a list, a deque, a set or a bytearray hold some items."""
-
-    def __init__(self, x: Any, now: list[Any]) -> None:
-        self.x, self.now = x, now
+class GroupWrite(Write):
+    """Gives a list, a deque, a set or a bytearray its items."""
 
     def __call__(self) -> None:
         base = base_of(self.x)
         if base is bytearray:
-            self.x[:] = bytes(self.now)  # where it is as long, others may see its memory
+            self.x[:] = bytes(self.value)  # where it is as long, others may see its memory
             return
         base.clear(self.x)
-        (base.update if base is set else base.extend)(self.x, self.now)
+        (base.update if base is set else base.extend)(self.x, self.value)
 
 
-class CellWrite:
-    """Assigns a captured variable, or empties it."""
-
-    def __init__(self, cell: CellType, value: Any) -> None:
-        self.cell, self.value = cell, value
+class CellWrite(Write):
+    """Assigns a captured variable, or unbinds it."""
 
     def __call__(self) -> None:
         if self.value is NOTHING:
-            del self.cell.cell_contents
+            del self.x.cell_contents
         else:
-            self.cell.cell_contents = self.value
+            self.x.cell_contents = self.value
 
 
-class AttributeWrite:
-    """Sets an attribute in a slot, or deletes it."""
-
-    def __init__(self, x: Any, name: str, value: Any) -> None:
-        self.x, self.name, self.value = x, name, value
+class AttributeWrite(Write):
+    """Sets the attribute in a slot, or deletes it."""
 
     def __call__(self) -> None:
         if self.value is NOTHING:
-            object.__delattr__(self.x, self.name)
+            object.__delattr__(self.x, self.at)
         else:
-            object.__setattr__(self.x, self.name, self.value)
+            object.__setattr__(self.x, self.at, self.value)
 
 
-class RefillWrite:
-    """Writes into an array that an object or a function keeps, and into a module's buffer, in place."""
-
-    def __init__(self, x: Any, value: Any) -> None:
-        self.x, self.value = x, value
+class RefillWrite(Write):
+    """Writes in place into an array that an object or a function keeps, or into a module's buffer."""
 
     def __call__(self) -> None:
         if isinstance(self.value, Traced) and not isinstance(self.x, Traced):  # by a trace around this one

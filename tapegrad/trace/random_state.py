@@ -10,7 +10,7 @@ import functools
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from tapegrad.tape.tape import Call, Guard, Tape, value_of
 from tapegrad.trace.holders import replaced
 from tapegrad.trace.interposition import GlobalGenerator, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.trace.mentions import names_in
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import is_empty
 from tapegrad.tree.installed import library_of
@@ -205,7 +206,7 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
                 continue
             stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
-            names, distant = _names(thing.__code__), near and library_of(str(thing.__module__)) not in own
+            names, distant = names_in(thing.__code__), near and library_of(str(thing.__module__)) not in own
             held = [thing.__globals__[name] for name in names if name in thing.__globals__]
             modules = [x for x in held if isinstance(x, ModuleType)
                        and not is_foreign(x.__name__)] if not distant else []
@@ -274,7 +275,7 @@ def _is_silent_code(fn: FunctionType) -> bool:
     """True for a function that names, beside globals, nothing but what is silent. What a global is called may
     be an attribute as well.
     """
-    names, (silent, loud) = _names(fn.__code__), silent_names()
+    names, (silent, loud) = names_in(fn.__code__), silent_names()
     return not is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
 
 
@@ -318,7 +319,3 @@ def _parts(thing: Any) -> list[Any]:
 
 def _few(parts: Iterable[Any]) -> list[Any]:
     return [part for part, _ in zip(parts, range(ITEMS))]
-
-
-def _names(code: CodeType) -> set[str]:
-    return {*code.co_names}.union(*(_names(part) for part in code.co_consts if isinstance(part, CodeType)))

@@ -30,7 +30,18 @@ from tapegrad.trace.references import Routes, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.write_back import Copies
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
-from tapegrad.tree.copies import CODE, KINDS, Attribute, Refused, check_apart, class_of, current, is_empty, running
+from tapegrad.tree.copies import (
+    CODE,
+    KINDS,
+    Attribute,
+    Refused,
+    another,
+    check_apart,
+    class_of,
+    current,
+    is_empty,
+    running,
+)
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf, Partial, Subclassed, is_masked
@@ -362,9 +373,7 @@ def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kw
     """Call a function; in a thread that traces, one that reads copies, with code that is `traced`."""
     if not running.tracers:
         check_apart(fn)
-        new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-        new.__kwdefaults__ = fn.__kwdefaults__
-        return new(*args, **kwargs)
+        return another(fn, code)(*args, **kwargs)
     copy: Callable[..., Any] = current(fn)
     if copy is not fn:
         return copy(*args, **kwargs)

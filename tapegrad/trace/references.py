@@ -25,15 +25,15 @@ from weakref import ProxyTypes, ReferenceType, WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.registry import FOREIGN, REGISTERED
 from tapegrad.trace.closed_world import ClosedWorld, closed_world
-from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, package_of
 from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES, HEAP
-from tapegrad.tree.copies import Attribute, Refused, class_of, code_of, is_empty
+from tapegrad.tree.copies import Attribute, Refused, another, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module, is_optimizer
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
@@ -417,8 +417,8 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
         if (own := own_dict(x)) is not None:
             vars(new).update({name: part(value) for name, value in own.items()})
     elif cls is FunctionType:
-        made[key] = new = FunctionType(x.__code__, x.__globals__, x.__name__, x.__defaults__, x.__closure__)
-        new.__kwdefaults__, new.__qualname__ = x.__kwdefaults__, x.__qualname__
+        made[key] = new = another(x)
+        new.__qualname__ = x.__qualname__
         vars(new).update({name: part(value) for name, value in vars(x).items()})
     elif cls is SimpleNamespace:
         made[key] = new = SimpleNamespace()

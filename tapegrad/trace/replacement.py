@@ -31,7 +31,7 @@ from tapegrad.trace.interposition import (
 )
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.recorder import LISTENERS
-from tapegrad.tree.copies import CODE, Attribute, apart, running
+from tapegrad.tree.copies import CODE, Attribute, another, apart, running
 
 _lock = threading.RLock()
 
@@ -117,7 +117,7 @@ class Interposition:
             module.__class__ = replacing
         if not self.known:
             fn: Any = importlib.import_module
-            self.known.append((fn, fn.__code__, trampoline(fn.__code__, partial(self.imported, _copy(fn)))))
+            self.known.append((fn, fn.__code__, trampoline(fn.__code__, partial(self.imported, another(fn)))))
         if len(self.known) <= len(PYTHON):
             self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known) - 1:]]
             self.own = {fn: own for fn, own, _ in self.known}
@@ -228,12 +228,6 @@ class Interposition:
         if not self.swapped[fn]:
             del self.swapped[fn]
             fn.__code__ = CODE.pop(fn)
-
-
-def _copy(fn: FunctionType) -> FunctionType:
-    made = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-    made.__kwdefaults__ = fn.__kwdefaults__
-    return made
 
 
 @cache

@@ -8,9 +8,7 @@ which the result depends, by which it is differentiated, keeps it: an EffectWarn
 
 from __future__ import annotations
 
-import contextlib
 import dis
-import functools
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +19,8 @@ from typing import Any, NamedTuple
 from tapegrad.errors import Activation, EffectWarning, Location
 from tapegrad.numbers.dtypes import INEXACT, letter
 from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.object_state import attributes as own_dict
+from tapegrad.numbers.object_state import slot_values
 from tapegrad.numbers.tensors import ORDINARY, duplicate, is_memory, is_tensor, overlap
 from tapegrad.ops.elementwise import copy, stop_gradient
 from tapegrad.ops.structure import unpacked
@@ -28,13 +28,12 @@ from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Operation, Tape, has_value
-from tapegrad.trace.holders import attributes as own_dict
 from tapegrad.trace.outside_arrays import code_of_program
 from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.put_off import NOTHING, AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
 from tapegrad.trace.stored import Forms, Result, Stored
 from tapegrad.trace.views import peek
-from tapegrad.tree.copies import KINDS, base_of, class_of, is_empty, slots_of
+from tapegrad.tree.copies import KINDS, base_of, class_of, is_empty
 from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
@@ -148,21 +147,9 @@ def _content(cell: CellType) -> list[Any]:
     return [] if is_empty(cell) else [cell.cell_contents]
 
 
-@functools.lru_cache(maxsize=1024)
-def _all_slots(cls: type) -> list[str]:
-    return [name for base in cls.__mro__ for name in slots_of(base)]
-
-
-def _filled(x: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return what is in an object's slots, and its class, which may be assigned like one; an object that stands for its
-    copy is not asked.
-    """
-    cls = class_of(x)
-    found: dict[str, Any] = {CLASS: cls}
-    for name in _all_slots(cls) if names is None else names:
-        with contextlib.suppress(AttributeError):
-            found.setdefault(name, object.__getattribute__(x, name))
-    return found
+def _filled(x: Any) -> dict[str, Any]:
+    """Return the values of an object's slots, and its class, which a program may assign as well."""
+    return {CLASS: class_of(x), **slot_values(x)}
 
 
 def _is_same(now: dict[Any, Any], then: dict[Any, Any]) -> bool:
@@ -317,16 +304,16 @@ class _Written:
     def attributes(self, new: Any, x: Any, then: dict[str, Any]) -> None:
         """Take what was written to an object's slots."""
         now = _filled(new)
-        there = _filled(x, then)
+        there = _filled(x)
         kept = {id(value): there[name] for name, value in then.items() if name in there}
         moved = self.is_moved(now, then, numbers=False)
         for name in {**then, **now}:
             if name not in now:
-                self.put(AttributeWrite(x, name, NOTHING), x, name)
+                self.put(AttributeWrite(x, NOTHING, name), x, name)
             elif name not in then or (then[name] is not now[name]
                                       and (moved or not self.keeps(then[name], now[name], name, x))):
                 stored = Stored(x, "", {name: self.form(now[name])})
-                self.put(AttributeWrite(x, name, self.plain(now[name], kept)), x, name, stored)
+                self.put(AttributeWrite(x, self.plain(now[name], kept), name), x, name, stored)
 
     def group(self, new: Any, x: Any, then: list[Any]) -> None:
         """Take what was written to a list, a deque, a set or a bytearray."""

@@ -11,6 +11,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from tapegrad.errors import MutationError, user_location
+from tapegrad.numbers.object_state import slots_of
 
 CACHED = type(functools.lru_cache(len))  # what functools makes of a function whose results it keeps
 CODE: dict[FunctionType, CodeType] = {}  # of functions that a trace has given other code: their own
@@ -112,6 +113,14 @@ def code_of(fn: FunctionType) -> CodeType:
     return CODE.get(fn) or fn.__code__
 
 
+def another(fn: FunctionType, code: CodeType | None = None, space: dict[str, Any] | None = None) -> FunctionType:
+    """Return a function with the name, defaults and captured variables of another, and other code or globals."""
+    made = FunctionType(code or fn.__code__, fn.__globals__ if space is None else space, fn.__name__, fn.__defaults__,
+                        fn.__closure__)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    return made
+
+
 def is_empty(cell: CellType) -> bool:
     """True for the cell of a captured variable that has not been assigned."""
     try:
@@ -162,23 +171,9 @@ def empty_like(x: Any, cls: type) -> Any:
     return new
 
 
-def facts_of(x: Any) -> tuple[Any, ...]:
-    """Return what a container holds beside its items and its attributes."""
-    return (x.default_factory,) if isinstance(x, defaultdict) else (x.maxlen,) if isinstance(x, deque) else ()
-
-
 def dict_of(x: Any) -> dict[str, Any]:
     """Return the attributes that an object keeps itself, and not those of another that it asks by `__getattr__`."""
     return vars(x) if type(x).__dictoffset__ else {}
-
-
-def slots_of(cls: type) -> list[str]:
-    """Return the names of a class's own slots, as they are kept."""
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else slots
-    found = [f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
-             for name in names]
-    return [name for name in found if name not in ("__dict__", "__weakref__")]
 
 
 class NoInput(NamedTuple):
@@ -200,7 +195,7 @@ def beside(x: Any) -> dict[str, Any]:
     its own attributes.
     """
     own = dict_of(x)
-    slots = {name: getattr(x, name) for base in type(x).__mro__ for name in slots_of(base) if hasattr(x, name)}
+    slots = {name: getattr(x, name) for name in slots_of(type(x)) if hasattr(x, name)}
     return slots if own is x else {**own, **slots}
 
 

@@ -14,8 +14,9 @@ from tapegrad.errors import ArgumentError
 from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
 from tapegrad.numbers.nested import tuple_of
+from tapegrad.numbers.object_state import settings_of
 from tapegrad.numbers.quantities import Measure, known_as, measure_of
-from tapegrad.tree.copies import base_of, beside, class_of, code_of, dict_of, empty_like, facts_of, space_of
+from tapegrad.tree.copies import base_of, beside, class_of, code_of, dict_of, empty_like, space_of
 from tapegrad.tree.ways import way_to
 
 GRADIENT = -1  # under which the memo of a mirror has the unit of what it is the gradient of
@@ -305,7 +306,7 @@ class Extended(Instance):
         return new
 
     def kind(self) -> tuple[Any, ...]:
-        return self.cls, *facts_of(self.prototype)
+        return self.cls, *settings_of(self.prototype)
 
     def shell(self, memo: dict[int, Any]) -> tuple[Any, Callable[[dict[str, Any]], None]]:
         base, new = base_of(self.prototype), empty_like(self.prototype, self.cls)

@@ -112,6 +112,8 @@ def decorated(x): return float(x) * float(x)
 def imports(x):
     from math import cos
     return cos(float(x))
+KIND = float
+def of_name(x): return KIND(x) * x
 def field(x):
     y = np.asarray(x).view(Field)
     return float(y) * (y.same() + np.float64(y))
@@ -589,6 +591,13 @@ def test_what_a_package_leads_to_is_looked_for_once(package: ModuleType, monkeyp
     assert not looked
     step = tg.value_and_grad(lambda x: package.imports(x), argnums=0, warmup=1)
     assert [step(x) for x in (0.5, 0.6)] == [(math.cos(x), -math.sin(x)) for x in (0.5, 0.6)] and step.stats.traces == 1
+
+
+def test_another_name_of_a_class_may_lead_elsewhere(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(tg.ConcretizationError):
+        tg.gradient(package.of_name, 2.0)
+    monkeypatch.setattr(package, "KIND", lambda x: 3.0 * x)
+    assert tg.gradient(package.of_name, 2.0) == (12.0,)
 
 
 def test_whether_a_float_is_whole() -> None:

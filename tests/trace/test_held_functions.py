@@ -34,6 +34,20 @@ DEFAULT = collections.defaultdict(lambda: sin)
 SPACE = types.SimpleNamespace(f=sin)
 POWER = functools.partial(math.pow, 2.0)
 HANDED = functools.partial(lambda f, x: f(x), sin)
+
+class Power(functools.partial):
+    __slots__ = ("root",)
+
+OWN_PARTIAL = Power(math.pow, 2.0)
+OWN_PARTIAL.root = math.sqrt
+
+class Keeper:
+    def __init__(self):
+        self.f = staticmethod(sin)
+    def call(self, x):
+        return self.f(x)
+
+KEEPER = Keeper()
 REGISTRY = {}
 
 def register(name):
@@ -153,6 +167,8 @@ PROGRAMS: dict[str, Any] = {
     "a dict": lambda x: h.TABLE["f"](x) * h.TABLE[3](x), "a list": lambda x: sum(f(x) for f in h.LIST), "a tuple": lambda x: h.TUPLE[0](x) * h.TUPLE[1][1](x),
     "nested": lambda x: h.NEST["a"][0](x) * h.NEST["a"][1][1](x) + written(h.NEST["b"]["c"](3), x), "a named tuple": lambda x: h.PAIR.f(x) * h.PAIR.g(x),
     "a default dict": lambda x: h.DEFAULT["any"](x), "a namespace": lambda x: h.SPACE.f(x), "a partial": lambda x: h.POWER(x) * h.HANDED(x),
+    "a partial of a class of its own": lambda x: h.OWN_PARTIAL(x) * h.OWN_PARTIAL.root(x),
+    "a static method that an object keeps": lambda x: h.KEEPER.f(x), "the method of that object": h.KEEPER.call,
     "a partial made there": lambda x: functools.partial(math.pow, 2.0)(x), "a partial itself": functools.partial(math.pow, 2.0),
     "a partial of a function": functools.partial(lambda f, x: f(x), math.sin), "a registry": lambda x: h.REGISTRY["sin"](x),
     "defaults": lambda x: h.by_default(x) * h.by_defaults(x), "its own default": lambda x, f=math.sin: f(x), "a closure": lambda x: h.CLOSURE(x),

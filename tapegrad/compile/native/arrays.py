@@ -32,7 +32,7 @@ WAITING |= {*VIEWS, ops.getfield}
 
 def lower_view(f: Function, op: Call) -> Value:
     """Write a view of a long array that lies as NumPy finds on one that lies so, or the elements of a short one."""
-    if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or f.lanes.width > 1:
+    if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or f.lanes.batch:
         raise Unlowered("no view")
     if op.fn is ops.getitem:
         x = stored(f, op.args[0]) if any(map(is_computed, op.args[1:])) else f.array(op.args[0])
@@ -97,7 +97,7 @@ def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
 
 def place_in(f: Function, index: Operation, n: int) -> str:
     """Return a computed integer as a place from the front of n; leave where there is none."""
-    if not n or f.lanes.width > 1:
+    if not n or f.lanes.batch:
         raise Unlowered("no place of an axis")
     found = f.number(index)
     number = f.convert(found.ir, found.kind, "i")
@@ -126,7 +126,7 @@ def operand(f: Function, x: Any) -> Number | Elements | Array:
 
 def in_memory(f: Function, x: Elements) -> Array:
     """Put a small array on the stack."""
-    if f.lanes.width > 1:
+    if f.lanes.batch:
         raise Unlowered("memory within a batch")
     step = itemsize(x.kind)
     place = f.stack(step * len(x.parts))

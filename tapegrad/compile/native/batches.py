@@ -31,7 +31,7 @@ from tapegrad.compile.native.values import (
     element_kind,
     number_kind,
 )
-from tapegrad.compile.native.vectors import Operand, Vectors, collapsed
+from tapegrad.compile.native.vectors import Operand, collapsed, vectors_of
 from tapegrad.ops.loop import is_loop
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import absent, spec_of
@@ -78,7 +78,7 @@ class Sink(NamedTuple):
 
 def lower_batch(f: Function, op: Call) -> Value:
     """Write the loop of a group."""
-    if f.lanes.width > 1:
+    if f.lanes.batch:
         raise Unlowered("a batch of batches")
     return BatchLoop(f, op).write()
 
@@ -97,8 +97,8 @@ class BatchLoop:
         given = [x.spec for x in (*self.group.inputs, *self.calls) if x.spec.is_array]
         kinds = [kind for x in (*given, *(each.spec for each in self.forms.values())) if (
             kind := element_kind(x) or number_kind(x)) is not None]
-        self.lanes = f.target.lanes.wide(kinds)
-        self.v = Vectors(f, self.lanes)
+        self.lanes = f.target.lanes.wide(kinds)._replace(batch=True)
+        self.v = vectors_of(f, self.lanes)
         self.rows: dict[Operation, Operation] = {}  # what stands for each operation in code for one row
         self.users = f.users.get(op, [])
 
@@ -366,23 +366,22 @@ class BatchLoop:
 
     def picked(self, table: Operation, index: Sequence[Operation]) -> Value:
         """Read rows of a table by their numbers."""
-        f, x, width = self.f, self.tables[table], self.lanes.width
-        rows = f.op(f"getelementptr i8, ptr {x.data}, <{width} x i64> {self.offset(index, x)}")
+        x = self.tables[table]
+        rows = self.v.rows(x.data, self.offset(index, x))
         cut = len(index)
         inner = Operand.of(x, x.shape[:cut], len(x.shape) - cut)
         texts = []
         for at in inner.places:
-            pointers = f.op(f"getelementptr i8, <{width} x ptr> {rows}, i64 {at}") if at else rows
-            texts.append(self.v.gather(pointers, x.kind))
+            texts.append(self.v.gather(self.v.behind(rows, at), x.kind))
         return Elements(tuple(texts), x.shape[cut:], x.kind) if x.shape[cut:] else Number(texts[0], x.kind)
 
     def scatter(self, sink: Sink, count: int) -> None:
         """Add rows where their numbers say, one after the other: two may have the same number."""
-        f, width = self.f, self.lanes.width
+        f = self.f
         made, out = self.scattered[sink.op]
         offset = self.offset([self.rows[x] for x in sink.op.args[1:]], made)
         for lane in range(count):
-            at = f.at(made.data, f.op(f"extractelement <{width} x i64> {offset}, i32 {lane}"))
+            at = f.at(made.data, self.v.lane(offset, "i", lane))
             for where, text in zip(out.places, self.texts(sink.op)):
                 pointer = f.at(at, where)
                 with f.computing(ONE):

@@ -46,9 +46,9 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.tree.signature import ValueAndGradients
 
-TARGET = Target(Lanes(4, True), True, False)
-"""What C is written for: compilers make vectors of loops over four numbers, and functions of several are loops."""
-_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|lane|arena|no|start")  # names that C's text has
+TARGET = Target(Lanes(), True)
+"""What C is written for: compilers make vectors of its loops."""
+_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|arena|no|start")  # names that C's text has
 _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue default do double else enum extern float
     for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned
     void volatile while value fabs fabsf sqrt sqrtf copysign floor ceil trunc rint isnan memcpy memset free
@@ -122,13 +122,13 @@ def to_c(tape: Tape, name: str = "") -> CSource:
     taken = set(_WORDS)
     given = [_given(f, x, named(x.label or "x", taken)) for x in best.inputs[1:]]
     parts, into = ops.unpacked(best.result)
-    packed = _nests(best)
+    opened = set[Operation]()
+    found = list(_results(best, parts, into, taken, opened))
     for op in best.ops:
-        if (op is not best.result or into is None) and op not in packed:
+        if (op is not best.result or into is None) and op not in opened:
             f.operation(op)
     if any(isinstance(op, Guard) for op in f.pending):
         f.flush()
-    found = list(_results(best, parts, into, taken, packed))
     for parameter, part in found:
         _write(f, best, parameter, part)
     size, places = f.arena()
@@ -163,37 +163,27 @@ def _given(f: Function, x: Input, name: str) -> Parameter:
     return Parameter(name, kind, x.spec)
 
 
-def _nests(tape: Tape) -> set[Operation]:
-    """Return the nests in a result, whose parts are results of their own, and what makes a gradient of an input's type:
-    it is written as that.
-    """
-    found, todo = set[Operation](), list(ops.unpacked(tape.result)[0])
-    while todo:
-        op = todo.pop()
-        if isinstance(op, Call) and op.fn in (ops.pack, conform):
-            found.add(op)
-            todo += op.args if op.fn is ops.pack else op.args[:1]
-    return found
-
-
-def _results(tape: Tape, parts: Any, into: Any, taken: set[str], packed: set[Operation]
+def _results(tape: Tape, parts: Any, into: Any, taken: set[str], opened: set[Operation]
              ) -> Iterator[tuple[Parameter, Any]]:
-    """Yield the results, and what is written there."""
+    """Yield the result parameters, and what is written to each. A pack is written part by part, and a `conform` by its
+    argument with the input's type: these calls are added to `opened` and not computed.
+    """
     inputs: list[Any] = [None, *tape.inputs[1:]] if isinstance(into, ValueAndGradients) else [None] * len(parts)
     taken.discard("value")
     for number, (part, x) in enumerate(zip(parts, inputs)):
         label = f"d_{x.label}" if x is not None else "value" if isinstance(into, ValueAndGradients) or len(parts) == 1 \
             else f"value_{number}"
-        yield from _leaves(part, label, None if x is None else x.spec, taken, packed)
+        yield from _leaves(part, label, None if x is None else x.spec, taken, opened)
 
 
-def _leaves(part: Any, label: str, like: Spec | None, taken: set[str], packed: set[Operation]
+def _leaves(part: Any, label: str, like: Spec | None, taken: set[str], opened: set[Operation]
             ) -> Iterator[tuple[Parameter, Any]]:
-    if isinstance(part, Operation) and part in packed and part.fn is conform:
-        yield from _leaves(part.args[0], label, like or part.spec, taken, packed)
-    elif isinstance(part, Operation) and part in packed:
-        for number, each in enumerate(part.args):
-            yield from _leaves(each, f"{label}_{number}", None, taken, packed)
+    if isinstance(part, Call) and part.fn in (ops.pack, conform):
+        opened.add(part)
+        if part.fn is conform:
+            yield from _leaves(part.args[0], label, like or part.spec, taken, opened)
+        for number, each in enumerate(part.args if part.fn is ops.pack else ()):
+            yield from _leaves(each, f"{label}_{number}", None, taken, opened)
     elif part is not None:
         spec = spec_of(part)
         if like is not None:

@@ -38,7 +38,7 @@ def lower_elementwise(f: Function, op: Call) -> Value:
     kind, at = number_kind(y) or (element_kind(y) if is_small(y) else None), computing_kind(op)
     if kind is None or at is None or y.type is complex:
         raise Unlowered("of another type")
-    if number_kind(y) and kind in INTEGERS and f.lanes.width == 1:
+    if number_kind(y) and kind in INTEGERS and not f.lanes.batch:
         return integer(f, op)
     if row_of(op.fn).gives == "b" and at in FLOATS and any(
             spec_of(arg).type is int and type(arg) is not int for arg in op.args):
@@ -112,8 +112,8 @@ def computed(f: Function, op: Call, kind: str, kinds: Sequence[str], rows: Seque
         for texts in columns:  # Python divides nothing by 0, not even inf
             if not written(texts[1]):
                 f.require(f.op(f"fcmp une double {texts[1]}, {literal(0.0, 'f')}"))
-    if op.fn.__name__ in VECTORS and kind in FLOATS and len(columns) >= MANY and f.lanes.width == 1 \
-            and f.target.packs:
+    if op.fn.__name__ in VECTORS and kind in FLOATS and len(columns) >= MANY and not f.lanes.batch \
+            and f.target.lanes.library:
         return in_vectors(f, row, columns, kind)
     return [row.write(f, texts, kind) for texts in columns]
 

@@ -19,12 +19,13 @@ Mark = tuple[int, str, int]
 
 
 class Lanes(NamedTuple):
-    """How many numbers are computed at once: 1, or a vector of them; and whether there is a library of functions of
-    vectors.
+    """How many numbers are computed at once: 1, or a vector of them; whether there is a library of functions of
+    vectors; and whether what is written stands in the loop of a batch, once for all of its rows.
     """
 
     width: int = 1
     library: bool = False
+    batch: bool = False
 
     def type(self, kind: str) -> str:
         """LLVM's type of so many numbers of a kind."""
@@ -47,7 +48,8 @@ class Lanes(NamedTuple):
 
     def wide(self, kinds: Iterable[str]) -> Lanes:
         """Return the lanes of a loop over numbers of these kinds, given those of float64."""
-        return self._replace(width=self.width * 2) if all(itemsize(kind) < 8 for kind in kinds) else self
+        narrow = self.width > 1 and all(itemsize(kind) < 8 for kind in kinds)
+        return self._replace(width=self.width * 2) if narrow else self
 
 
 ONE = Lanes()

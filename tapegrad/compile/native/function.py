@@ -244,7 +244,7 @@ class Function(Emitter):
 
     def loaded(self, x: Array) -> Elements:
         """Read the elements of an array."""
-        if self.lanes.width > 1:
+        if self.lanes.batch:
             raise Unlowered("memory within a batch")
         places = [sum(i * step for i, step in zip(index, x.strides)) for index in np.ndindex(*x.shape)]
         return Elements(tuple([self.load(x.kind, self.at(x.data, place)) for place in places]), x.shape, x.kind)

@@ -73,8 +73,7 @@ entry:
   %table = load ptr, ptr %table_at
   %threads_at = getelementptr %jobs, ptr %jobs, i32 0, i32 3
   %threads = atomicrmw sub ptr %threads_at, i64 1 seq_cst
-  %last = icmp sle i64 %threads, 1
-  br i1 %last, label %next, label %start
+  br sle i64 %threads, 1, label %next, label %start
 start:
   %failed = call i32 @pthread_create(ptr %other, ptr null, ptr @tapegrad_work, ptr %jobs)
   %is_there = icmp eq i32 %failed, 0
@@ -82,8 +81,7 @@ start:
 next:
   %started = phi i1 [ false, %entry ], [ %is_there, %start ], [ %started, %one ]
   %k = atomicrmw add ptr %jobs, i64 1 seq_cst
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %one, label %done
+  br ult i64 %k, %count, label %one, label %done
 one:
   %job_at = getelementptr [4 x ptr], ptr %table, i64 %k
   %job = load [4 x ptr], ptr %job_at
@@ -109,8 +107,7 @@ end:
 ; run jobs on as many threads as an array says, this one among them; on this one alone where BLAS has threads of its own
 define void @tapegrad_together(ptr %table, i64 %count, ptr %array) {{
   %jobs = alloca %jobs
-  %data_at = getelementptr i8, ptr %array, i64 {LAYOUT.data}
-  %data = load ptr, ptr %data_at
+  %data = load ptr, ptr %array[i8 {LAYOUT.data}]
   %wanted = load i64, ptr %data
   %few = icmp slt i64 %wanted, %count
   %some = select i1 %few, i64 %wanted, i64 %count

@@ -36,7 +36,7 @@ from tapegrad.compile.native.values import (
     kind_of,
     number_kind,
 )
-from tapegrad.compile.native.vectors import Vectors
+from tapegrad.compile.native.vectors import vectors_of
 from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
@@ -131,10 +131,10 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
             needed.append(op)
             if op.fn.__name__ in VECTORS:
                 heavy.append(op)
-    lanes = f.target.lanes
-    if not heavy or not lanes.library or loop.count < 2 * lanes.width or f.lanes.width > 1:
+    lanes = f.target.lanes._replace(batch=True)
+    if not heavy or not lanes.library or loop.count < 2 * lanes.width or f.lanes.batch:
         return {}
-    v = Vectors(f, lanes)
+    v = vectors_of(f, lanes)
     tables: dict[Operation, str] = {op: f.memory(itemsize(required_kind(op.spec)) * loop.count).name for op in heavy}
     spread: dict[Operation, str] = {x: v.splat(f.number(x).ir, required_kind(x.spec)) for x in given if x in free}
     outside: dict[Operation, Value] = {x: f.env[x] for x in spread}

@@ -17,7 +17,7 @@ from tapegrad.compile.native.guard_code import GUARDS
 from tapegrad.compile.native.jobs import TOGETHER
 from tapegrad.compile.native.layouts import fault
 from tapegrad.compile.native.plan import Target
-from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL
+from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL, spelled_out
 from tapegrad.compile.products import THREADS_OF_BLAS, blas
 from tapegrad.errors import ArgumentError
 
@@ -78,10 +78,10 @@ def machine() -> Machine:
     products = _products()
     for name, product in products.items():
         llvm.add_symbol(f"tapegrad_{name}", _address(product))
-    prelude = PRELUDE + GUARDS + TOGETHER * bool(products)
-    found = Machine(llvm, features.flatten(), Target(lanes := _lanes(features), bool(products), lanes.library))
+    prelude = spelled_out(PRELUDE + GUARDS + TOGETHER * bool(products))
+    found = Machine(llvm, features.flatten(), Target(_lanes(features), bool(products)))
     if lacking():  # PyObject_Vectorcall alone
-        _prelude.append(Code(VECTORCALL, found))
+        _prelude.append(Code(spelled_out(VECTORCALL), found))
         llvm.add_symbol("PyObject_Vectorcall", _prelude[0].address("vectorcall"))
     _prelude.append(Code(PYTHON + prelude, found))
     for name in re.findall(r"^define \S+ @(\w+)", prelude, re.MULTILINE):

@@ -30,7 +30,7 @@ from tapegrad.compile.native.values import (
     kind_of,
     natural,
 )
-from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest
+from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, vectors_of
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
@@ -41,9 +41,9 @@ AT_ONCE = 4  # vectors of columns that are summed at once
 
 def vectors(f: Function, *kinds: str) -> Vectors:
     """Return what writes vectors of numbers of some kinds. Raises Unlowered within a batch."""
-    if f.lanes.width > 1:
+    if f.lanes.batch:
         raise Unlowered("memory within a batch")
-    return Vectors(f, f.target.lanes.wide(kinds or "f"))
+    return vectors_of(f, f.target.lanes.wide(kinds or "f"))
 
 
 # -- copies
@@ -260,8 +260,7 @@ def lower_gather(f: Function, op: Call) -> Value:
 
     def some(k: str, count: int) -> None:
         at = v.load("i", f.at(data, f.times(k, 8)), 8, count)
-        rows = f.op(f"getelementptr i8, ptr {x.data}, <{v.width} x i64> {at}")
-        v.store(x.kind, f.at(made.data, f.times(k, step)), step, v.gather(rows, x.kind), count)
+        v.store(x.kind, f.at(made.data, f.times(k, step)), step, v.gather(v.rows(x.data, at), x.kind), count)
     v.each(table.size, some)
     return made
 

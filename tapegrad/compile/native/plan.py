@@ -1,4 +1,4 @@
-"""plan: what is known of a native function before and while it is written: its objects, its memory, what stays in
+"""plan: facts about a native function before and while it is written: its objects, its memory, the calls that stay in
 Python.
 """
 
@@ -12,13 +12,10 @@ from tapegrad.tape.tape import Operation
 
 
 class Target(NamedTuple):
-    """What code is written for: the widest vectors, whether there are products of matrices to call, and whether a few
-    numbers are brought together for a function of several.
-    """
+    """The processor: its widest vectors, and whether there are products of matrices to call."""
 
     lanes: Lanes
     blas: bool
-    packs: bool
 
 
 ALIGN = 64  # bytes, to which the function's own memory is aligned
@@ -29,10 +26,10 @@ class Refused(Exception):
 
 
 class Plan:
-    """What an attempt to write a function has found out for the next one.
+    """What one attempt to write a function has found out for the next.
 
-    `refused` stay in Python; `objects` are the operations whose arrays are objects from the start, because Python uses
-    them: results of the tape, and arguments of calls that stay there.
+    `refused` are the operations that stay in Python. `objects` are those whose arrays are Python objects from the
+    start: results of the tape, and arguments of calls that stay in Python.
     """
 
     def __init__(self, objects: Iterable[Any] = ()) -> None:
@@ -42,8 +39,7 @@ class Plan:
 
 
 class Block:
-    """A part of the function's own memory: used from one line to another, so that others may have it before and
-    afterwards.
+    """A part of the function's own memory, with its lifetime in lines: parts that are not alive together may overlap.
     """
 
     __slots__ = ("end", "name", "offset", "size", "start")
@@ -53,7 +49,7 @@ class Block:
 
 
 class Objects:
-    """The objects that native code reaches, by their places in a tuple; a `Tape` among them becomes its function."""
+    """The objects that native code uses, by their places in a tuple; a `Tape` among them becomes its function."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []

@@ -1,14 +1,44 @@
 """prelude: the few functions in LLVM IR by which native code deals with objects of Python's, compiled once.
 
+They are written with two shorthands, which `spelled_out` replaces: `ptr %p[i8 16]` is the address 16 elements of that
+type behind a pointer, and `br eq i64 %a, %b, label %yes, label %no` compares before it branches.
+
 Objects reach native code by a tuple, which is the PyCFunction's `self`. References that it holds are in slots, which
 are released when it leaves.
 """
 
 from __future__ import annotations
 
+import re
+
 from tapegrad.compile.native.layouts import LAYOUT
 
 TROUBLE, UNDERFLOW = 13, 16  # flags of the processor: invalid, division by zero, overflow; and underflow
+
+_ADDRESS = re.compile(r"ptr (%\w+)\[(\w+) ([^\]]+)\]")
+_BRANCH = re.compile(r"  br (eq|ne|[us][lg][te]) (.+?), (label .*)")
+
+
+def spelled_out(text: str) -> str:
+    """Return text in plain LLVM IR.
+
+    >>> print(spelled_out("  br eq ptr %a, null, label %x, label %y"))
+      %holds0 = icmp eq ptr %a, null
+      br i1 %holds0, label %x, label %y
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        while found := _ADDRESS.search(line):
+            address = f"%address{len(lines)}"
+            lines.append(f"  {address} = getelementptr {found[2]}, ptr {found[1]}, i64 {found[3]}")
+            line = f"{line[:found.start()]}ptr {address}{line[found.end():]}"
+        if found := _BRANCH.fullmatch(line):
+            holds = f"%holds{len(lines)}"
+            lines.append(f"  {holds} = icmp {found[1]} {found[2]}")
+            line = f"  br i1 {holds}, {found[3]}"
+        lines.append(line)
+    return "\n".join(lines)
+
 
 PYTHON = """
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
@@ -59,20 +89,14 @@ declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
 declare ptr @PyThreadState_Get()
 
 define ptr @vectorcall(ptr %function, ptr %args, i64 %count, ptr %names) {{
-  %type_at = getelementptr i8, ptr %function, i64 {LAYOUT.type}
-  %type = load ptr, ptr %type_at
-  %flags_at = getelementptr i8, ptr %type, i64 {LAYOUT.class_flags}
-  %flags = load i64, ptr %flags_at
+  %type = load ptr, ptr %function[i8 {LAYOUT.type}]
+  %flags = load i64, ptr %type[i8 {LAYOUT.class_flags}]
   %flag = and i64 %flags, {1 << 11}
-  %has = icmp ne i64 %flag, 0
-  br i1 %has, label %look, label %other
+  br ne i64 %flag, 0, label %look, label %other
 look:
-  %offset_at = getelementptr i8, ptr %type, i64 {LAYOUT.vectorcall}
-  %offset = load i64, ptr %offset_at
-  %call_at = getelementptr i8, ptr %function, i64 %offset
-  %call = load ptr, ptr %call_at
-  %there = icmp ne ptr %call, null
-  br i1 %there, label %fast, label %other
+  %offset = load i64, ptr %type[i8 {LAYOUT.vectorcall}]
+  %call = load ptr, ptr %function[i8 %offset]
+  br ne ptr %call, null, label %fast, label %other
 fast:
   %answer = call ptr %call(ptr %function, ptr %args, i64 %count, ptr %names)
   ret ptr %answer
@@ -100,8 +124,7 @@ define void @tapegrad_quiet() {{
   call void @llvm.x86.sse.stmxcsr(ptr %place)
   %all = load volatile i32, ptr %place
   %told = and i32 %all, {TROUBLE | UNDERFLOW}
-  %any = icmp ne i32 %told, 0
-  br i1 %any, label %clear, label %done
+  br ne i32 %told, 0, label %clear, label %done
 clear:
   %none = and i32 %all, {~63 & 0xFFFFFFFF}
   store volatile i32 %none, ptr %place
@@ -115,8 +138,7 @@ done:
 define ptr @tapegrad_invoke(ptr %function, ptr %args, i64 %count) {{
   %told = call i32 @tapegrad_flags()
   %bad = and i32 %told, {TROUBLE}
-  %any = icmp ne i32 %bad, 0
-  br i1 %any, label %no, label %yes
+  br ne i32 %bad, 0, label %no, label %yes
 yes:
   %found = call ptr @PyObject_Vectorcall(ptr %function, ptr %args, i64 %count, ptr null)
   ret ptr %found
@@ -136,8 +158,7 @@ entry:
   br label %next
 next:
   %k = phi i64 [ 0, %entry ], [ %following, %one ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %one, label %done
+  br ult i64 %k, %count, label %one, label %done
 one:
   %slot = getelementptr ptr, ptr %slots, i64 %k
   %held = load ptr, ptr %slot
@@ -152,22 +173,17 @@ done:
 ; an array exactly, of a dtype and a shape
 define i1 @tapegrad_is_array(ptr %object, ptr %type, ptr %dtype, i32 %ndim, ptr %shape) {{
 entry:
-  %type_at = getelementptr i8, ptr %object, i64 {LAYOUT.type}
-  %type_found = load ptr, ptr %type_at
-  %fits = icmp eq ptr %type_found, %type
-  br i1 %fits, label %array, label %no
+  %type_found = load ptr, ptr %object[i8 {LAYOUT.type}]
+  br eq ptr %type_found, %type, label %array, label %no
 array:
-  %dtype_at = getelementptr i8, ptr %object, i64 {LAYOUT.dtype}
-  %dtype_found = load ptr, ptr %dtype_at
+  %dtype_found = load ptr, ptr %object[i8 {LAYOUT.dtype}]
   %dtype_fits = icmp eq ptr %dtype_found, %dtype
-  %ndim_at = getelementptr i8, ptr %object, i64 {LAYOUT.ndim}
-  %ndim_found = load i32, ptr %ndim_at
+  %ndim_found = load i32, ptr %object[i8 {LAYOUT.ndim}]
   %ndim_fits = icmp eq i32 %ndim_found, %ndim
   %both = and i1 %dtype_fits, %ndim_fits
   br i1 %both, label %axes, label %no
 axes:
-  %shape_at = getelementptr i8, ptr %object, i64 {LAYOUT.shape}
-  %shape_found = load ptr, ptr %shape_at
+  %shape_found = load ptr, ptr %object[i8 {LAYOUT.shape}]
   %axes_size = mul i32 %ndim, 8
   %size = zext i32 %axes_size to i64
   %differ = call i32 @memcmp(ptr %shape_found, ptr %shape, i64 %size)
@@ -179,23 +195,18 @@ no:
 
 ; the elements of an array, row by row and aligned: its own, or those of a copy in the slot; null where there is none
 define ptr @tapegrad_elements(ptr %array, ptr %slot) {{
-  %flags_at = getelementptr i8, ptr %array, i64 {LAYOUT.flags}
-  %flags = load i32, ptr %flags_at
+  %flags = load i32, ptr %array[i8 {LAYOUT.flags}]
   %lies = and i32 %flags, 257
-  %well = icmp eq i32 %lies, 257
-  br i1 %well, label %there, label %copy
+  br eq i32 %lies, 257, label %there, label %copy
 there:
-  %there_at = getelementptr i8, ptr %array, i64 {LAYOUT.data}
-  %there_data = load ptr, ptr %there_at
+  %there_data = load ptr, ptr %array[i8 {LAYOUT.data}]
   ret ptr %there_data
 copy:
   %new = call ptr @PyArray_NewCopy(ptr %array, i32 0)
   store ptr %new, ptr %slot
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %no, label %copied
+  br eq ptr %new, null, label %no, label %copied
 copied:
-  %copied_at = getelementptr i8, ptr %new, i64 {LAYOUT.data}
-  %copied_data = load ptr, ptr %copied_at
+  %copied_data = load ptr, ptr %new[i8 {LAYOUT.data}]
   ret ptr %copied_data
 no:
   ret ptr null
@@ -213,40 +224,29 @@ entry:
   %position = alloca i64
   %key_at = alloca ptr
   %value_at = alloca ptr
-  %used_at = getelementptr i8, ptr %dict, i64 {LAYOUT.used}
-  %used = load i64, ptr %used_at
-  %as_many = icmp eq i64 %used, %count
+  %used = load i64, ptr %dict[i8 {LAYOUT.used}]
   store i64 0, ptr %position
-  br i1 %as_many, label %next, label %no
+  br eq i64 %used, %count, label %next, label %no
 next:
   %k = phi i64 [ 0, %entry ], [ %following, %take ]
   %more = call i32 @PyDict_Next(ptr %dict, ptr %position, ptr %key_at, ptr %value_at)
-  %done = icmp eq i32 %more, 0
-  br i1 %done, label %end, label %inside
+  br eq i32 %more, 0, label %end, label %inside
 inside:
-  %within = icmp ult i64 %k, %count
-  br i1 %within, label %one, label %no
+  br ult i64 %k, %count, label %one, label %no
 one:
   %key = load ptr, ptr %key_at
-  %wanted_at = getelementptr ptr, ptr %keys, i64 %k
-  %wanted = load ptr, ptr %wanted_at
-  %identical = icmp eq ptr %key, %wanted
-  br i1 %identical, label %take, label %compare
+  %wanted = load ptr, ptr %keys[ptr %k]
+  br eq ptr %key, %wanted, label %take, label %compare
 compare:
-  %key_type_at = getelementptr i8, ptr %key, i64 {LAYOUT.type}
-  %wanted_type_at = getelementptr i8, ptr %wanted, i64 {LAYOUT.type}
-  %key_type = load ptr, ptr %key_type_at
-  %wanted_type = load ptr, ptr %wanted_type_at
-  %one_type = icmp eq ptr %key_type, %wanted_type
-  br i1 %one_type, label %equal, label %no
+  %key_type = load ptr, ptr %key[i8 {LAYOUT.type}]
+  %wanted_type = load ptr, ptr %wanted[i8 {LAYOUT.type}]
+  br eq ptr %key_type, %wanted_type, label %equal, label %no
 equal:
   %truth = call i32 @PyObject_RichCompareBool(ptr %key, ptr %wanted, i32 2)
-  %yes = icmp eq i32 %truth, 1
-  br i1 %yes, label %take, label %no
+  br eq i32 %truth, 1, label %take, label %no
 take:
   %value = load ptr, ptr %value_at
-  %place = getelementptr ptr, ptr %values, i64 %k
-  store ptr %value, ptr %place
+  store ptr %value, ptr %values[ptr %k]
   %following = add i64 %k, 1
   br label %next
 end:
@@ -260,19 +260,15 @@ no:
 define i1 @tapegrad_attributes(ptr %object, ptr %type, ptr %names, i64 %count, ptr %values) {{
   %collects = call i32 @PyGC_Disable()  ; a dict that is made here must run no finalizer
   %dict = call ptr @PyObject_GenericGetDict(ptr %object, ptr null)
-  %collected = icmp ne i32 %collects, 0
-  br i1 %collected, label %enable, label %made
+  br ne i32 %collects, 0, label %enable, label %made
 enable:
   call i32 @PyGC_Enable()
   br label %made
 made:
-  %none = icmp eq ptr %dict, null
-  br i1 %none, label %no, label %some
+  br eq ptr %dict, null, label %no, label %some
 some:
-  %type_at = getelementptr i8, ptr %dict, i64 {LAYOUT.type}
-  %type_found = load ptr, ptr %type_at
-  %is_dict = icmp eq ptr %type_found, %type
-  br i1 %is_dict, label %read, label %other
+  %type_found = load ptr, ptr %dict[i8 {LAYOUT.type}]
+  br eq ptr %type_found, %type, label %read, label %other
 read:
   %found = call i1 @tapegrad_values(ptr %dict, ptr %names, i64 %count, ptr %values)
   call void @Py_DecRef(ptr %dict)
@@ -291,23 +287,18 @@ entry:
   br label %next
 next:
   %k = phi i64 [ 0, %entry ], [ %k_next, %inner ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %one, label %yes
+  br ult i64 %k, %count, label %one, label %yes
 one:
-  %x_at = getelementptr ptr, ptr %objects, i64 %k
-  %x = load ptr, ptr %x_at
+  %x = load ptr, ptr %objects[ptr %k]
   %k_next = add i64 %k, 1
   br label %inner
 inner:
   %j = phi i64 [ %k_next, %one ], [ %j_next, %other ]
-  %again = icmp ult i64 %j, %count
-  br i1 %again, label %other, label %next
+  br ult i64 %j, %count, label %other, label %next
 other:
-  %y_at = getelementptr ptr, ptr %objects, i64 %j
-  %y = load ptr, ptr %y_at
+  %y = load ptr, ptr %objects[ptr %j]
   %j_next = add i64 %j, 1
-  %same = icmp eq ptr %x, %y
-  br i1 %same, label %no, label %inner
+  br eq ptr %x, %y, label %no, label %inner
 yes:
   ret i1 true
 no:
@@ -317,15 +308,12 @@ no:
 ; whether an object is as good as the one recorded
 define i1 @tapegrad_stands(ptr %found, ptr %then, ptr %differs) {{
   %both = alloca [2 x ptr]
-  %identical = icmp eq ptr %found, %then
-  br i1 %identical, label %yes, label %ask
+  br eq ptr %found, %then, label %yes, label %ask
 ask:
   store ptr %found, ptr %both
-  %second = getelementptr ptr, ptr %both, i64 1
-  store ptr %then, ptr %second
+  store ptr %then, ptr %both[ptr 1]
   %answer = call ptr @PyObject_Vectorcall(ptr %differs, ptr %both, i64 2, ptr null)
-  %failed = icmp eq ptr %answer, null
-  br i1 %failed, label %no, label %told
+  br eq ptr %answer, null, label %no, label %told
 told:
   %truth = call i32 @PyObject_IsTrue(ptr %answer)
   call void @Py_DecRef(ptr %answer)
@@ -342,93 +330,69 @@ no:
 ; which left, and None. The tapes are tried one after the other; the one that answers is the first then
 define ptr @tapegrad_dispatch(ptr %self, ptr %args, i64 %count, ptr %names) {{
 entry:
-  %python_at = getelementptr i8, ptr %self, i64 {LAYOUT.item}
-  %python = load ptr, ptr %python_at
-  %tapes_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8}
-  %tapes = load ptr, ptr %tapes_at
-  %around_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 16}
-  %around = load ptr, ptr %around_at
-  %counters_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 24}
-  %counters = load ptr, ptr %counters_at
-  %left_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 32}
-  %left = load ptr, ptr %left_at
-  %size_at = getelementptr i8, ptr %tapes, i64 {LAYOUT.size}
-  %items_at = getelementptr i8, ptr %tapes, i64 {LAYOUT.items}
-  %none_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 40}
-  %none = load ptr, ptr %none_at
-  %around_size_at = getelementptr i8, ptr %around, i64 {LAYOUT.size}
-  %around_items_at = getelementptr i8, ptr %around, i64 {LAYOUT.items}
+  %python = load ptr, ptr %self[i8 {LAYOUT.item}]
+  %tapes = load ptr, ptr %self[i8 {LAYOUT.item + 8}]
+  %around = load ptr, ptr %self[i8 {LAYOUT.item + 16}]
+  %counters = load ptr, ptr %self[i8 {LAYOUT.item + 24}]
+  %left = load ptr, ptr %self[i8 {LAYOUT.item + 32}]
+  %none = load ptr, ptr %self[i8 {LAYOUT.item + 40}]
   br label %outside
 outside:
   %i = phi i64 [ 0, %entry ], [ %i_next, %asked ]
-  %around_size = load i64, ptr %around_size_at
-  %around_more = icmp ult i64 %i, %around_size
-  br i1 %around_more, label %ask, label %next
+  %around_size = load i64, ptr %around[i8 {LAYOUT.size}]
+  br ult i64 %i, %around_size, label %ask, label %next
 ask:
-  %around_items = load ptr, ptr %around_items_at
-  %state_at = getelementptr ptr, ptr %around_items, i64 %i
-  %state = load ptr, ptr %state_at
+  %around_items = load ptr, ptr %around[i8 {LAYOUT.items}]
+  %state = load ptr, ptr %around_items[ptr %i]
   call void @Py_IncRef(ptr %state)
   %told = call ptr @PyObject_Vectorcall(ptr %state, ptr null, i64 0, ptr null)
   call void @Py_DecRef(ptr %state)
-  %failed = icmp eq ptr %told, null
-  br i1 %failed, label %raise, label %asked
+  br eq ptr %told, null, label %raise, label %asked
 raise:
   ret ptr null
 asked:
   %i_next = add i64 %i, 1
   call void @Py_DecRef(ptr %told)
-  %free = icmp eq ptr %told, %none
-  br i1 %free, label %outside, label %by_python
+  br eq ptr %told, %none, label %outside, label %by_python
 next:
   %k = phi i64 [ 0, %outside ], [ %following, %again ]
-  %size = load i64, ptr %size_at
-  %more = icmp ult i64 %k, %size
-  br i1 %more, label %one, label %by_python
+  %size = load i64, ptr %tapes[i8 {LAYOUT.size}]
+  br ult i64 %k, %size, label %one, label %by_python
 one:
-  %items = load ptr, ptr %items_at
-  %tape_at = getelementptr ptr, ptr %items, i64 %k
-  %tape = load ptr, ptr %tape_at
+  %items = load ptr, ptr %tapes[i8 {LAYOUT.items}]
+  %tape = load ptr, ptr %items[ptr %k]
   call void @Py_IncRef(ptr %tape)
   %answer = call ptr @PyObject_Vectorcall(ptr %tape, ptr %args, i64 %count, ptr %names)
   call void @Py_DecRef(ptr %tape)
   %following = add i64 %k, 1
-  %has_left = icmp eq ptr %answer, %left
-  br i1 %has_left, label %again, label %answered
+  br eq ptr %answer, %left, label %again, label %answered
 again:
   call void @Py_DecRef(ptr %answer)
   br label %next
 answered:
-  %hits_at = getelementptr i8, ptr %counters, i64 {LAYOUT.data}
-  %hits_address = load ptr, ptr %hits_at
+  %hits_address = load ptr, ptr %counters[i8 {LAYOUT.data}]
   %hits = load i64, ptr %hits_address
   %hit = add i64 %hits, 1
   store i64 %hit, ptr %hits_address
-  %was_first = icmp eq i64 %k, 0
-  br i1 %was_first, label %done, label %missed
+  br eq i64 %k, 0, label %done, label %missed
 missed:
   %misses_address = getelementptr i64, ptr %hits_address, i64 1
   %misses = load i64, ptr %misses_address
   %all_misses = add i64 %misses, %k
   store i64 %all_misses, ptr %misses_address
-  %size_now = load i64, ptr %size_at
-  %items_now = load ptr, ptr %items_at
-  %inside = icmp ult i64 %k, %size_now
-  br i1 %inside, label %still, label %done
+  %size_now = load i64, ptr %tapes[i8 {LAYOUT.size}]
+  %items_now = load ptr, ptr %tapes[i8 {LAYOUT.items}]
+  br ult i64 %k, %size_now, label %still, label %done
 still:
-  %place = getelementptr ptr, ptr %items_now, i64 %k
-  %there = load ptr, ptr %place
-  %is_there = icmp eq ptr %there, %tape
-  br i1 %is_there, label %move, label %done
+  %there = load ptr, ptr %items_now[ptr %k]
+  br eq ptr %there, %tape, label %move, label %done
 move:
   %j = phi i64 [ %k, %still ], [ %before, %shift ]
   %to = getelementptr ptr, ptr %items_now, i64 %j
-  %is_first = icmp eq i64 %j, 0
-  br i1 %is_first, label %put, label %shift
+  br eq i64 %j, 0, label %put, label %shift
 shift:
   %before = sub i64 %j, 1
-  %from = getelementptr ptr, ptr %items_now, i64 %before
-  %moved = load ptr, ptr %from
+  %moved = load ptr, ptr %items_now[ptr %before]
   store ptr %moved, ptr %to
   br label %move
 put:

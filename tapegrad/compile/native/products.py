@@ -33,7 +33,7 @@ SYMBOLS = {"f": "dgemm", "s": "sgemm", "c": "zgemm", "z": "cgemm"}
 
 def lower_product(f: Function, op: Call) -> Value:
     """Write products of matrices: one for each place of the axes before the last two."""
-    if not f.target.blas or f.lanes.width > 1 or op.kwargs or len(op.args) != 2:
+    if not f.target.blas or f.lanes.batch or op.kwargs or len(op.args) != 2:
         raise Unlowered("a product of its own kind")
     a, b = (stored(f, x) for x in op.args)
     kind, step = a.kind, itemsize(a.kind)

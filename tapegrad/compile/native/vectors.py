@@ -1,4 +1,4 @@
-"""vectors: several numbers at once between memory and registers, and loops over what arrays have in common."""
+"""vectors: loads and stores of vectors, and loops over the axes that arrays have in common."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def collapsed(shape: Shape, strides: Sequence[Sequence[int]]) -> tuple[list[int]
 
 
 class Vectors:
-    """Writes reads and writes of vectors; of the last one of a loop only `count` numbers are there."""
+    """Writes loads and stores of vectors; the last vector of a loop has `count` numbers, and the rest is masked."""
 
     def __init__(self, f: Emitter, lanes: Lanes) -> None:
         self.f, self.lanes, self.width = f, lanes, lanes.width
@@ -117,17 +117,24 @@ class Vectors:
         return f.op(f"call {t} @{name}(ptr {at}, i32 {aligned(kind)}, <{width} x i1> {self.mask(count, width)}, "
                     f"{t} zeroinitializer)")
 
+    def rows(self, at: str, offsets: str) -> str:
+        """Return the addresses that are so many bytes behind one."""
+        return self.f.op(f"getelementptr i8, ptr {at}, {self.lanes.type('i')} {offsets}")
+
+    def behind(self, pointers: str, offset: int) -> str:
+        """Return the addresses that are so many bytes behind others."""
+        return self.f.op(f"getelementptr i8, <{self.width} x ptr> {pointers}, i64 {offset}") if offset else pointers
+
     def pointers(self, at: str, offsets: Sequence[int]) -> str:
         """Return a vector of addresses."""
-        table = "<" + ", ".join(f"i64 {offset}" for offset in offsets) + ">"
-        return self.f.op(f"getelementptr i8, ptr {at}, <{self.width} x i64> {table}")
+        return self.rows(at, "<" + ", ".join(f"i64 {offset}" for offset in offsets) + ">")
 
     def gather(self, pointers: str, kind: str) -> str:
         """Read numbers at a vector of addresses."""
         f, width = self.f, self.width
         if kind in COMPLEX:
             part = ELEMENTS[kind].part
-            others = f.op(f"getelementptr i8, <{width} x ptr> {pointers}, i64 {itemsize(part)}")
+            others = self.behind(pointers, itemsize(part))
             with f.computing(self.lanes):
                 return f.complex([self.gather(each, part) for each in (pointers, others)], kind)
         t, name = f"<{width} x {ELEMENTS[kind].stored}>", f"llvm.masked.gather.v{width}{short(kind)}.v{width}p0"
@@ -174,7 +181,8 @@ class Vectors:
         f.put(f"call void @{name}({t} {text}, ptr {at}, i32 {aligned(kind)}, <{width} x i1> {self.mask(count, width)})")
 
     def each(self, n: int, body: Callable[[str, int], None]) -> None:
-        """Write a loop over n numbers: `body` is given the first of some of them, and how many there are."""
+        """Write a loop over n numbers: `body` gets the index of the first number of a vector, and how many there are.
+        """
         whole = n // self.width * self.width
 
         def step(k: str, _: list[str]) -> list[str]:
@@ -201,9 +209,36 @@ class Vectors:
         return parts[0]
 
 
+class Singles(Vectors):
+    """Writes the same for one number at a time."""
+
+    def splat(self, text: str, kind: str) -> str:
+        return text
+
+    def load(self, kind: str, at: str, step: int, count: int) -> str:
+        return self.f.load(kind, at)
+
+    def behind(self, pointers: str, offset: int) -> str:
+        return self.f.at(pointers, offset)
+
+    def gather(self, pointers: str, kind: str) -> str:
+        return self.f.load(kind, pointers)
+
+    def store(self, kind: str, at: str, step: int, text: str, count: int) -> None:
+        self.f.store(kind, text, at)
+
+    def lane(self, text: str, kind: str, number: int) -> str:
+        return text
+
+
+def vectors_of(f: Emitter, lanes: Lanes) -> Vectors:
+    """Return what writes loads and stores for these lanes."""
+    return Vectors(f, lanes) if lanes.width > 1 else Singles(f, lanes)
+
+
 def nest(f: Emitter, shape: Sequence[int], strides: Sequence[Sequence[int]], pointers: list[str],
          body: Callable[[list[str]], None]) -> None:
-    """Write loops over axes, with pointers that go along; `body` is written once, of the pointers there."""
+    """Write nested loops over axes; `body` gets the pointers at each position, and is written once."""
     if not shape:
         body(pointers)
         return

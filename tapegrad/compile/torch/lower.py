@@ -37,7 +37,7 @@ from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, wi
 from tapegrad.compile.torch.number_places import PASSING, is_array_of_numbers, other_than, placed
 from tapegrad.compile.torch.peephole import peephole
 from tapegrad.compile.torch.recorder import Calls, Seen, is_dense, is_same_view, share, spelling, storage_of, tensors_in
-from tapegrad.compile.torch.results import conformed, is_plain, nests_of, settled
+from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import PYTHON
@@ -45,6 +45,7 @@ from tapegrad.numbers.tensors import is_tensor, to_tensor
 from tapegrad.optimise.dce import dce
 from tapegrad.optimise.fold import fold
 from tapegrad.optimise.memory import is_given, root
+from tapegrad.optimise.result_memory import packs_of
 from tapegrad.replay.facts import verify
 from tapegrad.replay.interpreter import Memory, moved
 from tapegrad.replay.raising import raising
@@ -105,7 +106,7 @@ class Lowering:
         # what stands for them there: operations, nested, or constants
         self.refs: list[Any] = [None] * (len(tape.ops) + 1)
         self.parts: list[Any] = []  # of the result
-        self.nests = set(nests_of(tape.result))  # those in it
+        self.nests = packs_of(tape) - {tape.result}  # packs among its parts
         self.constants: dict[int, Constant] = {}  # by the identity of the tensor
 
     def run(self) -> tuple[Tape, list[Any]]:

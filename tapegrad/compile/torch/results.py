@@ -76,14 +76,6 @@ def _types_of_spec(spec: Spec) -> Iterator[type | None]:
         yield spec.type if spec.is_numpy else None
 
 
-def nests_of(result: Any) -> Iterator[Any]:
-    """Yield the nests in a tape's result: the pair of a value and what is returned besides."""
-    for arg in result.args if result.fn is ops.pack else ():
-        if isinstance(arg, Operation) and arg.fn is ops.pack:
-            yield arg
-            yield from nests_of(arg)
-
-
 def result_of(tape: Tape, parts: list[Any]) -> Any:
     """Nest the parts of a result."""
     into = tape.result.kwargs["into"]

@@ -29,7 +29,7 @@ from tapegrad.compile.torch.results import Kinds, result_of
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.tensors import device_of, is_tensor
-from tapegrad.replay.interpreter import bind
+from tapegrad.replay.interpreter import bind, recorded
 from tapegrad.replay.random_state import drawn_from, hold, sources_of, values_of
 from tapegrad.tape.tape import Tape, has_value
 from tapegrad.trace.guards import check_surroundings
@@ -156,15 +156,6 @@ def as_tensors(leaves: list[Any], device: Any) -> list[Any]:
 def torch_sources(tape: Tape) -> list[Any]:
     """Return where a tape draws torch's random numbers."""
     return [source for source in dict.fromkeys(drawn_from(tape)) if hasattr(source, "rewind")]
-
-
-def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that a tape was recorded with."""
-    leaves = [x.val for x in tape.inputs[1:]]
-    if tape.structure is None:
-        return tuple(leaves), {}
-    return tuple(part.build(leaves) for part in tape.structure.args), {key: part.build(leaves)
-                                                                       for key, part in tape.structure.kwargs.items()}
 
 
 def quiet(tape: Tape) -> Any:

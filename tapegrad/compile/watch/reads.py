@@ -69,6 +69,7 @@ from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.kinds import is_generator
+from tapegrad.numbers.object_state import slots_of
 from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
@@ -76,7 +77,7 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.imported_names import captured_by
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty, slots_of
+from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty
 from tapegrad.tree.flatten import Structure
 from tapegrad.tree.installed import library_of
 from tapegrad.tree.modules import is_module
@@ -497,4 +498,4 @@ class Reads:
             self.attributes(own, label, library_of(cls.__module__), sized=True)
         if isinstance(x, Enum):
             self.note(vars(x), ["_value_"], label)
-        self.note(Attributes(x), [name for base in cls.__mro__ for name in slots_of(base)], label)  # unset ones too
+        self.note(Attributes(x), [*slots_of(cls)], label)  # unset ones too

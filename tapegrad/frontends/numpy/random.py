@@ -21,11 +21,11 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, constructs, means
 from tapegrad.tape.tape import Call
-from tapegrad.trace.conversions import know
-from tapegrad.trace.handing import loses, taken
+from tapegrad.trace.handing import CALLED, loses, taken
 from tapegrad.trace.interposition import WRAPPED, GlobalGenerator, guard_state
 from tapegrad.trace.proxy import CLASSES, Proxy
 from tapegrad.trace.random_state import SHARED, SOURCES, WATCHED
+from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import leaves_of
 
 _GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
@@ -182,10 +182,17 @@ def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) ->
     return tracer.record(ops.default_rng, tuple(map(static, args)), {"make": fn, **kwargs})
 
 
+def to_random_state(seed: Any = None) -> Any:
+    """Return the generator that `RandomState` makes; in a trace an operation, whose draws are recorded."""
+    if not running.tracers or isinstance(seed, np.random.BitGenerator):
+        return np.random.RandomState(seed)
+    return generator(running.tracers[-1], np.random.RandomState, seed)
+
+
+CALLED[np.random.RandomState] = to_random_state
 FOREIGN[np.random.RandomState] = generator
 for _cls in (np.random.Generator, np.random.RandomState):
     WRAPPED[_cls], CLASSES[_cls] = GlobalGenerator, Proxy
 SOURCES.extend((np.random.Generator, np.random.RandomState, random.Random))
 WATCHED.extend((*SOURCES, np.random.BitGenerator, np.random.SeedSequence))
 SHARED.update({"np.random": _GLOBAL, "random": random._inst})  # type: ignore[attr-defined]
-know("RandomState", np.random.RandomState)

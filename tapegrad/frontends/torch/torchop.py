@@ -24,7 +24,7 @@ from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
 from tapegrad.rules.batching import Members
 from tapegrad.rules.facts import Effects, Rrule
-from tapegrad.rules.op import Op, Traced, tracer_of
+from tapegrad.rules.op import OfOp, Op, Traced, tracer_of
 from tapegrad.tree.flatten import flatten, leaves_of
 
 
@@ -254,22 +254,15 @@ def moved(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(to_tensor(arg, device or "cpu") if isinstance(arg, np.ndarray) else arg for arg in args)
 
 
-class Vjp:
+class Vjp(OfOp):
     """The pullback of a call of torch's."""
 
-    __slots__ = ("args", "kwargs", "names", "op", "roots", "y")
+    __slots__ = ("args", "kwargs", "names", "roots", "y")
 
     def __init__(self, op: TorchOp, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> None:
         self.op, self.args, self.names, self.kwargs = op, args, names, kwargs
         self.roots: list[Any] | None = None
         self.y: Any = None
-
-    @property
-    def __name__(self) -> str:
-        return f"{self.op.__name__}_pullback"
-
-    def __repr__(self) -> str:
-        return f"<{self.__name__}>"
 
     def begin(self) -> Any:
         """Make the call on torch's own tape."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
@@ -15,8 +16,20 @@ _BAR, MOST = 52, 680  # pixels: the page's header; how high a notebook's cell ge
 
 
 def to_html(picture: Picture) -> str:
-    """Return a page that needs no other file and no network, and that runs no script but its own."""
-    style, script = (files("tapegrad.show.graph").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    """Return a page with search, and with details on a card."""
+    return page(picture, picture.title, ("page.css", "page.js"), """\
+<input id="query" type="search" placeholder="search: op, %4, line, type … ( / )" aria-label="search the operations"/>
+<button id="out" title="smaller" aria-label="smaller">−</button>
+<button id="fit" title="the whole picture, or its full size" aria-label="fit">fit</button>
+<button id="in" title="larger" aria-label="larger">+</button>
+""", '<pre id="card" hidden="hidden"></pre>')
+
+
+def page(picture: Picture, title: str, names: Sequence[str], header: str, below: str) -> str:
+    """Return a page of a picture that needs no other file and no network, and that runs no script but its own: the last
+    of the files of these names, the others being style sheets.
+    """
+    *sheets, script = (files("tapegrad.show.graph").joinpath(name).read_text("utf-8") for name in names)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return f"""<!DOCTYPE html>
@@ -25,20 +38,16 @@ def to_html(picture: Picture) -> str:
 <meta charset="utf-8"/>
 <meta http-equiv="Content-Security-Policy" content="{policy}"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
-<title>{text(picture.title)}</title>
-<style>{style}</style>
+<title>{text(title)}</title>
+<style>{"".join(sheets)}</style>
 </head>
 <body>
 <header>
-<input id="query" type="search" placeholder="search: op, %4, line, type … ( / )" aria-label="search the operations"/>
-<button id="out" title="smaller" aria-label="smaller">−</button>
-<button id="fit" title="the whole picture, or its full size" aria-label="fit">fit</button>
-<button id="in" title="larger" aria-label="larger">+</button>
-<span id="said" role="status"></span>
+{header}<span id="said" role="status"></span>
 </header>
 <main id="view">
 {to_svg(picture)}</main>
-<pre id="card" hidden="hidden"></pre>
+{below}
 <script>{script}</script>
 </body>
 </html>
@@ -49,7 +58,11 @@ def to_cell(picture: Picture) -> str:
     """Return what a notebook shows: the page in a frame of its own, so that neither's styles
     and names touch the other's.
     """
-    height = min(round(layout(picture).height) + 22 + _BAR, MOST)
-    page = escape(to_html(picture), quote=True)
+    return cell(picture, to_html(picture), _BAR, MOST)
+
+
+def cell(picture: Picture, page: str, below: int, most: int) -> str:
+    """Return a page as a notebook's cell: as high as its picture and so many pixels, up to the most."""
+    height = min(round(layout(picture).height) + 22 + below, most)
     style = f"width:100%;height:{height}px;border:0;border-radius:8px"
-    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(page, quote=True)}"></iframe>'

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from html import escape
-from importlib.resources import files
 from typing import Any
 
-from tapegrad.show.graph.layout import layout
-from tapegrad.show.graph.page import MOST
+from tapegrad.show.graph.page import MOST, page
+from tapegrad.show.graph.page import cell as in_cell
 from tapegrad.show.graph.picture import Picture
 from tapegrad.show.graph.svg import text, to_svg
 
@@ -35,44 +31,15 @@ def to_slide(picture: Picture, steps: Sequence[Any], i: int) -> str:
 
 def to_page(picture: Picture, steps: Sequence[Any], cell: bool = False) -> str:
     """Return a page that plays the steps, which needs no network; for a notebook's `cell` in a frame of its own."""
-    sheet, own, script = (files("tapegrad.show.graph").joinpath(name).read_text("utf-8")
-                          for name in ("page.css", "steps.css", "steps.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     items = "\n".join(
         f'<li data-phase="{step.phase}" data-appear="{" ".join(map(str, step.appear))}" '
         f'data-lit="{" ".join(map(str, step.lit))}"><h2>{text(step.title)}</h2>'
         + "".join(f"<p>{text(line)}</p>" for line in step.lines) + "</li>" for step in steps)
-    page = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8"/>
-<meta http-equiv="Content-Security-Policy" content="{policy}"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<title>{text(picture.title)}, step by step</title>
-<style>{sheet}{own}</style>
-</head>
-<body>
-<header>
+    found = page(picture, f"{picture.title}, step by step", ("page.css", "steps.css", "steps.js"), """\
 <button id="first" title="to the first step (Home)" aria-label="first step">|◀</button>
 <button id="before" title="one step back (←)" aria-label="step back">◀</button>
 <button id="next" title="one step on (→ or space)" aria-label="step on">▶</button>
 <button id="last" title="to the last step (End)" aria-label="last step">▶|</button>
 <span id="phases"></span>
-<span id="said" role="status"></span>
-</header>
-<main id="view">
-{to_svg(picture)}</main>
-<ol id="steps" aria-live="polite">
-{items}
-</ol>
-<div id="sheets"></div>
-<script>{script}</script>
-</body>
-</html>
-"""
-    if not cell:
-        return page
-    height = min(round(layout(picture).height) + 22 + _BELOW, MOST + _BELOW)
-    frame = f"width:100%;height:{height}px;border:0;border-radius:8px"
-    return f'<iframe sandbox="allow-scripts" style="{frame}" srcdoc="{escape(page, quote=True)}"></iframe>'
+""", f'<ol id="steps" aria-live="polite">\n{items}\n</ol>\n<div id="sheets"></div>')
+    return in_cell(picture, found, _BELOW, MOST + _BELOW) if cell else found
