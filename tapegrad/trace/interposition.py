@@ -152,7 +152,11 @@ def stand_ins() -> list[tuple[Any, type, type]]:
     """Return the modules of which functions are replaced, each with its class, and the class
     that it has while a trace runs.
     """
-    return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
+    found = _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
+    return [*found, *MODULES] if MODULES else found
+
+
+MODULES: list[tuple[Any, type, type]] = []  # of libraries, each with its class, and the class that it has in a trace
 
 
 @functools.cache
@@ -290,8 +294,8 @@ def stand_in(x: Any) -> Any:
     """Return what replaces `x` while a trace runs: for a reference that was taken before, as
     in trace(math.sin, 1.0).
     """
-    if type(x) in WRAPPED:
-        return WRAPPED[type(x)](x)
+    if type(x) in WRAPPED and (wrapped := WRAPPED[type(x)](x)) is not x:
+        return wrapped
     compiled = type(x).__name__ in COMPILED and type(x).__hash__ is not None
     if compiled and x in GIVEN and x not in STAND_IN:
         STAND_IN[x] = standing_for(x, GIVEN[x].run if isinstance(GIVEN[x], Op) else functools.partial(_dispatch, x, x))
@@ -387,7 +391,7 @@ class GlobalGenerator:
 
 
 WRAPPED: dict[type, Callable[[Any], Any]] = {}
-"""Of compiled objects that a program keeps: what stands for one in a trace; GlobalGenerator for NumPy's generators."""
+"""Of compiled objects, and of functions, that a program keeps: what stands for one in a trace, or itself."""
 
 
 @functools.cache

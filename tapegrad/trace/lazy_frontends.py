@@ -17,10 +17,13 @@ _WAITING: dict[str, tuple[str, ...]] = {
     "numpy.random": ("frontends.numpy.random",), "numpy.ma.core": ("frontends.numpy.masked",),
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
     "torch.distributed.distributed_c10d": ("frontends.torch.collective",),  # where torch was built with it
+    "torch.distributed.tensor": ("frontends.torch.dtensor",),
     **{f"torch.distributed.{name}": ("frontends.torch.functional_collective",)
        for name in ("_functional_collectives", "nn.functional")},
     "json": ("frontends.json",), "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),
     "mpmath": ("frontends.mpmath", "frontends.intervals"),
+    **{f"jax{name}": ("frontends.jax",) for name in ("", *(f".{part}" for part in (
+        "numpy", "lax", "nn", "random", "image", "ops")), *(f".scipy.{part}" for part in (*_SCIPY, "cluster.vq")))},
     **dict.fromkeys(("sympy", "uncertainties", "gmpy2", "pint", "astropy.units"), ("frontends.number_libraries",))}
 for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),
                       ("ndimage", "ndimage_spline", "ndimage_order"), ("optimize", "optimize_programs"),

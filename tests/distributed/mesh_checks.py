@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
 import tapegrad as tg
 from bench.problems import gmm
@@ -121,6 +122,22 @@ def check_what_is_sent() -> None:
         assert counts == {"c10d_functional.all_reduce": 2}, counts
 
 
+def check_bytes_sent_by_each_operation() -> None:
+    """By a ring: of a sum twice what each has, less a part; of what is gathered what each has, to all others."""
+    on, rows = mesh(), X[:8]
+    given = [distribute_tensor(torch.from_numpy(x), on, [at], src_data_rank=None) for x, at in ((V, Replicate()), (rows, S))]
+    found = tg.primitivize(tg.gradtape(softmax, V, rows)).profile(*given, repeats=2)
+    assert sum(found.sent) == sum(cost.sent for cost in found.operations) == sum(cost.sent for cost in found.lines_of_source)
+    step = tg.value_and_grad(softmax, backend="torch", mesh=on, placements={"X": S})
+    found = step.profile(V, rows, repeats=2)
+    sent = {cost.name: cost.sent for cost in found.operations if cost.sent}
+    assert sum(sent.values()) == 2 * (SIZE - 1) * 8 * (1 + V.size) // SIZE, sent
+    assert all(f" {text} " in str(found) for text in ("sent", *sent.values()))
+    step(V, rows)  # goes on as it was
+    gathers = tg.trace(lambda X: np.linalg.qr(X.T @ X)[1] + X[:3] * 0, rows)[1].profile(given[1], repeats=1)
+    assert sum(gathers.sent) > 0 and not tg.trace(np.sin, rows)[1].profile(repeats=1).sent
+
+
 def check_nested_parameters_aux_and_dtensors() -> None:
     def f(p: Any, X: Any) -> Any:
         out = np.tanh(X @ p["w"]) * p["scale"]
@@ -153,8 +170,6 @@ def check_what_is_told() -> None:
                            ({"mode": "graph"}, "no mode 'graph'")):
         with raises(tg.ArgumentError, match):
             tg.value_and_grad(regression, **{"backend": "torch", "mesh": on, **options})
-    with raises(tg.UnknownFunction, "DTensor, which is spread over processes(?s:.*)mesh=mesh"):
-        tg.grad(lambda x: (x * x).sum(), distribute_tensor(torch.ones(4), on, [S]))
 
 
 def check_tensor_parallel_layers_of_torch() -> None:
@@ -170,3 +185,77 @@ def check_tensor_parallel_layers_of_torch() -> None:
     for _ in range(4):
         found, (dv, du) = step(*map(torch.from_numpy, (V[:, part].copy(), U[part].copy(), X, Y_WIDE)))
         close((found * SIZE, dv, du), (value, dV[:, part], dU[part]))
+
+
+# -- modules of torch that hold DTensors
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norm = torch.nn.Embedding(8, 8), torch.nn.LayerNorm(8)
+        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.embed(tokens)
+        return x + self.down(torch.tanh(self.up(self.norm(x))))
+
+
+PLANS: list[dict[str, Any]] = [
+    {"up": ColwiseParallel(), "down": RowwiseParallel()},
+    {"up": ColwiseParallel(use_local_output=False), "down": RowwiseParallel()},
+    {"embed": RowwiseParallel(input_layouts=Replicate()), "up": ColwiseParallel(), "down": RowwiseParallel()},
+    {"embed": ColwiseParallel(output_layouts=Replicate()), "up": RowwiseParallel(input_layouts=Replicate()), "down": ColwiseParallel(output_layouts=Replicate())},
+    {"embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=S), "norm": SequenceParallel(sequence_dim=0),
+     "up": ColwiseParallel(input_layouts=S), "down": RowwiseParallel(output_layouts=S)}]
+
+
+def check_modules_that_hold_dtensors() -> None:
+    """Gradients are those of torch's own backward, and lie as the parameters do."""
+    tokens = torch.arange(8)
+    for plan in PLANS:
+        torch.manual_seed(0)
+        module = parallelize_module(Block().double(), mesh(), plan)
+
+        def loss(module: Any, tokens: Any) -> Any:
+            return module(tokens).pow(3).sum()
+        loss(module, tokens).backward()
+        step = tg.value_and_grad(loss)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*for which other processes may wait", tg.RetraceWarning)
+            for _ in range(4):
+                value, gradients = step(module, tokens)
+        assert not step.stats.hits  # traced in each call
+        torch.testing.assert_close(value, loss(module, tokens).detach())
+        for name, p in module.named_parameters():
+            found = gradients[name]
+            assert type(found) is type(p.data), (name, type(found))
+            if isinstance(found, DTensor):
+                assert found.placements == p.placements, (name, found.placements)
+                found, wanted = found.full_tensor(), p.grad.full_tensor()
+            else:
+                wanted = p.grad
+            torch.testing.assert_close(found, wanted)
+
+
+def check_programs_on_dtensors() -> None:
+    on = mesh()
+
+    def loss(w: Any, X: Any) -> Any:
+        return (torch.tanh(X @ w) ** 2).mean()
+
+    def by_parts(w: Any, X: Any) -> Any:
+        local = (X * w.redistribute(placements=[Replicate()])).to_local()
+        y = DTensor.from_local(local.sin(), on, X.placements)
+        return (y.full_tensor() ** 2).sum() + w.sum().full_tensor()
+    for f in (loss, by_parts):
+        for placements in ((Replicate(), S), (Replicate(), Replicate()), (S, C)):
+            w, x = torch.from_numpy(np.tile(W, 4)), torch.from_numpy(RNG.standard_normal((8, 12)))
+            given = [distribute_tensor(w, on, [placements[0]]), distribute_tensor(x, on, [placements[1]])]
+            value, gradients = tg.grad(f, *given)
+            roots = [w.requires_grad_(), x.requires_grad_()]
+            plain = loss(w, x) if f is loss else ((x * w).sin() ** 2).sum() + w.sum()
+            for found, a, wanted in zip(gradients[1:], given, torch.autograd.grad(plain, roots), strict=True):
+                assert found.placements == a.placements
+                torch.testing.assert_close(found.full_tensor(), wanted)
+            torch.testing.assert_close(value.full_tensor() if isinstance(value, DTensor) else value, plain.detach())
