@@ -54,6 +54,12 @@ _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue def
     void volatile while value fabs fabsf sqrt sqrtf copysign floor ceil trunc rint isnan memcpy memset free
     aligned_alloc NULL NAN INFINITY INT64_C int64_t int32_t uint64_t uint32_t uint8_t asm typeof linux unix
     math_errhandling""")) | VECTORS
+_FUNCTIONS = re.compile(r"""_[A-Z_]\w*|main|size_t|wchar_t|\w*alloc|qsort|bsearch|s?rand|exit|abort|atexit|system|getenv
+    |(ll?)?(abs|div|round|rint)|str(len|n?cpy|n?cat|n?cmp|coll|xfrm|r?chr|c?spn|pbrk|str|tok|error|dup|to\w+)
+    |mem(move|cmp|chr)|ato[fil]+|is(nan|inf|normal|finite|greater|less|unordered)\w*|signbit|fpclassify
+    |([jy][01n]|(l|t)?gamma|fmod|remainder|nan|fdim|fma|fmax|fmin|frexp|ldexp|modf|nextafter|remquo|logb)[fl]?|scalb\w*
+    |ilogb|nearbyint|drem|significand|finite|div_t""", re.VERBOSE)
+"""Names of C's library that no function may have."""
 _MACRO = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z]{5,}")  # what a header may define
 
 
@@ -113,7 +119,8 @@ class Standalone(Function):
 def to_c(tape: Tape, name: str = "") -> CSource:
     """Return a tape as a function in C; see `Tape.to_c`."""
     name = name or (tape.name if tape.name.isidentifier() else "function")
-    if not name.isidentifier() or not name.isascii() or name in _WORDS:
+    if not name.isidentifier() or not name.isascii() or name in _WORDS or _FUNCTIONS.fullmatch(name) \
+            or _MACRO.fullmatch(name):
         raise ArgumentError(f"{name!r} is no name of a function in C", None, 'tape.to_c(name="gradient")')
     tape.check()
     best = grouped(last_uses_told(unfolded(roll(flattened(tape)))))

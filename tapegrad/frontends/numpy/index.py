@@ -166,7 +166,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     which = _integers(a, mode, lambda: len(choices))
     shape = np.broadcast_shapes(shape_of(which), *map(shape_of, choices))
     stacked = ops.stack(*[ops.broadcast_to(choice, shape) for choice in choices], axis=0)
-    return ops.take_along_axis(stacked, ops.broadcast_to(which, (1, *shape)), axis=0)[0]
+    try:
+        return ops.take_along_axis(stacked, ops.broadcast_to(which, (1, *shape)), axis=0)[0]
+    except IndexError:
+        raise ValueError("invalid entry in choice array") from None
 
 
 @means(np.ndarray.choose)
@@ -178,7 +181,7 @@ def choose_method(a: Array, *choices: Any, out: Array | None = None, mode: str =
 @laid(rows)
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     if len(condlist) != len(choicelist) or not len(condlist):
-        np.select(condlist, choicelist)  # ValueError, in NumPy's words
+        np.select([np.True_] * len(condlist), [0] * len(choicelist))  # ValueError, in NumPy's words
     y = as_array(default)
     for condition, choice in zip(reversed(list(condlist)), reversed(list(choicelist)), strict=True):
         y = ops.where(as_array(condition), as_array(choice), y)
