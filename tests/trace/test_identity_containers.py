@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import functools
 import threading
 import weakref
 from collections.abc import Callable
@@ -110,6 +111,33 @@ def test_an_object_that_two_arguments_hold_is_one() -> None:
     step = tg.value_and_grad(lambda a, b, x: x if a.part is b and b is not a else -x, argnums=2)
     for x in (2.0, 3.0, 4.0):
         assert step(a, b, x) == (x, 1.0)
+
+
+def test_what_the_documentation_says_of_objects() -> None:
+    """docs/limits.md, Copies and other names; Cached functions; Results of a tape."""
+    a, b = P(1.0), P(2.0)
+    a.part = b  # type: ignore[attr-defined]
+    assert tg.grad(lambda a, b, x: x * [b].count(a.part), a, b, 2.0, argnums=2)[0] == 0.0
+    assert tg.trace(lambda x: (x * a.v, hash(a)), 2.0)[0][1] != hash(a)
+    calls = []
+
+    @functools.lru_cache
+    def value(p: P) -> float:
+        calls.append(p)
+        return p.v
+    value(a)
+    tg.grad(lambda x: x * value(a), 2.0, captured=False)
+    assert len(calls) == 2 and value.cache_info().currsize == 0
+
+    class Label(str):
+        tags: list[str]
+
+    def labelled(x: Any) -> Any:
+        made = Label("abc")
+        made.tags = []
+        return x * x, made
+    tape = tg.trace(labelled, 1.0)[1]
+    assert tape.play(2.0)[1] is tape.play(3.0)[1]
 
 
 @pytest.mark.parametrize("make", [lambda p: frozenset([p]), lambda p: weakref.WeakSet([p]), lambda p: weakref.WeakKeyDictionary({p: 2.0})])
