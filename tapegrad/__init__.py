@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tapegrad import distributed as distributed
     from tapegrad import passes
     from tapegrad.bridges.autograd_functions import to_autograd
-    from tapegrad.bridges.jax_functions import from_jax, to_jax
+    from tapegrad.bridges.jax_functions import to_jax
     from tapegrad.bridges.pytensor_functions import to_pytensor
     from tapegrad.bridges.torch_functions import to_torch
     from tapegrad.compile.compiling import compile, value_and_grad
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
     from tapegrad.debug.explain import Explanation, explain
     from tapegrad.debug.finite import raise_on_nan
+    from tapegrad.frontends.jax import from_jax
     from tapegrad.optimise.pipeline import optimise
     from tapegrad.optimise.roll import roll
     from tapegrad.replay import inspect
@@ -103,7 +104,7 @@ __all__ = [
 
 LATER = {
     "bridges.autograd_functions": ("to_autograd",),
-    "bridges.jax_functions": ("from_jax", "to_jax"),
+    "bridges.jax_functions": ("to_jax",),
     "bridges.pytensor_functions": ("to_pytensor",),
     "bridges.torch_functions": ("to_torch",),
     "compile.compiling": ("compile", "value_and_grad"),
@@ -116,6 +117,7 @@ LATER = {
     "compile.wirtinger": ("holomorphic_derivative", "wirtinger"),
     "debug.explain": ("Explanation", "explain"),
     "debug.finite": ("raise_on_nan",),
+    "frontends.jax": ("from_jax",),
     "optimise.pipeline": ("optimise",),
     "optimise.roll": ("roll",),
     "store.read": ("load",),

@@ -154,12 +154,18 @@ def answers_ufuncs(kind: type) -> bool:
 
 def comes_first(kind: type) -> bool:
     """True for a class that arrays leave an operator to."""
-    return getattr(kind, "__array_ufunc__", kind) is None or getattr(kind, "__array_priority__", 0.0) > 0.0
+    return kind not in ARRAYS and (getattr(kind, "__array_ufunc__", kind) is None
+                                   or getattr(kind, "__array_priority__", 0.0) > 0.0)
+
+
+ARRAYS: set[type] = set()  # of other libraries: beside traced values they are NumPy's
 
 
 def shown_array(x: Any) -> Any:
     """Return the array that an object of a program's class shows itself as, which may be a traced one."""
     cls = type(x)
+    if cls in ARRAYS:
+        return np.asarray(x)
     if cls in PROXIES or is_tensor(x) or is_foreign(cls.__module__) or hasattr(cls, "__array_function__"):
         return x
     return x.__array__() if type(getattr(cls, "__array__", None)) is FunctionType else x

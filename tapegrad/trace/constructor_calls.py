@@ -21,7 +21,7 @@ from tapegrad.tree.copies import running
 
 # Python code of these is at work on traced values where some stand in its own variables, or in those of what called it
 # there; other code always is.
-LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "optree", "rich"}
+LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "optree", "rich", "jax"}
 
 # Called by these, which are C, a constructor is called by the code that named it: `map(np.array, rows)`.
 HANDING = frozenset([

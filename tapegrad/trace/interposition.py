@@ -152,7 +152,10 @@ def stand_ins() -> list[tuple[Any, type, type]]:
     """Return the modules of which functions are replaced, each with its class, and the class
     that it has while a trace runs.
     """
-    return _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
+    return [*_stand_ins("torch" in FOREIGN), *MODULES]  # torch's functions have meanings once its frontend is there
+
+
+MODULES: list[tuple[Any, type, type]] = []  # of libraries, each with its class, and the class that it has in a trace
 
 
 @functools.cache
@@ -292,6 +295,8 @@ def stand_in(x: Any) -> Any:
     """
     if type(x) in WRAPPED:
         return WRAPPED[type(x)](x)
+    if PACKAGES and type(x) is FunctionType and (named := PACKAGES.get(_package(x))) is not None:
+        return named(x)
     compiled = type(x).__name__ in COMPILED and type(x).__hash__ is not None
     if compiled and x in GIVEN and x not in STAND_IN:
         STAND_IN[x] = standing_for(x, GIVEN[x].run if isinstance(GIVEN[x], Op) else functools.partial(_dispatch, x, x))
@@ -390,6 +395,14 @@ class GlobalGenerator:
 
 WRAPPED: dict[type, Callable[[Any], Any]] = {}
 """Of compiled objects that a program keeps: what stands for one in a trace; GlobalGenerator for NumPy's generators."""
+
+PACKAGES: dict[str, Callable[[Any], Any]] = {}
+"""Of a package's Python functions: what stands for one in a trace."""
+
+
+def _package(fn: FunctionType) -> str:
+    """Return the package of a function's code; `fn.__module__` is that of the function which it wraps."""
+    return str(fn.__globals__.get("__name__")).partition(".")[0]
 
 
 @functools.cache

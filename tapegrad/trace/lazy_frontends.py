@@ -21,6 +21,8 @@ _WAITING: dict[str, tuple[str, ...]] = {
        for name in ("_functional_collectives", "nn.functional")},
     "json": ("frontends.json",), "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),
     "mpmath": ("frontends.mpmath", "frontends.intervals"),
+    **{f"jax{name}": ("frontends.jax",) for name in ("", *(f".{part}" for part in (
+        "numpy", "lax", "nn", "random", "image", "ops")), *(f".scipy.{part}" for part in (*_SCIPY, "cluster.vq")))},
     **dict.fromkeys(("sympy", "uncertainties", "gmpy2", "pint", "astropy.units"), ("frontends.number_libraries",))}
 for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack"), ("linalg", "linalg_structured"),
                       ("ndimage", "ndimage_spline", "ndimage_order"), ("optimize", "optimize_programs"),

@@ -10,7 +10,7 @@ from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import System, computes
 from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import FOREIGN, refused
-from tapegrad.trace.call_arguments import place_of_out
+from tapegrad.trace.call_arguments import ARRAYS, place_of_out
 from tapegrad.trace.guards import KINDS
 
 
@@ -57,13 +57,16 @@ def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[
     return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
 
 
-def missed(x: Any, kind: type, name: str) -> None:
+def missed(x: Any, kind: type, name: str) -> Any:
     """Note that a program asked whether a traced value has an attribute, which it lacks; refuse what JAX asks of an
     array that is not its own.
     """
     if name == "__jax_array__":
-        raise refused("a call of a function of JAX's", "JAX computes with arrays of its own, of which no tape knows",
-                      "tg.from_jax(fn)(x), which is one operation of a tape")
+        if _getframe(2).f_code.co_name.startswith("_operator_") and type(_getframe(2).f_locals.get("self")) in ARRAYS:
+            return lambda: NotImplemented  # an operator of JAX's array leaves it to the traced value then
+        raise refused("what a function of JAX's has of a traced value that is not among its arguments", "JAX computes "
+                      "with arrays of its own, of which no tape knows", "the value as an argument of the function that "
+                      "the program calls")
     x._fact("class", KINDS.get(kind, kind))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.copies import running
 
@@ -15,6 +18,13 @@ def unrepeatable(what: str, cure: str = "") -> None:
     """
     for observer in running.observers:
         observer.refuse(what, cure=cure)
+
+
+def asked(setting: Callable[[], Any], label: str) -> None:
+    """Tell who observes this thread's trace that a library computes by a setting."""
+    for observer in running.observers:
+        if hasattr(observer, "asked"):
+            observer.asked(setting, label)
 
 
 def drawn(tracer: Tracer) -> None:

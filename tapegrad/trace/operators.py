@@ -28,7 +28,7 @@ from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
 from tapegrad.trace.asking import lost
-from tapegrad.trace.call_arguments import answers_ufuncs, comes_first, shown_array
+from tapegrad.trace.call_arguments import ARRAYS, answers_ufuncs, comes_first, shown_array
 from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import compute, plain
 from tapegrad.trace.proxy import (
@@ -149,7 +149,7 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         return NotImplemented
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
-        if isinstance(known, (np.ndarray, np.generic)):
+        if isinstance(known, (np.ndarray, np.generic)) or type(other) in ARRAYS:
             if answers_ufuncs(type(other)):
                 return other.__array_ufunc__(getattr(np, op.__name__), "__call__", a, b)
             if comes_first(type(other)):

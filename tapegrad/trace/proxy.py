@@ -129,8 +129,9 @@ class Proxy(Slotted):
         try:
             found = getattr(val, name)
         except AttributeError:  # the program may have asked whether there is such an attribute
-            if _getframe(1).f_code.co_filename not in INTERNAL:
-                missed(self, type(val), name)
+            if (_getframe(1).f_code.co_filename not in INTERNAL
+                and (instead := missed(self, type(val), name)) is not None):
+                return instead
             raise
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)

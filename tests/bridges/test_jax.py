@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.bridges.jax_functions import doubles
+from tapegrad.frontends.jax import doubles
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -73,36 +73,3 @@ def test_single_precision_stays() -> None:
 def test_a_program_that_raises() -> None:
     with pytest.raises(Exception, match="no such thing"):
         tg.to_jax(lambda x: (_ for _ in ()).throw(ValueError("no such thing")))(X)
-
-
-CASES = [lambda x, w: jnp.sin(x * w) * x, jax.jit(lambda x, w: jnp.cumsum(x) ** w), lambda x, w: (x * w, jnp.exp(x).sum()),
-         lambda x, w: jnp.linalg.norm(x) * w]
-
-
-@pytest.mark.parametrize("fn", CASES)
-def test_a_function_of_jax_on_a_tape(fn: Any) -> None:
-    op, x, w = tg.from_jax(fn), np.abs(X), 1.3
-
-    def mine(x: Any, w: Any) -> Any:
-        y = op(x, w)
-        return sum((np.sum(part ** 2) for part in y), 0.0) if isinstance(y, tuple) else np.sum(y ** 2)
-
-    def theirs(x: Any, w: Any) -> Any:
-        y = fn(x, w)
-        return sum((jnp.sum(part ** 2) for part in y), 0.0) if isinstance(y, tuple) else jnp.sum(y ** 2)
-    close(tg.gradient(mine, x, w), jax.grad(theirs, (0, 1))(x, w))
-    v = np.array([1.0, -2.0, 0.5])
-    close(tg.jvp(mine, (x, w), (v, 0.5)), jax.jvp(theirs, (x, w), (v, 0.5)))
-    close(tg.hessian(mine)(x, w), jax.hessian(theirs)(x, w))
-    close(tg.vmap(mine, in_axes=(0, None))(np.stack([x, 2 * x]), w), jax.vmap(theirs, (0, None))(np.stack([x, 2 * x]), w))
-    step = tg.value_and_grad(mine, (0, 1))
-    for k in range(4):
-        close(step(x + k, w), jax.value_and_grad(theirs, (0, 1))(x + k, w))
-    assert step.stats.hits >= 1
-
-
-def test_it_is_one_operation_named_as_the_function() -> None:
-    def wave(x: Any) -> Any:
-        return jnp.sin(x) * 2
-    tape = tg.trace(lambda x: np.sum(tg.from_jax(wave)(x)), X)[1]
-    assert [op.fn.__name__ for op in tape if op.kind == "call"] == ["wave", "sum"]

@@ -187,6 +187,10 @@ class Observer:
             self.where = Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
             self.reason, self.cure = what, cure
 
+    def asked(self, setting: Callable[[], Any], label: str) -> None:
+        """Hear that a library computes by a setting."""
+        self.reads.place(SETTINGS, setting, label)
+
     def written(self) -> None:
         """Hear that the program took the text of a number: what it looks up by that is on no tape."""
         self.refuse("it asks the text of a number")

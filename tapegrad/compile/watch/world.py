@@ -52,7 +52,7 @@ OBJECTS: dict[type, str] = {
 
 QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings",
                    "logging", "traceback", "inspect", "threading", "codecs", "zipimport", "pkgutil", "abc",
-                   "contextlib", "networkx", "optree", "rich", "tapegrad"])
+                   "contextlib", "networkx", "optree", "rich", "tapegrad", "jax"])
 """Modules whose code calls in C for their own sake."""
 
 CODE: dict[str, frozenset[str] | None] = {

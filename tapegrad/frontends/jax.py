@@ -1,0 +1,226 @@
+"""jax: a function of JAX's as one operation of a tape, where a program calls one and where it says so."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.cotangents import ZERO, conform
+from tapegrad.numbers.formatting import name_of, plain
+from tapegrad.numbers.lazy import jax, needed
+from tapegrad.rules.batching import Members
+from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.registry import StandIn, refused
+from tapegrad.rules.user import frule, primitive, rrule
+from tapegrad.trace.call_arguments import ARRAYS
+from tapegrad.trace.interposition import MODULES, PACKAGES, WRAPPED, original, stand_in, standing_for
+from tapegrad.trace.observers import asked
+from tapegrad.tree.copies import running
+from tapegrad.tree.flatten import flatten
+
+
+def doubles() -> Any:
+    """Return a context in which JAX computes in double precision, as NumPy does."""
+    try:
+        return jax.enable_x64(True)
+    except AttributeError:  # before JAX 0.8
+        return needed("jax.experimental").enable_x64()
+
+
+def from_jax(fn: Callable[..., Any]) -> Op:
+    """Return a function of JAX's, jitted or not, as one operation: `jax.vjp` is its pullback, `jax.jvp` its tangent and
+    `jax.vmap` its batch.
+
+    It takes arrays and numbers, and returns an array or a tuple of arrays, of NumPy's, in double precision. A call of
+    `fn` itself is such an operation too, in the precision that JAX is set to.
+
+    >>> import numpy as np, jax.numpy as jnp, tapegrad as tg
+    >>> wave = from_jax(lambda x: jnp.sin(3.0 * x))
+    >>> tg.gradient(lambda x: np.sum(wave(x)), np.zeros(2))
+    (array([3., 3.]),)
+    """
+    return _from_jax(fn)
+
+
+@functools.cache
+def _from_jax(fn: Callable[..., Any]) -> Op:
+    return _op(fn, _in_doubles)
+
+
+Way = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""How functions that JAX derives are computed: `jax.jit`, `_in_doubles`, `_eagerly`."""
+
+
+def _in_doubles(fn: Callable[..., Any]) -> Callable[..., Any]:
+    compiled = jax.jit(fn)
+
+    def run(*args: Any) -> Any:
+        with doubles():
+            return compiled(*args)
+    return run
+
+
+def _eagerly(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return fn
+
+
+def _op(fn: Callable[..., Any], way: Way, own: Way | None = None) -> Op:
+    """Return the operation of a function of arrays and numbers; its `own` values may be computed in another way than
+    its derivatives.
+    """
+    compute = (own or way)(fn)
+
+    def run(*args: Any) -> Any:
+        return jax.tree.map(lambda y: np.asarray(y) if isinstance(y, jax.Array) else y, compute(*args))
+    run.__name__ = getattr(fn, "__name__", "function of JAX")
+    op = primitive(run)
+
+    @rrule(op)
+    def _(*args: Any) -> Any:
+        y = op(*args)
+        leaves: list[Any] = []
+        into = flatten(y, "", leaves, [], shared=False)
+        wrt = tuple([i for i, x in enumerate(args) if _moves(plain(x))])
+
+        def pullback(dy: Any) -> tuple[Any, ...]:
+            dys = [conform(0.0 if part is None else part, leaf) for part, leaf in zip(into.unmirror(dy), leaves)]
+            found = dict(zip(wrt, _pulled(fn, way, len(args), wrt)(*args, *dys)))
+            return tuple([found.get(i, ZERO) for i in range(len(args))])
+        return y, pullback
+
+    @frule(op)
+    def _(*args: Any) -> Any:
+        def push(*ts: Any) -> Any:
+            moving = tuple([i for i, t in enumerate(ts) if t is not None and _moves(plain(args[i]))])
+            return _pushed(fn, way, len(args), moving)(*args, *[conform(ts[i], args[i]) for i in moving])
+        return op(*args), push
+
+    def batch(members: Members, *args: Any) -> Any:
+        return _mapped(fn, way, tuple([0 if flag else None for flag in members.batched]))(*args)
+    op.batch = batch
+    return op
+
+
+def _moves(x: Any) -> bool:
+    """True for what has a cotangent in JAX: no integers, no bools."""
+    return np.dtype(getattr(x, "dtype", type(x))).kind not in "biu"
+
+
+@functools.cache
+def _mapped(fn: Callable[..., Any], way: Way, in_axes: tuple[int | None, ...]) -> Op:
+    return _op(jax.vmap(fn, in_axes), way)
+
+
+@functools.cache
+def _pulled(fn: Callable[..., Any], way: Way, count: int, wrt: tuple[int, ...]) -> Op:
+    """Return the op from the arguments and the cotangents of each leaf of the value to the cotangents of some."""
+    def pulled(*given: Any) -> tuple[Any, ...]:
+        y, pull = jax.vjp(fn, *given[:count])
+        ys, into = jax.tree.flatten(y)
+        dxs = pull(into.unflatten([dy if _moves(part) else np.zeros(part.shape, jax.dtypes.float0)
+                                   for part, dy in zip(ys, given[count:])]))
+        return tuple([dxs[i] for i in wrt])
+    pulled.__name__ = f"{getattr(fn, '__name__', 'function')}_pullback"
+    return _op(pulled, way)
+
+
+@functools.cache
+def _pushed(fn: Callable[..., Any], way: Way, count: int, moving: tuple[int, ...]) -> Op:
+    """Return the op from the arguments and the tangents of some to that of the value."""
+    def pushed(*given: Any) -> Any:
+        args, ts = list(given[:count]), given[count:]
+
+        def moved(*some: Any) -> Any:
+            return fn(*[dict(zip(moving, some)).get(i, x) for i, x in enumerate(args)])
+        y, t = jax.jvp(moved, tuple([args[i] for i in moving]), tuple(ts))
+        return jax.tree.map(lambda t, y: t if _moves(y) else jax.numpy.zeros_like(y), t, y)
+    pushed.__name__ = f"{getattr(fn, '__name__', 'function')}_pushforward"
+    return _op(pushed, way)
+
+
+# -- what a program calls
+
+_THROUGH = ("jax._src.tree", "jax._src.tree_util", "jax.tree_util")  # they call what they are given, of each leaf
+KEPT = 4096
+
+
+@functools.lru_cache(KEPT)
+def interposed(fn: Any) -> StandIn:
+    """Return what stands in for a function of JAX's while a trace runs: of traced values, one operation. What a
+    transformation of JAX's returns is such a function again.
+    """
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not running.tracers:
+            return fn(*map(original, args), **kwargs)
+        asked(_precision, "jax_enable_x64")
+        # in C: Python code of JAX's would be heard as the program's
+        leaves, into = jax.tree_util.default_registry.flatten((args, kwargs))
+        traced = [x for x in leaves if isinstance(x, Traced)]
+        if not traced:
+            return stand_in(fn(*map(original, args), **kwargs))
+        leaves = [operator.index(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool) else
+                  np.asarray(x) if isinstance(x, jax.Array) else original(x) for x in leaves]
+        given = tuple([None if isinstance(x, _NUMBERS) else (type(x), x) for x in leaves])
+        try:
+            op = _call(fn, into, given)
+        except TypeError as err:
+            raise refused(f"this call of {name_of(fn)}", str(err), "tg.from_jax of a function of the arrays") from err
+        y = op(*[x for x, at in zip(leaves, given) if at is None])
+        found, into = jax.tree_util.default_registry.flatten(y)
+        if all(isinstance(plain(part), np.ndarray) for part in found):
+            return y
+        for x in traced:  # a shape, a dtype
+            while isinstance(x, Traced):
+                x._tracer.specialise(x)
+                x = x._val
+        return into.unflatten([part if isinstance(plain(part), np.ndarray) else plain(part) for part in found])
+    return standing_for(fn, call)
+
+
+def _precision() -> bool:
+    """Return whether JAX computes in double precision."""
+    return bool(jax.config.jax_enable_x64)
+
+
+# what an op is given; integers may be axes and shapes, and are a part of it
+_NUMBERS = (Traced, float, complex, np.inexact, np.ndarray)
+
+
+@functools.lru_cache(KEPT)
+def _call(fn: Any, into: Any, given: tuple[Any, ...]) -> Op:
+    """Return the op of a call: of its arrays and numbers, None in `given`, which has the rest of the arguments."""
+    def call(*numbers: Any) -> Any:
+        left = iter(numbers)
+        args, kwargs = into.unflatten([next(left) if at is None else at[1] for at in given])
+        return fn(*args, **kwargs)
+    call.__name__ = name_of(fn)
+    # the user's own functions may read what changes, which JAX would keep as it was when it compiled them
+    pure = (str(fn.__module__).startswith("jax.") or type(fn).__module__.startswith("jaxlib.")) and not any(
+        isinstance(at[1], FunctionType) for at in given if at is not None)
+    return _op(call, jax.jit if pure else _eagerly, _eagerly)
+
+
+def _of_package(fn: Any) -> Any:
+    return fn if fn.__globals__["__name__"] in _THROUGH else interposed(fn)
+
+
+def added(name: str) -> None:
+    """Have the functions of a module of JAX's interposed, and what JAX compiles."""
+    if name == "jax":
+        PACKAGES["jax"] = _of_package
+        kinds = (type(jax.jit(len)), jax.numpy.ufunc, jax.custom_jvp, jax.custom_vjp)
+        WRAPPED.update(dict.fromkeys(kinds, interposed))
+        ARRAYS.add(type(jax.numpy.zeros(())))
+    module = importlib.import_module(name)
+    own = [part for part in vars(module).values() if type(part) is ModuleType and part.__name__.startswith(f"{name}.")]
+    for part in (module, *(own if name != "jax" else ())):
+        kind = type(part)
+        get = kind.__getattribute__
+        MODULES.append((part, kind, type(kind.__name__, (kind,), {
+            "__getattribute__": lambda self, name, get=get: stand_in(get(self, name))})))
