@@ -164,7 +164,7 @@ def interposed(fn: Any) -> StandIn:
         traced = [x for x in leaves if isinstance(x, Traced)]
         if not traced:
             return stand_in(fn(*map(original, args), **kwargs))
-        leaves = [operator.index(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool) else
+        leaves = [_whole(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool) else
                   np.asarray(x) if isinstance(x, jax.Array) else original(x) for x in leaves]
         given = tuple([None if isinstance(x, _NUMBERS) else (type(x), x) for x in leaves])
         try:
@@ -181,6 +181,9 @@ def interposed(fn: Any) -> StandIn:
                 x = x._val
         return into.unflatten([part if isinstance(plain(part), np.ndarray) else plain(part) for part in found])
     return standing_for(fn, call)
+
+
+_whole: Callable[[Any], int] = operator.index  # which is guarded
 
 
 def _precision() -> bool:

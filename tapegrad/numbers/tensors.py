@@ -54,7 +54,9 @@ def leaves_of_graph(x: Any) -> Iterator[Any]:
 
 
 def check_dense(x: Any) -> None:
-    """Raise UnknownFunction for a sparse, a nested, a quantized or a distributed tensor."""
+    """Raise UnknownFunction for a sparse, a nested, a quantized tensor, and a distributed one of an unknown class."""
+    if type(x) in SPREAD:
+        return
     if is_distributed(x):
         raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(),
                               "x.to_local(), and torch.distributed for what is exchanged; for a NumPy program "
@@ -64,6 +66,9 @@ def check_dense(x: Any) -> None:
                       else ("nested tensor", "a padded tensor and a mask") if x.is_nested
                       else (f"tensor of layout {x.layout}", "x.to_dense()"))
         raise UnknownFunction(f"a {kind} is not traced", user_location(), cure)
+
+
+SPREAD: set[type] = set()  # classes of tensors that are spread over processes and can be traced
 
 
 def is_distributed(x: Any) -> bool:
@@ -178,8 +183,12 @@ def detached(x: Any) -> Any:
 
 
 def cast(value: Any, x: Any) -> Any:
-    """Return a value as what can be written into `x`: of its device and dtype, the real part where that is real."""
+    """Return a value as what can be written into `x`: of its device and dtype, the real part where that is real, all of
+    it in each process where `x` is spread over these.
+    """
     value = to_tensor(value, x.device)
+    if type(x) in SPREAD and type(value) is not type(x):
+        value = type(x).from_local(value, x.device_mesh)
     return value if value.dtype is x.dtype else convert(value, x.dtype)
 
 
@@ -190,7 +199,7 @@ def numbers_of(x: Any) -> tuple[int, ...]:
 
 def share_memory(a: Any, b: Any) -> bool:
     """True if two tensors, or those behind two proxies, lie in the same memory."""
-    a, b = plain(a), plain(b)
+    a, b = [x._local_tensor if type(x) in SPREAD else x for x in (plain(a), plain(b))]
     return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.numel() and b.numel())
 
 

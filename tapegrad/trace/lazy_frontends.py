@@ -17,6 +17,7 @@ _WAITING: dict[str, tuple[str, ...]] = {
     "numpy.random": ("frontends.numpy.random",), "numpy.ma.core": ("frontends.numpy.masked",),
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
     "torch.distributed.distributed_c10d": ("frontends.torch.collective",),  # where torch was built with it
+    "torch.distributed.tensor": ("frontends.torch.dtensor",),
     **{f"torch.distributed.{name}": ("frontends.torch.functional_collective",)
        for name in ("_functional_collectives", "nn.functional")},
     "json": ("frontends.json",), "statistics": ("frontends.statistics",), "numba": ("frontends.numba",),

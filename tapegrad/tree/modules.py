@@ -12,7 +12,7 @@ from typing import Any
 
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
-from tapegrad.numbers.tensors import is_distributed, is_tensor
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.tree.nodes import Leaf, Record
 
 _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
@@ -245,6 +245,11 @@ def refuse(module: Any, label: str) -> None:
     if own.get("_backward_hooks") or own.get("_backward_pre_hooks"):
         raise ArgumentError(f"{label} has a backward hook, which runs on torch's own tape alone", None,
                             "remove it, and look at the gradient that is returned, or at that tape")
+    if any(base.__module__.startswith("torch.distributed.fsdp") for base in type(module).__mro__):
+        raise ArgumentError(f"{label} is sharded by torch.distributed.fsdp, whose hooks gather parameters in memory that "
+                            "they free again, and put gradients into `grad`", None,
+                            "the module as it was before, in each process, and torch.distributed for the sum of the "
+                            "gradients; parallelize_module, whose DTensors are traced")
     for name, x in (own.get("_parameters") or {}).items():
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
             raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None,
@@ -252,10 +257,6 @@ def refuse(module: Any, label: str) -> None:
         if x is not None and is_sparse_tensor(x):
             raise ArgumentError(f"{label}.{name} is a sparse parameter", None,
                                 "a parameter of its numbers, and torch.sparse_coo_tensor of these in forward")
-        if x is not None and is_distributed(x):
-            raise ArgumentError(f"{label}.{name} is a {type(x).__name__}, which is spread over processes", None,
-                                "the module as it was before it was "
-                                "sharded, in each process, and torch.distributed for what they exchange")
         if x is not None:
             refuse_hooks(x, f"{label}.{name}")
 

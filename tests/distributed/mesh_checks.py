@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
 import tapegrad as tg
 from bench.problems import gmm
@@ -153,8 +154,6 @@ def check_what_is_told() -> None:
                            ({"mode": "graph"}, "no mode 'graph'")):
         with raises(tg.ArgumentError, match):
             tg.value_and_grad(regression, **{"backend": "torch", "mesh": on, **options})
-    with raises(tg.UnknownFunction, "DTensor, which is spread over processes(?s:.*)mesh=mesh"):
-        tg.grad(lambda x: (x * x).sum(), distribute_tensor(torch.ones(4), on, [S]))
 
 
 def check_tensor_parallel_layers_of_torch() -> None:
@@ -170,3 +169,77 @@ def check_tensor_parallel_layers_of_torch() -> None:
     for _ in range(4):
         found, (dv, du) = step(*map(torch.from_numpy, (V[:, part].copy(), U[part].copy(), X, Y_WIDE)))
         close((found * SIZE, dv, du), (value, dV[:, part], dU[part]))
+
+
+# -- modules of torch that hold DTensors
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norm = torch.nn.Embedding(8, 8), torch.nn.LayerNorm(8)
+        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.embed(tokens)
+        return x + self.down(torch.tanh(self.up(self.norm(x))))
+
+
+PLANS: list[dict[str, Any]] = [
+    {"up": ColwiseParallel(), "down": RowwiseParallel()},
+    {"up": ColwiseParallel(use_local_output=False), "down": RowwiseParallel()},
+    {"embed": RowwiseParallel(input_layouts=Replicate()), "up": ColwiseParallel(), "down": RowwiseParallel()},
+    {"embed": ColwiseParallel(output_layouts=Replicate()), "up": RowwiseParallel(input_layouts=Replicate()), "down": ColwiseParallel(output_layouts=Replicate())},
+    {"embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=S), "norm": SequenceParallel(sequence_dim=0),
+     "up": ColwiseParallel(input_layouts=S), "down": RowwiseParallel(output_layouts=S)}]
+
+
+def check_modules_that_hold_dtensors() -> None:
+    """Gradients are those of torch's own backward, and lie as the parameters do."""
+    tokens = torch.arange(8)
+    for plan in PLANS:
+        torch.manual_seed(0)
+        module = parallelize_module(Block().double(), mesh(), plan)
+
+        def loss(module: Any, tokens: Any) -> Any:
+            return module(tokens).pow(3).sum()
+        loss(module, tokens).backward()
+        step = tg.value_and_grad(loss)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*for which other processes wait", tg.RetraceWarning)
+            for _ in range(4):
+                value, gradients = step(module, tokens)
+        assert not step.stats.hits  # traced in each call
+        torch.testing.assert_close(value, loss(module, tokens).detach())
+        for name, p in module.named_parameters():
+            found = gradients[name]
+            assert type(found) is type(p.data), (name, type(found))
+            if isinstance(found, DTensor):
+                assert found.placements == p.placements, (name, found.placements)
+                found, wanted = found.full_tensor(), p.grad.full_tensor()
+            else:
+                wanted = p.grad
+            torch.testing.assert_close(found, wanted)
+
+
+def check_programs_on_dtensors() -> None:
+    on = mesh()
+
+    def loss(w: Any, X: Any) -> Any:
+        return (torch.tanh(X @ w) ** 2).mean()
+
+    def by_parts(w: Any, X: Any) -> Any:
+        local = (X * w.redistribute(placements=[Replicate()])).to_local()
+        y = DTensor.from_local(local.sin(), on, X.placements)
+        return (y.full_tensor() ** 2).sum() + w.sum().full_tensor()
+    for f in (loss, by_parts):
+        for placements in ((Replicate(), S), (Replicate(), Replicate()), (S, C)):
+            w, x = torch.from_numpy(np.tile(W, 4)), torch.from_numpy(RNG.standard_normal((8, 12)))
+            given = [distribute_tensor(w, on, [placements[0]]), distribute_tensor(x, on, [placements[1]])]
+            value, gradients = tg.grad(f, *given)
+            roots = [w.requires_grad_(), x.requires_grad_()]
+            plain = loss(w, x) if f is loss else ((x * w).sin() ** 2).sum() + w.sum()
+            for found, a, wanted in zip(gradients[1:], given, torch.autograd.grad(plain, roots), strict=True):
+                assert found.placements == a.placements
+                torch.testing.assert_close(found.full_tensor(), wanted)
+            torch.testing.assert_close(value.full_tensor() if isinstance(value, DTensor) else value, plain.detach())

@@ -164,12 +164,15 @@ for _name in ("expand", "new_zeros", "new_ones", "new_empty"):
     _sized(_name)
 
 
+CLASSES: dict[type, type[TensorProxy]] = {}  # of classes of tensors: what stands for them
+
+
 def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
     """Make the proxy of an operation whose value is a tensor."""
     known = plain(val)
     check_dense(known)
     proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-        TensorProxy, known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
+        CLASSES.get(type(known), TensorProxy), known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
     proxy.__dict__.update(_op=op, _val=detached(val), _tracer=tracer)
     return proxy  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""Tensors and modules that are spread over processes, in one process: refused in our words, before torch's own."""
+"""Tensors and modules that are spread over processes, in one process."""
 
 from __future__ import annotations
 
@@ -37,18 +37,33 @@ def made(x: Any, mesh: Any) -> Any:
 
 
 def test_a_distributed_tensor(mesh: Any) -> None:
-    with pytest.raises(tg.UnknownFunction, match="DTensor, which is spread") as caught:
-        tg.grad(lambda x: (x * x).sum(), spread(mesh))
-    assert "to_local" in str(caught.value)
-    with pytest.raises(tg.UnknownFunction, match="DTensor, which is spread"):
-        tg.grad(lambda x: made(x, mesh), X)
+    x = spread(mesh)
+    value, (_, dx) = tg.grad(lambda x: (x * x).sum(), x)
+    assert type(dx) is type(x) is type(value) and dx.placements == x.placements
+    torch.testing.assert_close(dx.full_tensor(), 2 * X)
+    torch.testing.assert_close(tg.gradient(lambda x: made(x, mesh), X)[0], torch.full_like(X, 2))
+    torch.testing.assert_close(tg.gradient(lambda y: (x * y).sum(), x)[0].full_tensor(), X)  # beside a constant
+    torch.testing.assert_close(tg.gradient(lambda y: y.detach().sum() + x.sum(), x)[0].full_tensor(), 0 * X)
+    torch.testing.assert_close(tg.gradient(lambda x: (tg.gradient(lambda x: (x ** 3).sum(), x)[0] ** 2).sum(), x)[0].full_tensor(), 36 * X ** 3)
+    torch.testing.assert_close(tg.jvp(lambda x: x.sin(), (x,), (x,))[1].full_tensor(), X.cos() * X)
+    with pytest.raises(tg.UnknownFunction, match=r"mul_ of a DTensor cannot be recorded: a write to one may be lost"):
+        tg.grad(lambda x: (x * 1).mul_(2).sum(), x)
+
+
+def test_what_computes_with_distributed_tensors_is_traced_in_each_call(mesh: Any) -> None:
+    for warmup in (None, 1):
+        step = tg.value_and_grad(lambda x: made(x, mesh), warmup=warmup)
+        with pytest.warns(tg.RetraceWarning, match="it computes with DTensors, for which other processes wait"):
+            for _ in range(4):
+                torch.testing.assert_close(step(X)[1], torch.full_like(X, 2))
+        assert not step.stats.hits
 
 
 def test_a_sharded_module(mesh: Any) -> None:
     from torch.distributed.fsdp import fully_shard
     module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
     fully_shard(module)
-    with pytest.raises(tg.ArgumentError, match=r"m\.0\.weight is a DTensor"):
+    with pytest.raises(tg.ArgumentError, match=r"m is sharded by torch\.distributed\.fsdp"):
         tg.grad(lambda m, x: m(x).sum(), module, X)
 
 

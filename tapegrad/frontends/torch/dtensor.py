@@ -1,0 +1,56 @@
+"""dtensor: what stands for a DTensor of torch's, of which each process has a part, in a traced program.
+
+A function of torch of one is recorded whole, and DTensor's own autograd is its gradient: it decides what is computed
+where, and what is sent. A function that computes with DTensors is traced in each call: other processes wait for what it
+sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tapegrad import ops
+from tapegrad.frontends.torch import facts, leaves, proxy
+from tapegrad.frontends.torch.generic import generic
+from tapegrad.frontends.torch.write import is_in_place
+from tapegrad.numbers.formatting import plain
+from tapegrad.numbers.tensors import SPREAD
+from tapegrad.rules.registry import FOREIGN, means, refused
+from tapegrad.trace.observers import unrepeatable
+from tapegrad.trace.recorder import Tracer
+
+DTensor = torch.distributed.tensor.DTensor
+SPREAD.add(DTensor)
+_ASKED = (facts.__name__, leaves.__name__)  # where the functions mean what they mean of other tensors
+
+
+class DTensorProxy(proxy.TensorProxy):
+    """A traced DTensor, which tells how it lies."""
+
+    __class__ = property(lambda self: DTensor)  # type: ignore[assignment]
+    _spec = property(lambda self: plain(self)._spec)
+    _local_tensor = property(lambda self: plain(self)._local_tensor)
+    device_mesh, placements = DTensor.device_mesh, DTensor.placements
+    to_local, full_tensor = DTensor.to_local, DTensor.full_tensor
+
+    def redistribute(self, *args: Any, async_op: bool = False, **kwargs: Any) -> Any:
+        """Return it placed otherwise, at once."""
+        return DTensor.redistribute(self, *args, **kwargs)
+
+
+proxy.CLASSES[DTensor] = DTensorProxy
+
+
+@means("spread")
+def called(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a call with traced DTensors as one operation."""
+    meaning = FOREIGN.get(func)
+    if meaning is ops.stop_gradient or getattr(meaning, "__module__", None) in _ASKED:
+        return meaning(*args, **kwargs)  # type: ignore[misc]
+    if is_in_place(func, kwargs) or kwargs.get("out") is not None:
+        raise refused(f"{func.__name__} of a DTensor", "a write to one may be lost in torch", "what returns a new tensor")
+    unrepeatable("it computes with DTensors, for which other processes wait")
+    return generic(tracer, func, args, kwargs)
