@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.numbers.formatting import count_of
-from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.tensors import is_distributed, is_tensor
 from tapegrad.progress import Work
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.op import Cotangents
@@ -44,12 +46,13 @@ class Part(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What an operation's name, or a line of the user's, costs in each phase."""
+    """What an operation's name, or a line of the user's, costs in each phase; bytes that the process sent, in both."""
 
     name: str
     where: Location | None
     forward: Part = Part()
     backward: Part = Part()
+    sent: int = 0
 
     @property
     def time(self) -> int:
@@ -61,12 +64,12 @@ class Profile(Report):
     """What the fastest of several replays took; printing it shows two tables with bars.
 
     `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each
-    made. What it takes to free a value counts as the next operation's time. `setup`, which is the first operation's, is
+    made, `sent` on DTensors those that this process sent for each, as in a ring; else it is empty. What it takes to free a value counts as the next operation's time. `setup`, which is the first operation's, is
     the liveness analysis of a replay.
     """
 
-    def __init__(self, tape: Tape, ends: list[int], sizes: list[int]) -> None:
-        self.tape, self.ends, self.sizes = tape, ends, sizes
+    def __init__(self, tape: Tape, ends: list[int], sizes: list[int], sent: list[int] | None = None) -> None:
+        self.tape, self.ends, self.sizes, self.sent = tape, ends, sizes, sent or []
         self.turn = turn(tape)
 
     @property
@@ -104,13 +107,15 @@ class Profile(Report):
 
     def _costs(self, key: Callable[[Operation], tuple[str, Location | None]]) -> list[Cost]:
         found: dict[tuple[str, Location | None], list[list[int]]] = {}
-        for op, time, size in zip(self.tape, self.times, self.sizes):
+        sent: dict[tuple[str, Location | None], int] = {}
+        for op, time, size, out in zip(self.tape, self.times, self.sizes, self.sent or [0] * len(self.sizes)):
             if op.id > 1:  # which stands for the setup
+                sent[key(op)] = sent.get(key(op), 0) + out
                 part = found.setdefault(key(op), [[0, 0, 0], [0, 0, 0]])[op.id >= self.turn]
                 part[0] += time
                 part[1] += size
                 part[2] += type(op) is Call and not is_field(op)
-        costs = [Cost(*at, Part(*forward), Part(*backward)) for at, (forward, backward) in found.items()]
+        costs = [Cost(*at, Part(*forward), Part(*backward), sent[at]) for at, (forward, backward) in found.items()]
         return sorted(costs, key=lambda cost: (cost.name == "", -cost.time))
 
     def to_speedscope(self, path: str | Path | None = None) -> str:
@@ -134,7 +139,7 @@ class Profile(Report):
         yield [("  " + ", ".join(f"{name} {_amount(time, scale)}" for name, time in shares if time), "")]
         for name, costs in (("line", self.lines_of_source), ("operation", self.operations)):
             yield []
-            yield from _table(name, costs, (unit, scale), width, ascii_only)
+            yield from _table(name, costs, (unit, scale), width, ascii_only, bool(self.sent))
 
     def __repr__(self) -> str:
         size = count_of(len(self.tape), "operation")
@@ -143,7 +148,7 @@ class Profile(Report):
 
 def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, repeats: int = 5) -> Profile:
     """Replay a tape `repeats` times, timing each operation, and as often without, and return
-    the Profile of the fastest.
+    the Profile of the fastest; of DTensors, on their mesh.
 
     A reading of the clock after each operation is all that is added; what the readings take is taken off again. Of a
     tape with loops, the calls of each run are timed: the Profile is that of `tg.unroll(tape)`. Raises what a replay
@@ -159,18 +164,25 @@ def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
     tape = unroll(tape.check())
     leaves = leaves_of(tape, args, kwargs or {})
     with Work("measuring"), collector:
-        sizes, clock = _made(tape, leaves)
-        ends = clock.measure(lambda: Run(tape, leaves), repeats)
-    return Profile(tape, ends, sizes)
+        mesh: Any = importlib.import_module("tapegrad.compile.torch.mesh") if any(map(is_distributed, leaves)) else None
+        replay = Run if mesh is None else mesh.replay
+        sizes, sent, clock = _made(replay(tape, leaves), None if mesh is None else mesh.Traffic())
+        ends = clock.measure(lambda: replay(tape, leaves), repeats)
+    return Profile(tape, ends, sizes, sent)
 
 
-def _made(tape: Tape, leaves: Sequence[Any]) -> tuple[list[int], Any]:
-    """Replay once without timing; return the bytes that each operation made, and the clock for such values."""
-    run, sizes = Run(tape, leaves), []
-    for op in run:
-        given = [run.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
-        sizes.append(bytes_made(run.values[op.id], given) if isinstance(op, Call) else 0)
-    return sizes, clock_for([*leaves, *run.constants])
+def _made(run: Run, traffic: Any) -> tuple[list[int], list[int], Any]:
+    """Replay once without timing; return the bytes that each operation made, those that it sent where traffic is
+    counted, and the clock for such values.
+    """
+    sizes, sent = list[int](), list[int]()
+    with nullcontext() if traffic is None else traffic:
+        for op in run:
+            given = [run.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args]
+            sizes.append(bytes_made(run.values[op.id], given) if isinstance(op, Call) else 0)
+            if traffic is not None:
+                sent.append(traffic.bytes - sum(sent))
+    return sizes, sent, clock_for([*run.leaves, *run.constants])
 
 
 def bytes_made(value: Any, given: Sequence[Any]) -> int:
@@ -190,7 +202,7 @@ def _arrays(values: Sequence[Any]) -> Iterator[Any]:
         elif type(top) is Accumulator:
             stack.append(top.dense())
         elif (isinstance(top, np.ndarray) and top.ndim) or is_tensor(top):
-            yield top
+            yield getattr(top, "_local_tensor", top)  # of a DTensor, the part of this process
 
 
 def _shared(x: Any, y: Any) -> bool:
@@ -202,14 +214,15 @@ def _shared(x: Any, y: Any) -> bool:
 # -- the tables
 
 
-def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | None, ascii_only: bool) -> list[Spans]:
+def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | None, ascii_only: bool,
+           sends: bool) -> list[Spans]:
     """Return one table, its bars as long as the parts of the time; what is not shown is added up in a last row."""
     shown, rest = costs[:ROWS], costs[ROWS:]
     if rest:
         parts = [Part(), Part()]
         for cost in rest:
             parts = [parts[0].plus(cost.forward), parts[1].plus(cost.backward)]
-        shown = [*shown, Cost(f"{len(rest)} more", None, *parts)]
+        shown = [*shown, Cost(f"{len(rest)} more", None, *parts, sum(cost.sent for cost in rest))]
     both = any(cost.backward.time for cost in costs)
     longest = max((cost.time for cost in shown), default=0) or 1
     room = 20 if width is None or width >= 100 else 10 if width >= 80 else 6
@@ -219,11 +232,13 @@ def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | N
                _amount(cost.backward.time, unit[1]) if both else "",
                _both(cost.forward.calls, cost.backward.calls, both, str),
                _both(cost.forward.bytes, cost.backward.bytes, both, _heavy),
+               *([_heavy(cost.sent) if cost.sent else ""] if sends else []),
                bar(cost, longest, room, ascii_only), cost.where.source if cost.where else ""]
         rows.append(("", row))
     columns = [Column(name), Column(f"{'forward ' if both else ''}{unit[0]}", right=True),
                Column("backward", right=True),
-               Column("calls", right=True), Column("bytes", right=True, least=WHOLE), Column(""),
+               Column("calls", right=True), Column("bytes", right=True, least=WHOLE),
+               *([Column("sent", right=True, least=WHOLE)] if sends else []), Column(""),
                Column("source", least=12)]
     lines = table(columns, rows, width, ascii_only)
     return [lines[0], *(_coloured(line) for line in lines[1:])]

@@ -122,6 +122,22 @@ def check_what_is_sent() -> None:
         assert counts == {"c10d_functional.all_reduce": 2}, counts
 
 
+def check_bytes_sent_by_each_operation() -> None:
+    """By a ring: of a sum twice what each has, less a part; of what is gathered what each has, to all others."""
+    on, rows = mesh(), X[:8]
+    given = [distribute_tensor(torch.from_numpy(x), on, [at], src_data_rank=None) for x, at in ((V, Replicate()), (rows, S))]
+    found = tg.primitivize(tg.gradtape(softmax, V, rows)).profile(*given, repeats=2)
+    assert sum(found.sent) == sum(cost.sent for cost in found.operations) == sum(cost.sent for cost in found.lines_of_source)
+    step = tg.value_and_grad(softmax, backend="torch", mesh=on, placements={"X": S})
+    found = step.profile(V, rows, repeats=2)
+    sent = {cost.name: cost.sent for cost in found.operations if cost.sent}
+    assert sum(sent.values()) == 2 * (SIZE - 1) * 8 * (1 + V.size) // SIZE, sent
+    assert " sent " in str(found) and str(sum(found.sent))[:2] in str(found)
+    step(V, rows)  # goes on as it was
+    gathers = tg.trace(lambda X: np.linalg.qr(X.T @ X)[1] + X[:3] * 0, rows)[1].profile(given[1], repeats=1)
+    assert sum(gathers.sent) > 0 and not tg.trace(np.sin, rows)[1].profile(repeats=1).sent
+
+
 def check_nested_parameters_aux_and_dtensors() -> None:
     def f(p: Any, X: Any) -> Any:
         out = np.tanh(X @ p["w"]) * p["scale"]

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from tapegrad.compile.backend import BACKENDS, Backend, First
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.backend import Torch
+from tapegrad.compile.torch.traffic import Traffic as Traffic
 from tapegrad.errors import ArgumentError, GuardError, user_location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor, to_host, to_tensor
@@ -76,7 +77,7 @@ class Spread(Run):
         """Make a call on DTensors, none of them written to; on whole tensors where DTensor fails: on all processes."""
         memory.owned = bytearray(len(self.tape.ops) + 1)
         try:
-            with Unwritten():
+            with Unwritten(), implicit_replication():
                 return self.spread(memory.run(op, fn, given, []))
         except Exception as err:
             if not any(isinstance(x, DTensor) for x in leaves_of(given)):
@@ -109,6 +110,11 @@ class Spread(Run):
         return self.values[self.tape.result.id]
 
 
+def replay(tape: Tape, leaves: Sequence[Any]) -> Spread:
+    """Return a replay on the mesh of the DTensors among the inputs' values."""
+    return Spread(tape, leaves, next(x.device_mesh for x in leaves if isinstance(x, DTensor)), set())
+
+
 class OnMesh(Torch):
     """Tapes on a mesh: traced with whole arrays in each process, and then replayed on DTensors."""
 
@@ -131,9 +137,8 @@ class OnMesh(Torch):
             try:
                 given = bind(tape, args, kwargs)
                 check_kinds(tape, given[1:])
-                with implicit_replication():
-                    spread = Spread(tape, given, self.mesh, self.told)
-                    deque(spread, 0)
+                spread = Spread(tape, given, self.mesh, self.told)
+                deque(spread, 0)
             except (ArgumentError, GuardError):  # all processes have the same numbers to branch by
                 raise Miss(tape, None) from None
             return spread.result
@@ -158,16 +163,26 @@ class OnMesh(Torch):
         where = {name: self.ways(placements.get(name, Replicate())) for name in parameters}
         names = [*parameters]
 
+        def spread(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+            return ([tree_map(lambda x, at=at: self.place(x, at), arg) for arg, at in zip(args, where.values())],
+                    {name: tree_map(lambda x, at=where[name]: self.place(x, at), arg) for name, arg in kwargs.items()})
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = [tree_map(lambda x, at=at: self.place(x, at), arg) for arg, at in zip(args, where.values())]
-            named = {name: tree_map(lambda x, at=where[name]: self.place(x, at), arg) for name, arg in kwargs.items()}
+            given, named = spread(args, kwargs)
             value, gradients = step(*given, **named)
             value = tree_map(whole, value)
             if not isinstance(argnums, (tuple, list)):
                 return value, tree_map(lambda x: self.place(x, where[names[argnums]]), gradients)
             return value, tuple([tree_map(lambda x, at=where[names[number]]: self.place(x, at), gradient)
                                  for number, gradient in zip(argnums, gradients)])
-        vars(call).update(__wrapped__=f, __name__=step.__name__, local=step, stats=step.stats, explain=step.explain)
+
+        def profile(*args: Any, repeats: int = 5, **kwargs: Any) -> Any:
+            given, named = spread(args, kwargs)
+            while not step.tapes:
+                step(*given, **named)
+            return step.tapes[0].profile(*given, repeats=repeats, **named)
+        vars(call).update(__wrapped__=f, __name__=step.__name__, local=step, stats=step.stats, explain=step.explain,
+                          profile=profile)
         return call
 
     def ways(self, placement: Any) -> tuple[Any, ...]:

@@ -1,0 +1,35 @@
+"""traffic: how many bytes a process sends in the collectives that DTensor inserts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.distributed.distributed_c10d import _resolve_process_group
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tapegrad.numbers.tensors import is_tensor
+
+# how often each of n processes sends the bytes that it has, as in a ring
+_TIMES = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: n - 1, "reduce_scatter": lambda n: (n - 1) / n,
+          "all_to_all": lambda n: (n - 1) / n, "shard_dim_alltoall": lambda n: (n - 1) / n, "broadcast": lambda n: 1}
+
+
+class Traffic(TorchDispatchMode):  # type: ignore[misc]
+    """Counts what this process sends while it is entered, in `bytes`: by the sizes of what the collectives are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # it calls what it is made of, collectives too
+        name = func.__name__ if getattr(func, "namespace", "") in ("_c10d_functional", "_dtensor") else ""
+        for collective, times in _TIMES.items():
+            if name.startswith(collective):
+                group = args[-1] if hasattr(args[-1], "size") else _resolve_process_group(args[-1])
+                given = args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
+                self.bytes += round(sum(x.nbytes for x in given if is_tensor(x)) * times(group.size()))
+        return func(*args, **(kwargs or {}))
