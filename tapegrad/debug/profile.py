@@ -64,8 +64,9 @@ class Profile(Report):
     """What the fastest of several replays took; printing it shows two tables with bars.
 
     `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each
-    made, `sent` on DTensors those that this process sent for each, as in a ring; else it is empty. What it takes to free a value counts as the next operation's time. `setup`, which is the first operation's, is
-    the liveness analysis of a replay.
+    made, `sent` those that this process sent for each, as a ring sends them, where the tape was replayed on DTensors.
+    What it takes to free a value counts as the next operation's time. `setup`, which is the first operation's, is the
+    liveness analysis of a replay.
     """
 
     def __init__(self, tape: Tape, ends: list[int], sizes: list[int], sent: list[int] | None = None) -> None:
@@ -222,7 +223,7 @@ def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | N
         parts = [Part(), Part()]
         for cost in rest:
             parts = [parts[0].plus(cost.forward), parts[1].plus(cost.backward)]
-        shown = [*shown, Cost(f"{len(rest)} more", None, *parts, sum(cost.sent for cost in rest))]
+        shown = [*shown, Cost(f"{len(rest)} more", None, parts[0], parts[1], sum(cost.sent for cost in rest))]
     both = any(cost.backward.time for cost in costs)
     longest = max((cost.time for cost in shown), default=0) or 1
     room = 20 if width is None or width >= 100 else 10 if width >= 80 else 6

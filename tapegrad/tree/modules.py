@@ -246,8 +246,8 @@ def refuse(module: Any, label: str) -> None:
         raise ArgumentError(f"{label} has a backward hook, which runs on torch's own tape alone", None,
                             "remove it, and look at the gradient that is returned, or at that tape")
     if any(base.__module__.startswith("torch.distributed.fsdp") for base in type(module).__mro__):
-        raise ArgumentError(f"{label} is sharded by torch.distributed.fsdp, whose hooks gather parameters in memory that "
-                            "they free again, and put gradients into `grad`", None,
+        raise ArgumentError(f"{label} is sharded by torch.distributed.fsdp, whose hooks gather parameters in memory "
+                            "that they free again, and put gradients into `grad`", None,
                             "the module as it was before, in each process, and torch.distributed for the sum of the "
                             "gradients; parallelize_module, whose DTensors are traced")
     for name, x in (own.get("_parameters") or {}).items():

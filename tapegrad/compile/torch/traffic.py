@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.distributed.distributed_c10d import _resolve_process_group
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -12,12 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tapegrad.numbers.tensors import is_tensor
 
 # how often each of n processes sends the bytes that it has, as in a ring
-_TIMES = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: n - 1, "reduce_scatter": lambda n: (n - 1) / n,
-          "all_to_all": lambda n: (n - 1) / n, "shard_dim_alltoall": lambda n: (n - 1) / n, "broadcast": lambda n: 1}
+_TIMES: dict[str, Callable[[int], float]] = {
+    "all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: n - 1, "broadcast": lambda n: 1,
+    **dict.fromkeys(("reduce_scatter", "all_to_all", "shard_dim_alltoall"), lambda n: (n - 1) / n)}
 
 
 class Traffic(TorchDispatchMode):  # type: ignore[misc]
-    """Counts what this process sends while it is entered, in `bytes`: by the sizes of what the collectives are given."""
+    """Counts in `bytes` what this process sends while it is entered, by the sizes of what collectives are given."""
 
     def __init__(self) -> None:
         super().__init__()

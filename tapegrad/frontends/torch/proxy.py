@@ -172,7 +172,8 @@ def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
     known = plain(val)
     check_dense(known)
     proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-        CLASSES.get(type(known), TensorProxy), known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
+        CLASSES.get(type(known), TensorProxy), known.shape, strides=known.stride(), dtype=known.dtype,
+        device=known.device)
     proxy.__dict__.update(_op=op, _val=detached(val), _tracer=tracer)
     return proxy  # type: ignore[no-any-return]
 
