@@ -6,7 +6,7 @@ import functools
 import importlib
 import operator
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from tapegrad.numbers.cotangents import ZERO, conform
 from tapegrad.numbers.formatting import name_of, plain
 from tapegrad.numbers.lazy import jax, needed
+from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.batching import Members
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import StandIn, refused
@@ -166,6 +167,8 @@ def interposed(fn: Any) -> StandIn:
             return stand_in(fn(*map(original, args), **kwargs))
         leaves = [_whole(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool) else
                   np.asarray(x) if isinstance(x, jax.Array) else original(x) for x in leaves]
+        if any(is_tensor(plain(x)) for x in traced):
+            raise refused(f"{name_of(fn)} of a tensor", "JAX takes no tensors", "x.numpy(), and torch.from_numpy of it")
         given = tuple([None if isinstance(x, _NUMBERS) else (type(x), x) for x in leaves])
         try:
             op = _call(fn, into, given)
@@ -180,7 +183,10 @@ def interposed(fn: Any) -> StandIn:
                 x._tracer.specialise(x)
                 x = x._val
         return into.unflatten([part if isinstance(plain(part), np.ndarray) else plain(part) for part in found])
-    return standing_for(fn, call)
+    made = standing_for(fn, call)
+    if hasattr(type(fn), "__get__"):  # in a class it is a method
+        type(made).__get__ = lambda self, x, cls=None: self if x is None else MethodType(self, x)  # type: ignore
+    return made
 
 
 _whole: Callable[[Any], int] = operator.index  # which is guarded

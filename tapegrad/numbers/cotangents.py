@@ -418,6 +418,7 @@ def _conform_to_tensor(dx: Any, x: Any) -> Any:
     if type(x) in SPREAD:  # the gradient lies as the input does
         dx = cast(0.0 if type(dx) in (ZeroTangent, NoTangent) else dx, x).expand(x.shape)
         return dx.redistribute(x.device_mesh, x.placements).clone()
+    dx = dx.full_tensor() if type(dx) in SPREAD else dx
     narrow = x.dtype if x.is_floating_point() or x.is_complex() else None
     if type(dx) in _AS_THEY_ARE:
         return dx if type(dx) not in (ZeroTangent, NoTangent) else torch.zeros(x.shape, dtype=narrow or torch.float64,

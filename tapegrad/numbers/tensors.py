@@ -254,10 +254,12 @@ def duplicate(x: Any) -> Any:
 
 
 def to_host(x: Any) -> Any:
-    """Return a tensor as NumPy has it, a 0-d one as a scalar; other values as they are. bfloat16 becomes float32."""
+    """Return a tensor as NumPy has it, all of one that is spread over processes, a 0-d one as a scalar; other values as
+    they are. bfloat16 becomes float32.
+    """
     if not is_tensor(x):
         return x
-    x = x.detach().resolve_conj().resolve_neg().cpu()
+    x = (x.full_tensor() if type(x) in SPREAD else x).detach().resolve_conj().resolve_neg().cpu()
     return (x.float() if isinstance(numpy_dtype(x.dtype), TensorDtype) else x).numpy()[()]
 
 

@@ -12,7 +12,7 @@ from tapegrad.numbers.formatting import plain, type_name
 from tapegrad.numbers.quantities import QUANTITIES, Measure, measure_of
 from tapegrad.numbers.systems import as_kind, is_complex_number, system
 from tapegrad.numbers.tensor_array import unwrap, wrap
-from tapegrad.numbers.tensors import is_tensor, to_tensor
+from tapegrad.numbers.tensors import cast, is_tensor, to_tensor
 from tapegrad.ops.promotion import number_like
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import Traced
@@ -93,7 +93,7 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
                             try_="a seed of the output's shape")
     if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
         # a tensor at once, so that no rule makes an array of a number
-        return to_tensor(float(seed), plain(y).device, plain(y).dtype)
+        return cast(to_tensor(float(seed), plain(y).device, plain(y).dtype), plain(y))
     if system(y) is not None and not shape_of(seed):
         seed = as_kind(seed, type(plain(y)))
         # traced as y is: the class of a plain one would compute with traced numbers itself

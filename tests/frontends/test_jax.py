@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,24 @@ def carried(c: Any, a: Any) -> Any:
 
 
 cubed = jax.vmap(jax.grad(lambda x: x ** 3 / 3))
+class Model:
+    def __init__(self) -> None:
+        self.activation = jnp.tanh
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def jitted(self, x: Any, w: Any) -> Any:
+        return self.activation(x * w)
+
+    @staticmethod
+    @jax.jit
+    def doubled(x: Any) -> Any:
+        return 2 * x
+
+    def __call__(self, x: Any, w: Any) -> Any:
+        return self.activation(self.doubled(self.jitted(x, w)))
+
+
+MODEL = Model()
 total, TABLE = jnp.sum, {"square": jnp.square}
 
 # each called with NumPy, and with jax.numpy in its place
@@ -121,6 +140,7 @@ PROGRAMS = {
     "custom_jvp": lambda xp, x, w: xp.sum(softplus(x) * w ** 2) + xp.prod(jax.nn.relu(x - 0.5) + w),
     "transformed": lambda xp, x, w: xp.sum(cubed(x) * w ** 3),
     "by other names": lambda xp, x, w: total(TABLE["square"](x) * w, axis=0) ** 2,
+    "methods, attributes": lambda xp, x, w: xp.sum(MODEL(x, w) ** 2),
     "ufunc": lambda xp, x, w: xp.sum(jnp.add(x, w) ** 3) + jnp.multiply(w, 2.0) ** 2,
     "in modules of JAX": lambda xp, x, w: jax.nn.softmax(x * w, axis=-1)[1] + jnp.linalg.norm(x * w) ** 3 + xp.sum(jax.scipy.special.erf(x * w)),
     "scan": lambda xp, x, w: xp.sum(jax.lax.scan(carried, 0.5 * w, x)[1]),
@@ -218,5 +238,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         tg.grad(lambda w: np.sum(jax.vmap(lambda x: x * w)(X)), 2.0)
     with pytest.raises(tg.UnknownFunction, match=r"this call of take cannot be recorded(?s:.*)tg.from_jax"):
         tg.grad(lambda x: np.sum(jnp.take(x, 0, mode={1})), X)
+    torch = pytest.importorskip("torch")
+    with pytest.raises(tg.UnknownFunction, match=r"sin of a tensor cannot be recorded"):
+        tg.grad(lambda x: jnp.sin(x).sum(), torch.ones(3))
     with pytest.raises(tg.TapeFormatError, match="wave"):
         tg.trace(lambda x: np.sum(wave(x, 2.0)), X)[1].save(tmp_path / "tape")

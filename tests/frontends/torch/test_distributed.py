@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,7 +17,7 @@ from tapegrad.tree.copies import running
 
 dist = torch.distributed
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="torch was built without gloo")
-X = torch.randn(4, 3)
+X, Y = torch.randn(4, 3), torch.tensor(0.5)
 
 
 @pytest.fixture
@@ -46,6 +47,11 @@ def test_a_distributed_tensor(mesh: Any) -> None:
     torch.testing.assert_close(tg.gradient(lambda y: y.detach().sum() + x.sum(), x)[0].full_tensor(), 0 * X)
     torch.testing.assert_close(tg.gradient(lambda x: (tg.gradient(lambda x: (x ** 3).sum(), x)[0] ** 2).sum(), x)[0].full_tensor(), 36 * X ** 3)
     torch.testing.assert_close(tg.jvp(lambda x: x.sin(), (x,), (x,))[1].full_tensor(), X.cos() * X)
+    value, (dx, dscale) = tg.value_and_grad(lambda x, scale: (x * scale * Y).sum(), (0, 1))(x, 2.0)
+    assert isinstance(dscale, float) and abs(dscale - float((X * Y).sum())) < 1e-5 and dx.placements == x.placements
+    scale = torch.tensor(2.0)
+    assert type(tg.gradient(lambda s: (x * s).sum(), scale)[0]) is torch.Tensor  # as the argument is
+    torch.testing.assert_close(tg.gradient(lambda x: np.sum(np.sin(x)), x)[0].full_tensor(), X.cos())
     with pytest.raises(tg.UnknownFunction, match=r"mul_ of a DTensor cannot be recorded: a write to one may be lost"):
         tg.grad(lambda x: (x * 1).mul_(2).sum(), x)
 
