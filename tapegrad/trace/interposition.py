@@ -152,7 +152,8 @@ def stand_ins() -> list[tuple[Any, type, type]]:
     """Return the modules of which functions are replaced, each with its class, and the class
     that it has while a trace runs.
     """
-    return [*_stand_ins("torch" in FOREIGN), *MODULES]  # torch's functions have meanings once its frontend is there
+    found = _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
+    return [*found, *MODULES] if MODULES else found
 
 
 MODULES: list[tuple[Any, type, type]] = []  # of libraries, each with its class, and the class that it has in a trace
