@@ -20,7 +20,7 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import StandIn, refused
 from tapegrad.rules.user import frule, primitive, rrule
 from tapegrad.trace.call_arguments import ARRAYS
-from tapegrad.trace.interposition import MODULES, PACKAGES, WRAPPED, original, stand_in, standing_for
+from tapegrad.trace.interposition import MODULES, WRAPPED, original, stand_in, standing_for
 from tapegrad.trace.observers import asked
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten
@@ -165,8 +165,8 @@ def interposed(fn: Any) -> StandIn:
         traced = [x for x in leaves if isinstance(x, Traced)]
         if not traced:
             return stand_in(fn(*map(original, args), **kwargs))
-        leaves = [_whole(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool) else
-                  np.asarray(x) if isinstance(x, jax.Array) else original(x) for x in leaves]
+        leaves = [operator.index(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool)  # type: ignore[arg-type]
+                  else np.asarray(x) if isinstance(x, jax.Array) else original(x) for x in leaves]
         if any(is_tensor(plain(x)) for x in traced):
             raise refused(f"{name_of(fn)} of a tensor", "JAX takes no tensors", "x.numpy(), and torch.from_numpy of it")
         given = tuple([None if isinstance(x, _NUMBERS) else (type(x), x) for x in leaves])
@@ -187,9 +187,6 @@ def interposed(fn: Any) -> StandIn:
     if hasattr(type(fn), "__get__"):  # in a class it is a method
         type(made).__get__ = lambda self, x, cls=None: self if x is None else MethodType(self, x)  # type: ignore
     return made
-
-
-_whole: Callable[[Any], int] = operator.index  # which is guarded
 
 
 def _precision() -> bool:
@@ -215,16 +212,18 @@ def _call(fn: Any, into: Any, given: tuple[Any, ...]) -> Op:
     return _op(call, jax.jit if pure else _eagerly, _eagerly)
 
 
-def _of_package(fn: Any) -> Any:
-    return fn if fn.__globals__["__name__"] in _THROUGH else interposed(fn)
+def _function(fn: FunctionType) -> Any:
+    """Return what stands in for a Python function, which may wrap one of the program's; itself for others' than JAX's.
+    """
+    module = str(fn.__globals__.get("__name__"))
+    return interposed(fn) if module.startswith("jax.") and module not in _THROUGH else fn
 
 
 def added(name: str) -> None:
     """Have the functions of a module of JAX's interposed, and what JAX compiles."""
     if name == "jax":
-        PACKAGES["jax"] = _of_package
         kinds = (type(jax.jit(len)), jax.numpy.ufunc, jax.custom_jvp, jax.custom_vjp)
-        WRAPPED.update(dict.fromkeys(kinds, interposed))
+        WRAPPED.update({**dict.fromkeys(kinds, interposed), FunctionType: _function})
         ARRAYS.add(type(jax.numpy.zeros(())))
     module = importlib.import_module(name)
     own = [part for part in vars(module).values() if type(part) is ModuleType and part.__name__.startswith(f"{name}.")]

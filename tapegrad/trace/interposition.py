@@ -294,10 +294,8 @@ def stand_in(x: Any) -> Any:
     """Return what replaces `x` while a trace runs: for a reference that was taken before, as
     in trace(math.sin, 1.0).
     """
-    if type(x) in WRAPPED:
-        return WRAPPED[type(x)](x)
-    if PACKAGES and type(x) is FunctionType and (named := PACKAGES.get(_package(x))) is not None:
-        return named(x)
+    if type(x) in WRAPPED and (wrapped := WRAPPED[type(x)](x)) is not x:
+        return wrapped
     compiled = type(x).__name__ in COMPILED and type(x).__hash__ is not None
     if compiled and x in GIVEN and x not in STAND_IN:
         STAND_IN[x] = standing_for(x, GIVEN[x].run if isinstance(GIVEN[x], Op) else functools.partial(_dispatch, x, x))
@@ -395,15 +393,7 @@ class GlobalGenerator:
 
 
 WRAPPED: dict[type, Callable[[Any], Any]] = {}
-"""Of compiled objects that a program keeps: what stands for one in a trace; GlobalGenerator for NumPy's generators."""
-
-PACKAGES: dict[str, Callable[[Any], Any]] = {}
-"""Of a package's Python functions: what stands for one in a trace."""
-
-
-def _package(fn: FunctionType) -> str:
-    """Return the package of a function's code; `fn.__module__` is that of the function which it wraps."""
-    return str(fn.__globals__.get("__name__")).partition(".")[0]
+"""Of compiled objects, and of functions, that a program keeps: what stands for one in a trace, or itself."""
 
 
 @functools.cache

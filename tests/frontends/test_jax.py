@@ -164,9 +164,10 @@ def test_calls_in_each_mode(program: Any, rtol: float) -> None:
     close((value, gradients), jax.value_and_grad(theirs, (0, 1))(X, w), rtol)
     assert gradients[0].dtype == np.float64 and type(gradients[1]) is float
     close(tg.jvp(mine, (X, w), (V, 0.5)), jax.jvp(theirs, (jnp.asarray(X), w), (jnp.asarray(V), 0.5)), rtol)
-    close(tg.hessian(mine)(X, w), jax.hessian(theirs)(X, w), 10 * rtol)
-    batch = np.stack([X, 2 * X])
-    close(tg.vmap(mine, in_axes=(0, None))(batch, w), jax.vmap(theirs, (0, None))(batch, w), rtol)
+    if jax.config.jax_enable_x64:  # the same code, which takes JAX seconds to compile
+        batch = np.stack([X, 2 * X])
+        close(tg.hessian(mine)(X, w), jax.hessian(theirs)(X, w), 10 * rtol)
+        close(tg.vmap(mine, in_axes=(0, None))(batch, w), jax.vmap(theirs, (0, None))(batch, w), rtol)
     step, anew = tg.value_and_grad(mine, (0, 1)), program is PROGRAMS["transformed there"]  # by functions that each call makes
     with pytest.warns(tg.RetraceWarning) if anew else contextlib.nullcontext():
         for k in range(4):
