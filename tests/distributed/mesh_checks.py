@@ -132,7 +132,7 @@ def check_bytes_sent_by_each_operation() -> None:
     found = step.profile(V, rows, repeats=2)
     sent = {cost.name: cost.sent for cost in found.operations if cost.sent}
     assert sum(sent.values()) == 2 * (SIZE - 1) * 8 * (1 + V.size) // SIZE, sent
-    assert " sent " in str(found) and str(sum(found.sent))[:2] in str(found)
+    assert all(f" {text} " in str(found) for text in ("sent", *sent.values()))
     step(V, rows)  # goes on as it was
     gathers = tg.trace(lambda X: np.linalg.qr(X.T @ X)[1] + X[:3] * 0, rows)[1].profile(given[1], repeats=1)
     assert sum(gathers.sent) > 0 and not tg.trace(np.sin, rows)[1].profile(repeats=1).sent
@@ -222,7 +222,7 @@ def check_modules_that_hold_dtensors() -> None:
         loss(module, tokens).backward()
         step = tg.value_and_grad(loss)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*for which other processes wait", tg.RetraceWarning)
+            warnings.filterwarnings("ignore", ".*for which other processes may wait", tg.RetraceWarning)
             for _ in range(4):
                 value, gradients = step(module, tokens)
         assert not step.stats.hits  # traced in each call

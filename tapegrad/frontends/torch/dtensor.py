@@ -19,7 +19,6 @@ from tapegrad.frontends.torch.write import is_in_place
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import SPREAD
 from tapegrad.rules.registry import FOREIGN, means, refused
-from tapegrad.trace.observers import unrepeatable
 from tapegrad.trace.recorder import Tracer
 
 DTensor = torch.distributed.tensor.DTensor
@@ -53,5 +52,4 @@ def called(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwar
     if is_in_place(func, kwargs) or kwargs.get("out") is not None:
         raise refused(f"{func.__name__} of a DTensor", "a write to one may be lost in torch",
                       "what returns a new tensor")
-    unrepeatable("it computes with DTensors, for which other processes wait")
     return generic(tracer, func, args, kwargs)

@@ -25,6 +25,7 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace import views
 from tapegrad.trace.handing import loses
 from tapegrad.trace.meaning import apply, by_ufunc
+from tapegrad.trace.observers import unrepeatable
 from tapegrad.trace.operators import UFUNCS, before_tensor
 from tapegrad.trace.proxy import TENSORS
 
@@ -171,9 +172,11 @@ def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
     """Make the proxy of an operation whose value is a tensor."""
     known = plain(val)
     check_dense(known)
+    kind = CLASSES.get(type(known), TensorProxy)
+    if kind is not TensorProxy:
+        unrepeatable(f"it computes with a {type(known).__name__}, for which other processes may wait")
     proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-        CLASSES.get(type(known), TensorProxy), known.shape, strides=known.stride(), dtype=known.dtype,
-        device=known.device)
+        kind, known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
     proxy.__dict__.update(_op=op, _val=detached(val), _tracer=tracer)
     return proxy  # type: ignore[no-any-return]
 

@@ -56,10 +56,16 @@ def test_a_distributed_tensor(mesh: Any) -> None:
         tg.grad(lambda x: (x * 1).mul_(2).sum(), x)
 
 
-def test_what_computes_with_distributed_tensors_is_traced_in_each_call(mesh: Any) -> None:
+def summed(x: Any, mesh: Any) -> Any:
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+    return DTensor.from_local(2 * x, mesh, [Partial()]).redistribute(placements=[Replicate()]).to_local().sum()
+
+
+@pytest.mark.parametrize("f", [made, summed])
+def test_what_computes_with_distributed_tensors_is_traced_in_each_call(mesh: Any, f: Any) -> None:
     for warmup in (None, 1):
-        step = tg.value_and_grad(lambda x: made(x, mesh), warmup=warmup)
-        with pytest.warns(tg.RetraceWarning, match="it computes with DTensors, for which other processes wait"):
+        step = tg.value_and_grad(lambda x: f(x, mesh), warmup=warmup)
+        with pytest.warns(tg.RetraceWarning, match="it computes with a DTensor, for which other processes may wait"):
             for _ in range(4):
                 torch.testing.assert_close(step(X)[1], torch.full_like(X, 2))
         assert not step.stats.hits
