@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import operator
 from collections.abc import Callable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -20,6 +19,7 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import StandIn, refused
 from tapegrad.rules.user import frule, primitive, rrule
 from tapegrad.trace.call_arguments import ARRAYS
+from tapegrad.trace.handing import taken
 from tapegrad.trace.interposition import MODULES, WRAPPED, original, stand_in, standing_for
 from tapegrad.trace.observers import asked
 from tapegrad.tree.copies import running
@@ -38,8 +38,9 @@ def from_jax(fn: Callable[..., Any]) -> Op:
     """Return a function of JAX's, jitted or not, as one operation: `jax.vjp` is its pullback, `jax.jvp` its tangent and
     `jax.vmap` its batch.
 
-    It takes arrays and numbers, and returns an array or a tuple of arrays, of NumPy's, in double precision. A call of
-    `fn` itself is such an operation too, in the precision that JAX is set to.
+    It takes arrays and numbers, of which integers have no gradient, as in JAX, and returns an array or a tuple of
+    arrays, of NumPy's, in double precision. A call of `fn` itself is such an operation too, in the precision that JAX
+    is set to.
 
     >>> import numpy as np, jax.numpy as jnp, tapegrad as tg
     >>> wave = from_jax(lambda x: jnp.sin(3.0 * x))
@@ -165,7 +166,7 @@ def interposed(fn: Any) -> StandIn:
         traced = [x for x in leaves if isinstance(x, Traced)]
         if not traced:
             return stand_in(fn(*map(original, args), **kwargs))
-        leaves = [operator.index(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool)  # type: ignore[arg-type]
+        leaves = [taken(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool)
                   else np.asarray(x) if isinstance(x, jax.Array) else original(x) for x in leaves]
         if any(is_tensor(plain(x)) for x in traced):
             raise refused(f"{name_of(fn)} of a tensor", "JAX takes no tensors", "x.numpy(), and torch.from_numpy of it")

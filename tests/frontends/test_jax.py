@@ -84,7 +84,8 @@ def test_results_that_are_not_used_and_integers() -> None:
     op = tg.from_jax(lambda x, n: {"b": x * n, "a": (jnp.sin(x), jnp.argsort(x))})
     with precision(True):
         for n in (2, np.array([2, 3, 4])):
-            close(tg.value_and_grad(lambda x, n: np.sum(op(x, n)["b"]), (0, 1))(X, n), (np.sum(X * n), (n + 0 * X, 0.0 * np.asarray(n))))
+            close(tg.value_and_grad(lambda x, n: np.sum(op(x, n)["b"]))(X, n), (np.sum(X * n), n + 0 * X))
+            close(tg.gradient(lambda x, n: np.sum(op(x, n)["b"]), X, n)[1], 0.0 * np.asarray(n))  # none, as in JAX
             close(tg.gradient(lambda x, n=n: np.sum(op(x, n)["a"][0]), X), np.cos(X))
             close(tg.jvp(lambda x, n=n: op(x, n)["b"], (X,), (V,))[1], V * n)
 
@@ -197,6 +198,9 @@ def test_integers_that_are_arguments_are_parts_of_an_operation() -> None:
     with precision(True):
         for axis in (0, 1, 0, 1, 0, 1, -1):
             close(step(np.stack([X, V]), axis)[1], 2 * np.sum(np.stack([X, V]), axis, keepdims=True) + 0 * np.stack([X, V]))
+    assert tg.gradient(lambda x, n: np.sum(jnp.sin(x) * jnp.sin(n)), X, 2)[1] is None
+    with pytest.raises(tg.ArgumentError, match="n is taken as a plain number"):
+        tg.jvp(lambda n: jnp.sin(n) * 1.0, (2,), (1.0,))
 
 
 def test_compiled_calls_when_the_precision_changes() -> None:
