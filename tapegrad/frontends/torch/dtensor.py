@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from torch.distributed.tensor import DTensor
 
 from tapegrad import ops
 from tapegrad.frontends.torch import facts, leaves, proxy
@@ -21,7 +21,6 @@ from tapegrad.numbers.tensors import SPREAD
 from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.trace.recorder import Tracer
 
-DTensor = torch.distributed.tensor.DTensor
 SPREAD.add(DTensor)
 _ASKED = (facts.__name__, leaves.__name__)  # where the functions mean what they mean of other tensors
 
