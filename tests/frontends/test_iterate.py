@@ -51,6 +51,11 @@ def of_python(x: Any) -> Any:
     return (p.astype(float) * q.astype(float)).sum() * PIECES(x[0, 0]) + PIECES(x).astype(float).sum()
 
 
+def of_objects(x: Any) -> Any:
+    pairs = np.vectorize(lambda a, k: (a * k, a + k), excluded=[1], otypes=[np.ndarray])
+    return np.array(pairs(x, x[0, 0]).tolist()).prod(axis=-1).sum() * np.array(pairs(x[0, 1], 2.0).tolist())[1]
+
+
 def written_to_afterwards(x: Any) -> Any:
     y = x * 1
     elements = list(np.nditer(y))
@@ -75,6 +80,8 @@ PROGRAMS: list[Callable[[Any], Any]] = [
     lambda x: sum(u * v for u, v in np.nditer([x, x[0]])),
     of_python,
     lambda x: np.frompyfunc(lambda a: a * a, 1, 1)(x).sum(),
+    of_objects,
+    lambda x: sum(p * q for p, q in np.frompyfunc(lambda a: [a, a * a], 1, 1)(x).flat),
     lambda x: sum(float(v) for v in np.nditer(np.arange(3.0))) * x.sum(),
 ]
 

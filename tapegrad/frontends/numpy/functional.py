@@ -113,12 +113,23 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     if not results:
         empty = tuple(np.empty(shape, dtype) for dtype in types)
         return empty if len(empty) > 1 else empty[0]
-    several = isinstance(results[0], tuple)
-    if several == (len(types) == 1) or any(rank(as_array(part)) for result in results for part in _parts(result)):
-        raise ValueError("setting an array element with a sequence.")
-    if not several:
-        return _gathered(results, shape, types[0])
-    return tuple(_gathered(part, shape, dtype) for part, dtype in zip(zip(*results), types))
+    if len(types) == 1:
+        return _made_of(results, shape, types[0])
+    if any(not isinstance(result, tuple) or len(result) != len(types) for result in results):
+        raise ValueError(f"wrong number of outputs from pyfunc: expected {len(types)}")
+    return tuple(_made_of(part, shape, dtype) for part, dtype in zip(zip(*results), types))
+
+
+def _made_of(results: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the array of one output: of numbers, or of objects, which are no numbers."""
+    if any(isinstance(result, (tuple, list)) or rank(as_array(result)) for result in results):
+        if dtype is not None and not np.dtype(dtype).hasobject:
+            raise ValueError("setting an array element with a sequence.")
+        y = np.empty(len(results), object)
+        for at, result in enumerate(results):
+            y[at] = result
+        return y.reshape(shape)
+    return np.reshape(as_array(list(results)), shape) if dtype is None else _gathered(results, shape, dtype)
 
 
 def _parts(result: Any) -> tuple[Any, ...]:
@@ -215,14 +226,10 @@ def from_python(ufunc: np.ufunc, *args: Any) -> Any:
     if (found := _at_once(_called, [fn], xs, shape, ufunc.nout)) is not None:
         return found
     results = [fn(*numbers) for numbers in zip(*[_numbers(x, shape) for x in xs])]
-    if ufunc.nout == 1 and any(isinstance(result, tuple) for result in results):
-        raise refused("np.frompyfunc", "its function returns tuples, which are no numbers of an array",
-                      "as many outputs as it returns: np.frompyfunc(f, nin, nout)")
     if not shape:
         return results[0]
-    if ufunc.nout == 1:
-        return np.reshape(as_array(results), shape)
-    return tuple([np.reshape(as_array(list(part)), shape) for part in zip(*results)])
+    found = tuple([_made_of(part, shape, None) for part in ([results] if ufunc.nout == 1 else zip(*results))])
+    return found if ufunc.nout > 1 else found[0]
 
 
 def _called(fn: Callable[..., Any], *numbers: Any) -> Any:
