@@ -104,8 +104,10 @@ def line(result: dict[str, Any]) -> Text:
     text.append(f"{status:<8}", STYLES[status])
     text.append(f" {result['name']:<48}")
     if "compiled" in result:
-        text.append(f" {result['one_shot'] * 1e3:9.1f} ms one-shot, compiled "
-                    f"{result['compiled'] / result['plain']:6.1f} x plain", "dim")
+        text.append(f" first {result['first'] * 1e3:7.1f} ms, one-shot {result['one_shot'] / result['plain']:7.1f} and "
+                    f"compiled {result['compiled'] / result['plain']:6.1f} x plain", "dim")
+    if "never_compiled" in result:
+        text.append(f" never compiled: {headline(result['never_compiled'])}")
     if "words" in result:
         text.append(f" {result.get('how', '')} {headline(result['words'])}")
     return text

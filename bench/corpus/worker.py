@@ -18,6 +18,7 @@ from bench.corpus.case import Case, load
 from bench.worker import speaker
 
 CALLS = 3  # of a compiled gradient, each with other arguments
+STEADY, ENOUGH = 20, 2.0  # calls that are timed at most, and in how many seconds
 DIRECTIONS = 4  # along which gradients by more numbers than COORDINATES are compared
 COORDINATES = 6
 SLOW = 10.0  # times the plain program
@@ -52,22 +53,30 @@ def outcome(case: Case, plain: bool = False, calls: int = CALLS) -> Outcome:
     numbers = tuple(range(len(args)))
     step = tg.value_and_grad(f, argnums=numbers, warmup=1)
     try:
-        result, found["one_shot"] = timed(lambda: tg.grad(f, *args, argnums=numbers))
+        result, found["first"] = timed(lambda: tg.grad(f, *args, argnums=numbers))
         compared(f, args, result)
+        found["one_shot"] = min(timed(lambda: tg.grad(f, *args, argnums=numbers))[1] for _ in range(calls))
         for call in range(calls):
             changed = moved(args, call)
             found["how"] = f"compiled, call {call + 1}"
             result, found["compiled"] = timed(lambda changed=changed: step(*changed))
             compared(f, changed, result)
         del found["how"]
-        found["plain"] = min(found["plain"], *(timed(lambda: f(*args))[1] for _ in range(calls)))
-        found["compiled"] = min(found["compiled"], timed(lambda: step(*moved(args, calls)))[1])
+        begin = perf_counter()
+        for call in range(STEADY):
+            changed = moved(args, call % (calls + 1))
+            found["plain"] = min(found["plain"], timed(lambda changed=changed: f(*changed))[1])
+            found["compiled"] = min(found["compiled"], timed(lambda changed=changed: step(*changed))[1])
+            if perf_counter() - begin > ENOUGH:
+                break
     except tg.TapeError as err:
         return {**found, "status": "refused", "error": type(err).__name__, "words": said(err)}
     except Wrong as err:
         return {**found, "status": "wrong", "words": str(err)}
     except Exception as err:
         return {**found, "status": "crashed", "words": said(err)}
+    if not step.stats.hits:
+        found["never_compiled"] = str(step.explain().last[-1])
     slow = found["compiled"] > SLOW * found["plain"]
     return {**found, "status": "slow" if slow else "works"}
 
