@@ -45,7 +45,10 @@ class Blind:
                                              if routes.leads(x, original)]))
 
     def check_asked(self, copies: dict[int, Any], asked: Collection[Any]) -> None:
-        """Refuse what leads past copies of numbers by which the call is differentiated."""
+        """Refuse what leads past copies of numbers by which the call is differentiated, and what finds things by their
+        identity.
+        """
+        self._check_identity(copies)
         for x, label, originals in self.past:
             for original in originals:
                 copy = copies[id(original)]
@@ -55,7 +58,7 @@ class Blind:
                                         "differentiated by, and would give them without their gradient",
                                         user_location(), "make it in the function; or say by what, argnums=0")
 
-    def check_identity(self, copies: dict[int, Any]) -> None:
+    def _check_identity(self, copies: dict[int, Any]) -> None:
         """Refuse what finds objects by their identity and cannot be made again: it would not find their copies."""
         for x, label, originals in self.past:
             if isinstance(x, BY_IDENTITY) and any(is_hashed_by_identity(copies[id(original)])

@@ -161,9 +161,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         if rerouting is not None:
             rerouting.begin(tracer, walks, memos, tables, tied, double, stands_for)
             if blind is not None and blind.past:
-                blind.check_identity(tracer.copies)
-                if grad:
-                    blind.check_asked(tracer.copies, [proxies[k - 1] for k in differentiated(tape)])
+                blind.check_asked(tracer.copies, [proxies[k - 1] for k in differentiated(tape)] if grad else [])
             made.originals = {id(new): x for new, x in rerouting.pairs}
         if observer is not None:
             observer.start(signature)
