@@ -485,8 +485,7 @@ class Reads:
                 self.within([x.spec])
             return
         if module in INERT:
-            self.attributes(getattr(x, "__dict__", {}), label, module, sized=False)
-            return
+            return self.attributes(getattr(x, "__dict__", {}), label, module, sized=False)
         self.follow(cls, label)
         self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
         own = getattr(x, "__dict__", None)
