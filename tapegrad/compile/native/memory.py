@@ -28,7 +28,6 @@ from tapegrad.compile.native.values import (
     is_small,
     itemsize,
     kind_of,
-    natural,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, vectors_of
 from tapegrad.rules.op import Op
@@ -142,7 +141,7 @@ def lower_joined(f: Function, op: Call) -> Value:
 def lower_pieces(f: Function, op: Call) -> Value:
     """Write a sum of pieces in known places among zeros."""
     vectors(f)
-    pieces, made = pieces_of(op), f.cache.get(("sum", op)) or f.place(op)
+    pieces, made = pieces_of(op), f.place(op)
     parts = [(x, None if any(is_list(i) for i in index) else part_of(f, made, index), index) for x, index in pieces]
     first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
     rest = beside(made, *parts[first][1:])
@@ -154,8 +153,6 @@ def lower_pieces(f: Function, op: Call) -> Value:
             begin = f.at(made.data, start)
             f.put(f"call void @llvm.memset.p0.i64(ptr {begin}, i8 0, i64 {end - start}, i1 false)")
     for number, (x, to, index) in enumerate(parts):
-        if ("piece", x) in f.cache:
-            continue  # computed there
         value = operand(f, x)
         if to is None:
             add_at(f, made, value, index)
@@ -174,27 +171,6 @@ def pieces_of(op: Any) -> list[tuple[Any, Sequence[Any]]]:
         pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
         at += 1 + rank
     return pieces
-
-
-def place(f: Function, op: Operation) -> Array:
-    """Return memory for the array that an operation gives: of the largest piece of a sum, its place in that."""
-    users, spec = f.users.get(op, []), op.spec
-    total = users[0] if len(users) == 1 else op
-    if (total.fn is not ops.scatter or f.depth or total in f.env or total in f.pending or is_small(total.spec)
-            or total.spec.dtype != spec.dtype):
-        return f.place(op)
-    pieces, places = pieces_of(total), np.arange(total.spec.size).reshape(total.spec.shape)
-    taken = [places[:0] if any(is_list(i) or is_computed(i) for i in index) else places[tuple(map(known, index))]
-             for _, index in pieces]
-    first = max(range(len(pieces)), key=lambda k: taken[k].size)
-    found = taken[first]
-    if (pieces[first][0] is not op or found.shape != spec.shape or not found.size
-            or not np.array_equal(found.ravel(), np.arange(found.size) + found.min())
-            or (natural(total.spec), natural(spec)) != tuple(dense(x.shape, x.itemsize) for x in (total.spec, spec))):
-        return f.place(op)
-    made = f.cached("sum", total, lambda: f.place(total))
-    f.adopt(op)
-    return f.cached("piece", op, lambda: part_of(f, made, pieces[first][1]))  # type: ignore[no-any-return]
 
 
 def is_list(x: Any) -> bool:

@@ -136,6 +136,7 @@ LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gather": (lambda p: np.sum((p[AT] - p[TO]) ** 2 * TABLE), (POINTS,)),
     "slices": (lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2), (X,)),
     "rows apart": (lambda a: np.sum(np.tanh(a[1:] - a[:-1]) * a[:-1] ** 2) + np.sum(a[:, 0] ** 2), (A,)),
+    "a piece in two places": (lambda x: np.sum(np.exp(-(x[1:] + x[:-1]) ** 2)), (X,)),
     "pieces with gaps": (lambda a: np.sum(np.sin(a[::2]) * a[1::2]) + np.sum(a[:, 1:] * np.cos(a[:, :-1])), (A,)),
     "a piece that is used again": (lambda x: np.sum(np.exp(-x[1:] * x[:-1])) * np.sum(x[:-1]), (X,)),
     "backwards": (lambda x: np.sum(x[::-1] * x * x[::-1]), (X,)),
