@@ -14,7 +14,7 @@ from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import as_kind, as_objects, is_complex_number, system
 from tapegrad.numbers.tensor_array import TensorArray, unwrap, wrap
 from tapegrad.numbers.tensor_dtypes import numpy_dtype, result_type
-from tapegrad.numbers.tensors import ORDINARY, SPREAD, cast, device_of, is_tensor, to_tensor
+from tapegrad.numbers.tensors import ORDINARY, cast, device_of, is_spread, is_tensor, to_tensor
 from tapegrad.numbers.view_path import Path, add_at
 
 
@@ -415,10 +415,10 @@ def conform(dx: Any, x: Any) -> Any:
 
 
 def _conform_to_tensor(dx: Any, x: Any) -> Any:
-    if type(x) in SPREAD:  # the gradient lies as the input does
+    if is_spread(x):  # the gradient lies as the input does
         dx = cast(0.0 if type(dx) in (ZeroTangent, NoTangent) else dx, x).expand(x.shape)
         return dx.redistribute(x.device_mesh, x.placements).clone()
-    dx = dx.full_tensor() if type(dx) in SPREAD else dx
+    dx = dx.full_tensor() if is_spread(dx) else dx
     narrow = x.dtype if x.is_floating_point() or x.is_complex() else None
     if type(dx) in _AS_THEY_ARE:
         return dx if type(dx) not in (ZeroTangent, NoTangent) else torch.zeros(x.shape, dtype=narrow or torch.float64,

@@ -55,7 +55,7 @@ def leaves_of_graph(x: Any) -> Iterator[Any]:
 
 def check_dense(x: Any) -> None:
     """Raise UnknownFunction for a sparse, a nested, a quantized tensor, and a distributed one of an unknown class."""
-    if type(x) in SPREAD:
+    if is_spread(x):
         return
     if is_distributed(x):
         raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(),
@@ -69,6 +69,11 @@ def check_dense(x: Any) -> None:
 
 
 SPREAD: set[type] = set()  # classes of tensors that are spread over processes and can be traced
+
+
+def is_spread(x: Any) -> bool:
+    """True for a tensor that is spread over processes and can be traced."""
+    return type(x) in SPREAD
 
 
 def is_distributed(x: Any) -> bool:
@@ -187,7 +192,7 @@ def cast(value: Any, x: Any) -> Any:
     it in each process where `x` is spread over these.
     """
     value = to_tensor(value, x.device)
-    if type(x) in SPREAD and type(value) is not type(x):
+    if is_spread(x) and type(value) is not type(x):
         value = type(x).from_local(value, x.device_mesh)
     return value if value.dtype is x.dtype else convert(value, x.dtype)
 
@@ -199,7 +204,7 @@ def numbers_of(x: Any) -> tuple[int, ...]:
 
 def share_memory(a: Any, b: Any) -> bool:
     """True if two tensors, or those behind two proxies, lie in the same memory."""
-    a, b = [x._local_tensor if type(x) in SPREAD else x for x in (plain(a), plain(b))]
+    a, b = [x._local_tensor if is_spread(x) else x for x in (plain(a), plain(b))]
     return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.numel() and b.numel())
 
 
@@ -259,7 +264,7 @@ def to_host(x: Any) -> Any:
     """
     if not is_tensor(x):
         return x
-    x = (x.full_tensor() if type(x) in SPREAD else x).detach().resolve_conj().resolve_neg().cpu()
+    x = (x.full_tensor() if is_spread(x) else x).detach().resolve_conj().resolve_neg().cpu()
     return (x.float() if isinstance(numpy_dtype(x.dtype), TensorDtype) else x).numpy()[()]
 
 

@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context, copy_context
-from itertools import chain, islice
+from itertools import islice
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
-from tapegrad.trace.holding import FIXED, filled, is_array_of_objects
+from tapegrad.trace.holding import filled, is_array_of_objects
 from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.attributes import is_foreign
@@ -70,16 +70,10 @@ class Made:
                 return young[i + 1:]
         return None
 
-    def ids_since(self) -> set[int]:
-        """Return the ids of those objects: one call in C, within which no other thread runs, so that none are held."""
-        ids = list(map(id, chain.from_iterable(map(gc.get_objects, (0,)))))
-        return set(ids[ids.index(id(self)) + 1:] if id(self) in ids else ids)
-
     def release(self, program: Any) -> None:
         """Put plain values in place of all traced ones that have outlived the trace."""
         search = _Search(self)
-        others_run = len(sys._current_frames()) > 1  # tuples that they are making must not be held nor looked into
-        young = search.meet_holders() if others_run else self.since()
+        young = self.since()
         if young is None:
             young = gc.get_objects(generation=0)
             search.meet(gc.get_referrers(self.tracer))
@@ -130,26 +124,6 @@ class _Search:
                 original = self.made.originals[id(x)]
                 if kind is class_of(original) and x is not original:
                     self.add(x, original)
-
-    def meet_holders(self) -> list[Any]:
-        """Take the traced values, and the copies that hold some, or others; return the tuples and the like that hold
-        them, directly or within another, and what else holds them and was made meanwhile.
-        """
-        young = self.made.ids_since()
-        self.meet(gc.get_referrers(self.made.tracer))
-        known = -1
-        while self.made.originals and len(self.targets) > known:
-            known = len(self.targets)
-            holders = gc.get_referrers(*self.targets.values())
-            self.meet(holders)
-            self.meet(gc.get_referrers(*holders))  # dicts of attributes
-        found: dict[int, Any] = {}
-        held = [*self.targets.values()]
-        while held:
-            holders = [x for x in gc.get_referrers(*held) if id(x) not in found]
-            held = [x for x in holders if issubclass(type(x), FIXED)]
-            found.update((id(x), x) for x in holders if id(x) in young or issubclass(type(x), FIXED))
-        return [*found.values()]
 
     def add(self, x: Any, value: Any) -> None:
         """Take a thing, and what it is replaced by."""

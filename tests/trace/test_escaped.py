@@ -6,9 +6,7 @@ import collections
 import contextvars
 import functools
 import gc
-import threading
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -127,21 +125,9 @@ def raising(x: Any) -> Any:
     raise KeyError(x)
 
 
-def beside_a_thread(call: Callable[[Any], Any], x: Any) -> Any:
-    ended = threading.Event()
-    other = threading.Thread(target=ended.wait)
-    other.start()
-    try:
-        return call(x)
-    finally:
-        ended.set()
-        other.join()
-
-
 PROGRAMS = [cached, paired, lazy, a_global, of_a_class, default, on_itself, elsewhere, logged, by_closure, by_method, refused, raising]
 MODES: dict[str, Callable[[Any], Any]] = {
     "grad": lambda f: tg.grad(f, 2.0), "trace": lambda f: tg.trace(f, 2.0), "jvp": lambda f: tg.jvp(f, (2.0,), (1.0,)),
-    "beside a thread": lambda f: beside_a_thread(lambda x: tg.grad(f, x), 2.0),
     "hessian": lambda f: tg.hessian(f)(2.0), "in a gradient": lambda f: tg.grad(lambda x: tg.gradient(f, x)[0], 2.0),
     "compiled": lambda f: [step(2.0) for step in [tg.value_and_grad(f, argnums=None, warmup=1)] for _ in range(4)]}
 
@@ -244,44 +230,4 @@ def test_a_generator_keeps_what_it_holds() -> None:
         return x * x
     clear()
     assert tg.grad(f, 2.0) == (4.0, (None, 4.0))
-    clear()
-
-
-def test_tuples_that_another_thread_is_making_are_left_alone() -> None:
-    failed, ended = list[Exception](), threading.Event()
-
-    def make() -> None:
-        while not ended.is_set():
-            try:
-                tuple(i * 1.5 for i in range(5000))  # which Python resizes, and so nobody else may hold
-            except SystemError as err:
-                failed.append(err)
-
-    def f(x: Any) -> Any:
-        if x < 0:
-            raise ValueError("negative")
-        KEPT.append(x * x)
-        return x
-    other = threading.Thread(target=make)
-    other.start()
-    try:
-        for _ in range(30):
-            with pytest.raises(ValueError, match="negative"):
-                tg.grad(f, -1.5)
-            tg.grad(f, 1.5)
-    finally:
-        ended.set()
-        other.join()
-    assert not failed and set(map(type, KEPT)) == {float}
-
-
-KEPT: list[Any] = []
-
-
-def test_no_warning_tells_of_what_the_call_itself_has_made() -> None:
-    for call in (lambda x: tg.grad(by_closure, x), lambda x: beside_a_thread(lambda x: tg.grad(by_closure, x), x)):
-        clear()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", tg.EffectWarning)
-            call(2.0)
     clear()

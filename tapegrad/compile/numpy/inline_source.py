@@ -24,7 +24,7 @@ from tapegrad.numbers.lazy import Lazy, needed
 from tapegrad.numbers.systems import system, system_of
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensor_dtypes import numpy_dtype
-from tapegrad.numbers.tensors import holds_tensor, is_tensor, is_tensor_type
+from tapegrad.numbers.tensors import holds_tensor, is_spread, is_tensor, is_tensor_type
 from tapegrad.numbers.view_path import Step
 from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.raised import Raised
@@ -74,7 +74,7 @@ class Vendor:
             return value.__name__
         if type(value) is Lazy:
             return self.expression(importlib.import_module(value.__dict__["__lazy__"]))
-        if value is is_tensor or value is is_tensor_type or value is holds_tensor:
+        if any(value is fn for fn in (is_tensor, is_tensor_type, holds_tensor, is_spread)):
             return "(lambda x: False)"
         if value is Traced or value is TensorArray:
             return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
