@@ -20,7 +20,7 @@ from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.tensors import SPREAD, is_tensor
+from tapegrad.numbers.tensors import SPREAD, is_spread, is_tensor
 from tapegrad.rules.op import Traced, tracer_of
 from tapegrad.rules.registry import FOREIGN, STAND_IN, means
 from tapegrad.trace.recorder import LISTENERS, Tracer
@@ -97,7 +97,7 @@ def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwarg
             return known(tracer, func, args, kwargs) if cast is None else generic(tracer, cast, args, kwargs)
     if (hooks := HOOKS(True)) is not None and torch.is_grad_enabled():
         refuse_hooks(hooks)
-    if SPREAD and any(type(plain(x)) in SPREAD for x in traced_in((args, kwargs))):
+    if SPREAD and any(is_spread(plain(x)) for x in traced_in((args, kwargs))):
         return FOREIGN["spread"](tracer, func, args, kwargs)
     meaning = FOREIGN.get(func)
     if "out" in kwargs:
