@@ -141,7 +141,13 @@ def lower_joined(f: Function, op: Call) -> Value:
 def lower_pieces(f: Function, op: Call) -> Value:
     """Write a sum of pieces in known places among zeros."""
     vectors(f)
-    pieces, made = pieces_of(op), f.place(op)
+    if op.kwargs.keys() - {"shape", "ranks", "order"}:
+        raise Unlowered("pieces of views")
+    pieces, at = [], 0
+    for rank in op.kwargs["ranks"]:
+        pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
+        at += 1 + rank
+    made = f.place(op)
     parts = [(x, None if any(is_list(i) for i in index) else part_of(f, made, index), index) for x, index in pieces]
     first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
     rest = beside(made, *parts[first][1:])
@@ -159,18 +165,6 @@ def lower_pieces(f: Function, op: Call) -> Value:
         else:
             copy(f, to, value, add=rest is None or number > 0)
     return f.loaded(made) if is_small(op.spec) else made
-
-
-def pieces_of(op: Any) -> list[tuple[Any, Sequence[Any]]]:
-    """Return the pieces of a sum, each with its index. Raises Unlowered for pieces of views."""
-    if op.kwargs.keys() - {"shape", "ranks", "order"}:
-        raise Unlowered("pieces of views")
-    pieces: list[tuple[Any, Sequence[Any]]] = []
-    at = 0
-    for rank in op.kwargs["ranks"]:
-        pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
-        at += 1 + rank
-    return pieces
 
 
 def is_list(x: Any) -> bool:
