@@ -41,7 +41,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     parts = tuple(map(tracer.lift, index))
     if storage.reshaped:
         tracer.guard_layout()
-    _guard_writable(storage, tracer)
+    guard_writable(storage, tracer)
     buffer = storage.writable()
     known, *where = map(value_of, (lifted, *parts))
     outer = tracer_of((known, *where))
@@ -59,7 +59,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     put(x, tracer.place(call), buffer)
 
 
-def _guard_writable(storage: Storage, tracer: Any) -> None:
+def guard_writable(storage: Storage, tracer: Any) -> None:
     """Guard, at the first write to an input, whether that is allowed, and at any what is apart: each is a copy."""
     storage.check_handed()
     if tracer.lent:
@@ -103,7 +103,7 @@ def replace(x: Traced, value: Any) -> None:
     val = value._val if isinstance(value, Traced) else value
     if not view.path and isinstance(value, Traced) and value._view is None and value._tracer is x._tracer \
             and _alike(plain(val), plain(view.storage.val)) and not view.storage.reshaped:
-        _guard_writable(view.storage, x._tracer)
+        guard_writable(view.storage, x._tracer)
         view.storage.check_writable()
         put(x, value._op, val, owned=False)
     else:

@@ -200,6 +200,16 @@ def test_readonly_arguments() -> None:
         tg.grad(_program("x[0] = 1.0; return x.sum()"), frozen)
 
 
+@pytest.mark.parametrize("write", ["x[[]] = 1.0", "np.place(x, x > 9, 1.0)", "np.putmask(x, x > 9, 1.0)",
+                                   "np.put(x, [], 1.0)", "np.copyto(x, 1.0, where=x > 9)", "x[:0] += 1.0"])
+def test_a_write_of_nothing_asks_whether_an_array_may_be_written(write: str) -> None:
+    _, tape = tg.trace(_program(f"{write}; return x.sum()"), X)
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(tg.GuardError, match="writeable"):
+        tape.play(frozen)
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_memory_order_decides_what_is_a_view(order: str) -> None:
     def f(x: Any) -> Any:

@@ -214,6 +214,7 @@ def check_writable(x: Array) -> None:
     """Raise as NumPy does where an array may only be read, whether or not there is something to write."""
     view = views.place(array(x))
     writes.check_unlocked(view)
+    writes.guard_writable(view.storage, x._tracer)
     view.storage.check_writable()
     if not is_writable(plain(x)):
         raise ValueError("assignment destination is read-only")
