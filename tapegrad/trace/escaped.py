@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context, copy_context
-from itertools import islice
+from itertools import chain, groupby, islice, starmap
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ from tapegrad.tree.copies import class_of
 
 NEAR = 3000  # things that are looked through of what a program reaches by name
 _NODE = "hamt"  # how the names of types begin of which Python builds contexts
+_lock = threading.RLock()  # a search would find the lists of another
 _PASSED = (FrameType, CodeType, ModuleType, Traced, Operation)  # whose parts are their own, or nobody's
 
 
@@ -37,6 +39,18 @@ def _references(things: dict[int, Any]) -> list[tuple[int, int]]:
 
 
 _ALONE = _references({0: object()})[0][1]  # references to a thing that only the search has
+
+
+def _young() -> list[Any]:
+    """Return the young objects but tuples, by age. Another thread may be making a tuple of an iterator: Python makes it
+    larger step by step, and cannot while anybody else refers to it. So they are left out in the call in C that lists
+    them, within which no other thread runs.
+    """
+    runs = groupby(chain.from_iterable(map(gc.get_objects, (0,))), type)
+    found = list(chain.from_iterable(starmap({tuple: ()}.get, runs)))
+    young = found.copy()
+    found.clear()  # it holds itself, and the iterator above its last object
+    return young
 
 
 class Made:
@@ -61,10 +75,10 @@ class Made:
         return sys.getrefcount(self.tracer) == 2  # this object's, and that of the call
 
     def since(self) -> list[Any] | None:
-        """Return the objects that were made after this one: Python lists young objects by age. None if the program has
-        collected garbage meanwhile.
+        """Return the objects but tuples that were made after this one. None if the program has collected garbage
+        meanwhile.
         """
-        young = gc.get_objects(generation=0)
+        young = _young()
         for i in range(len(young) - 1, -1, -1):
             if young[i] is self:
                 return young[i + 1:]
@@ -72,10 +86,14 @@ class Made:
 
     def release(self, program: Any) -> None:
         """Put plain values in place of all traced ones that have outlived the trace."""
+        with _lock:
+            self._search(program)
+
+    def _search(self, program: Any) -> None:
         search = _Search(self)
         young = self.since()
         if young is None:
-            young = gc.get_objects(generation=0)
+            young = _young()
             search.meet(gc.get_referrers(self.tracer))
         search.meet(young)
         # what refers to the values is kept until their references have been counted
@@ -88,8 +106,10 @@ class Made:
         while search.missing() and (some := [*islice(near, 50)]):
             search.look(some)
         some.clear()
-        if missing := search.missing():
-            search.look(gc.get_referrers(*missing))
+        known = 0
+        while len(search.targets) > known and search.missing():  # a tuple among what refers to some is missing in turn
+            known = len(search.targets)
+            search.look(search.referrers())
         for context in _contexts_of(search.nodes):
             with suppress(RuntimeError):  # it is that of a call which has not ended
                 context.run(search.reset_variables)
@@ -118,7 +138,7 @@ class _Search:
         for x in things:
             kind = type(x)
             if issubclass(kind, Traced):
-                if x._tracer is self.made.tracer:
+                if getattr(x, "_tracer", None) is self.made.tracer:
                     self.add(x, self.plain(x))
             elif id(x) in self.made.originals:
                 original = self.made.originals[id(x)]
@@ -134,10 +154,22 @@ class _Search:
         found = self.found
         return [self.targets[key] for key, count in _references(self.targets) if count > _ALONE + found.get(key, 0)]
 
+    def referrers(self) -> list[Any]:
+        """Return all that refers to those things."""
+        missing = (*self.missing(),)
+        return [x for x in gc.get_referrers(*missing) if x is not missing]
+
     def look(self, things: Iterable[Any], old: bool = True) -> None:
-        """Replace what some things hold. A tuple or slice cannot be written to: it becomes one that is replaced."""
+        """Replace what some things, and tuples and arrays of objects in them, hold. A tuple or slice cannot be written
+        to: it becomes one that is replaced.
+        """
         todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
-        todo += {id(part): part for x in todo for part in gc.get_referents(x) if is_array_of_objects(part)}.values()
+        met = {id(x) for x in todo}
+        for x in todo:
+            for part in () if isinstance(x, _PASSED) and not isinstance(x, FrameType) else _parts_of(x):
+                if (type(part) is tuple or is_array_of_objects(part)) and id(part) not in met:
+                    met.add(id(part))
+                    todo.append(part)
         again = True
         while again:
             again = False
@@ -157,7 +189,7 @@ class _Search:
                     else:
                         self.add(x, other)
                         again = True
-                        if not old:  # the list of young things holds it too
+                        if not old and type(x) is not tuple:  # the list of young things holds it too
                             self.found[id(x)] = self.found.get(id(x), 0) + 1
                 self.looked.add(id(x))
                 if type(x).__name__.startswith(_NODE):

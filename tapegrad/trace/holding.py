@@ -38,9 +38,11 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
             if (other := part(value)) is not value:
                 x[place] = other
     elif isinstance(x, (list, deque)):
-        for i, value in enumerate(list(base_of(x).__iter__(x))):
-            if (other := part(value)) is not value:
-                base_of(x).__setitem__(x, i, other)
+        base = base_of(x)
+        for i, value in enumerate(list(base.__iter__(x))):
+            # another thread may have taken it out meanwhile
+            if (other := part(value)) is not value and i < base.__len__(x) and base.__getitem__(x, i) is value:
+                base.__setitem__(x, i, other)
     elif isinstance(x, set):
         values = [(value, part(value)) for value in set.__iter__(x)]
         if any(value is not other for value, other in values):
@@ -48,8 +50,9 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
             set.update(x, [other for _, other in values])
     elif isinstance(x, dict):
         if (cls := _class_of_table(x)) is not None:
-            return filled(cls, part)
-        _fill_table(x, part)
+            filled(cls, part)
+        else:
+            _fill_table(x, part)
     elif kind is CellType:
         if not is_empty(x) and (other := part(x.cell_contents)) is not x.cell_contents:
             x.cell_contents = other

@@ -116,6 +116,8 @@ class Proxy(Slotted):
         return cls  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_val":  # another thread is making it
+            raise AttributeError(name)
         val = behind(self._val)
         if name.startswith(("__array_", "_mp")) or name == "__dlpack__":
             if name == "__array_namespace__":

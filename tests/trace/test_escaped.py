@@ -6,6 +6,9 @@ import collections
 import contextvars
 import functools
 import gc
+import math
+import sys
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -231,3 +234,64 @@ def test_a_generator_keeps_what_it_holds() -> None:
     clear()
     assert tg.grad(f, 2.0) == (4.0, (None, 4.0))
     clear()
+
+
+def test_tuples_that_another_thread_is_making_are_left_alone() -> None:
+    failed, ended, interval = list[Exception](), threading.Event(), sys.getswitchinterval()
+
+    def make() -> None:
+        while not ended.is_set():
+            try:
+                tuple(i * 1.5 for i in range(5000))  # which Python makes larger, and so nobody else may hold
+            except SystemError as err:
+                failed.append(err)
+
+    def f(x: Any) -> Any:
+        if x < 0:
+            raise ValueError("negative")
+        LOG.append((x * x, (x,)))
+        return x
+    clear()
+    other = threading.Thread(target=make)
+    other.start()
+    sys.setswitchinterval(1e-4)
+    try:
+        for _ in range(30):
+            with pytest.raises(ValueError, match="negative"):
+                tg.grad(f, -1.5)
+            tg.grad(f, 1.5)
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        other.join()
+    assert not failed and len(LOG) == 30 and set(LOG) == {(2.25, (1.5,))}
+    clear()
+
+
+def test_traces_of_several_threads_that_end_at_once_leave_each_other_alone() -> None:
+    interval, wrong = sys.getswitchinterval(), list[Any]()
+
+    def f(x: Any, y: Any) -> Any:
+        if x < 0:
+            raise ValueError("negative")
+        return math.log(x) * y
+
+    def work() -> None:
+        for i in range(150):
+            x = (0.3, -1.5, 2.0)[i % 3]
+            try:
+                if tg.grad(f, x, 0.5)[0] != math.log(x) * 0.5:
+                    wrong.append(x)
+            except Exception as err:
+                if str(err) != "negative":
+                    wrong.append(err)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
