@@ -47,7 +47,8 @@ def _young() -> list[Any]:
     them, within which no other thread runs.
     """
     runs = groupby(chain.from_iterable(map(gc.get_objects, (0,))), type)
-    found = list(chain.from_iterable(starmap({tuple: ()}.get, runs)))
+    but_tuples: Any = {tuple: ()}.get
+    found = list[Any](chain.from_iterable(starmap(but_tuples, runs)))
     young = found.copy()
     found.clear()  # it holds itself, and the iterator above its last object
     return young

@@ -212,9 +212,10 @@ def put(a: Array, ind: Any, v: Array, mode: str = "raise") -> None:
 
 def check_writable(x: Array) -> None:
     """Raise as NumPy does where an array may only be read, whether or not there is something to write."""
-    view = views.place(array(x))
+    written = array(x)
+    view = views.place(written)
     writes.check_unlocked(view)
-    writes.guard_writable(view.storage, x._tracer)
+    writes.guard_writable(view.storage, written._tracer)
     view.storage.check_writable()
     if not is_writable(plain(x)):
         raise ValueError("assignment destination is read-only")
