@@ -48,6 +48,7 @@ from tapegrad.tree.nodes import (
     level,
     numbers_of,
 )
+from tapegrad.tree.opaque import is_foreign_array
 from tapegrad.tree.seeds import unmirror
 from tapegrad.tree.sparse import is_sparse
 from tapegrad.tree.sparse_tensors import SparseTensor
@@ -316,7 +317,7 @@ class Walk:
             self.restored = self.restored or x is not given
         found = self.take_apart(x, label)
         if found is None:
-            if isinstance(x, (np.ndarray, array)) or is_sparse(x):
+            if isinstance(x, (np.ndarray, array)) or is_sparse(x) or is_foreign_array(x):
                 self.opaque.append((label, x))
             elif callable(x):
                 self.called.append(x)

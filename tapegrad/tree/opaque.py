@@ -1,4 +1,6 @@
-"""What is no leaf, and may hold numbers all the same: arrays of objects and records, sparse ones, sets."""
+"""What is no leaf, and may hold numbers all the same: arrays of objects and records, sparse ones, sets, arrays of other
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,21 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from numpy import ndarray
+
 from tapegrad.numbers.cotangents import kind_of
 from tapegrad.numbers.dtypes import letter
 from tapegrad.tree.sparse import is_sparse
 
 
+def is_foreign_array(x: Any) -> bool:
+    """True for an array of a library that is no number system, as JAX's: NumPy makes one of its own of it."""
+    return hasattr(type(x), "__array__") and hasattr(x, "dtype")
+
+
 def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:
-    """True for an array of objects or records, a sparse one, one of the standard library's or a set with numbers that
-    have a gradient elsewhere.
+    """True for an array of objects or records, a sparse one, one of another library or a set with numbers that have a
+    gradient elsewhere.
     """
     if isinstance(x, (set, frozenset)):
         return any(isinstance(part, (float, complex)) or kind_of(part) in ("f", "c") for part in x)
@@ -21,6 +30,8 @@ def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:
         return x.typecode in "fd"
     if is_sparse(x):
         return bool(x.dtype.kind in "iufc")
+    if not isinstance(x, ndarray):
+        return "float" in str(x.dtype) or "complex" in str(x.dtype)
     if x.dtype == object:
         return any(map(is_leaf, x.flat))
     kinds = [x.dtype.base]

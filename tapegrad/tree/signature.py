@@ -19,7 +19,7 @@ from tapegrad.tree.attributes import is_table
 from tapegrad.tree.flatten import Structure, Walk, is_leaf, leaves_of
 from tapegrad.tree.modules import Module, difference
 from tapegrad.tree.nodes import Static, class_of_part, key_difference
-from tapegrad.tree.opaque import holds_numbers
+from tapegrad.tree.opaque import holds_numbers, is_foreign_array
 from tapegrad.tree.seeds import is_nothing
 from tapegrad.tree.sparse import is_sparse
 
@@ -114,9 +114,10 @@ class Signature:
             for label, x in part.opaque if part is not None and part is not self.function else ():
                 if self._lacks(x):
                     what = (f"an array of {'objects' if x.dtype == object else 'records'}" if isinstance(x, np.ndarray)
+                            else f"an array of {type(x).__module__.partition('.')[0]}" if is_foreign_array(x)
                             else f"a {type(x).__name__}")
-                    cure = (f"{label}.tocsr()" if is_sparse(x) else f"np.asarray({label})" if is_table(x)
-                            else "an array of numbers, a list or a dict")
+                    cure = (f"{label}.tocsr()" if is_sparse(x) else f"np.asarray({label})"
+                            if is_table(x) or is_foreign_array(x) else "an array of numbers, a list or a dict")
                     raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
                                         f"{cure}; or pass it by keyword, which is not differentiated")
 
