@@ -4,6 +4,7 @@ defaultdict or a deque. Reading them calls no method of the object's class.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict, deque
 from functools import lru_cache
 from types import GetSetDescriptorType, MemberDescriptorType
@@ -51,3 +52,12 @@ def settings_of(x: Any) -> tuple[Any, ...]:
 
 _FACTORY: Any = vars(defaultdict)["default_factory"]
 _LENGTH: Any = vars(deque)["maxlen"]
+
+
+class _Object:
+    pass
+
+
+_object = _Object()
+_table = attributes(_object)
+ALONE = sys.getrefcount(_table)  # references to a `__dict__` that only its object has, and a variable here

@@ -167,7 +167,7 @@ class _Search:
         todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
         met = {id(x) for x in todo}
         for x in todo:
-            for part in () if isinstance(x, _PASSED) and not isinstance(x, FrameType) else _parts_of(x):
+            for part in () if issubclass(type(x), _PASSED) and type(x) is not FrameType else _parts_of(x):
                 if (type(part) is tuple or is_array_of_objects(part)) and id(part) not in met:
                     met.add(id(part))
                     todo.append(part)

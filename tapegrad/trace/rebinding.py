@@ -19,6 +19,8 @@ from typing import Any
 
 from tapegrad.errors import MutationError, user_location
 from tapegrad.interrupts import whole
+from tapegrad.numbers.object_state import ALONE
+from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace import redirection
 from tapegrad.trace.conversions import converted
@@ -91,6 +93,7 @@ class Rerouting:
         roots: list[Any] = []
         labels: dict[int, str] = {}
         arrays: list[tuple[Any, Any]] = []
+        shared: list[tuple[Any, Any, str]] = []  # dicts of attributes that others hold too, and whose copy has them
         for walk, memo in zip(walks, memos):
             roots += walk.called
             roots += [x for x, _ in walk.blind]
@@ -122,7 +125,14 @@ class Rerouting:
                     self.given += [(each, content(each), label) for each in same]
                 if isinstance(part, (Instance, Module)) and type(x) is not CellType:
                     objects += same
+                    if (own := own_dict(x)) is not None and sys.getrefcount(own) > ALONE:
+                        shared.append((own, built, label))
                     roots.append(class_of(x))
+        for own, built, label in shared:
+            if id(own) in copies:  # it was given as a dict, or by another object
+                object.__setattr__(built, "__dict__", copies[id(own)])
+            else:
+                copies[id(own)], labels[id(own)] = own_dict(built), f"{label}.__dict__"
         self.double = double
         self.used.update((id(x), x) for x in tied)
         self.pairs += [(proxy, double[id(proxy)]) for proxy in tracer.inputs if id(proxy) in double]

@@ -8,7 +8,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -162,3 +162,43 @@ def test_dicts_of_attributes_that_are_exchanged() -> None:
     step = tg.value_and_grad(g)
     for x in (1.5, 2.5, 0.5, 1.0):
         assert step(x)[0] == f(x) and (a.v, b.v) == (c.v, d.v)
+
+
+class Borg:
+    shared: ClassVar[dict[str, Any]] = {"v": 1.0}
+
+    def __init__(self) -> None:
+        self.__dict__ = self.shared
+
+
+TABLE: list[Any] = []
+
+
+def read_by(other: str, a: Any) -> Any:
+    b, table = P(2.0), vars(a)
+    b.__dict__, TABLE[:] = table, [table]
+    return {"class": lambda: Borg().v, "global": lambda: TABLE[0]["v"], "two": lambda: b.v, "captured": lambda: table["v"]}[other]
+
+
+@pytest.mark.parametrize("other", ["class", "global", "two", "captured"])
+def test_a_dict_of_attributes_that_others_hold_too(other: str) -> None:
+    def make() -> Any:
+        Borg.shared = {"v": 1.0}
+        a = Borg()
+        read = read_by(other, a)
+
+        def f(x: Any) -> Any:
+            a.v = a.v * 0.5 + x
+            return x * read()
+        return f, lambda x: a.v * x * read(), a
+    f, g, a = make()
+    want = [(f(x), a.v) for x in (1.5, 0.5, 2.0)]
+    f, g, a = make()
+    step = tg.value_and_grad(f, captured=False, warmup=1)
+    if other in ("two", "captured"):  # the program was given it twice
+        with pytest.raises(MutationError, match="as well: that would not see the write"):
+            step(1.5)
+    else:
+        assert [(step(x)[0], a.v) for x in (1.5, 0.5, 2.0)] == want
+    f, g, a = make()
+    assert tg.grad(g, 2.0, captured=False) == (g(2.0), (None, 1.0))
