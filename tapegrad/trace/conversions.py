@@ -31,7 +31,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.bytecode import Placed, Step, expanded, placed, with_name
+from tapegrad.trace.bytecode import Placed, Step, expanded, placed, uses_of_global, with_name
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
@@ -272,20 +272,17 @@ def _is_own(module: Any) -> bool:
 def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType:
     """Return code, with that of inner functions, that names stand-ins; the same object where it names none."""
     names, changed = code.co_names, bytearray(code.co_code)
-    found = _stand_ins(code, scope, installed)
-    steps = placed(code) if found else []
-    for name, fn in found.items():
-        uses = [at for at, step in enumerate(steps) if step.name == name]
-        called = [at for at in uses if _calls(steps, at, scope, fn)]
-        if called == uses:
+    for name, fn in _stand_ins(code, scope, installed).items():
+        uses, called = _uses(code, name, scope, fn)
+        if len(called) == uses:
             names = tuple(_label(fn) if other == name else other for other in names)
         elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
-            for step in [steps[at] for at in called]:
-                changed[step.offset + 1] = with_name(step, len(names))
+            for offset in called:
+                changed[offset + 1] = with_name(code.co_code[offset], code.co_code[offset + 1], len(names))
             names = (*names, _label(fn)) if called else names
     parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
     instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and installed and len(parts) < 256
-               and _VARIABLE.search(code.co_code) else {})
+               and any(found.start() % 2 == 0 for found in _VARIABLE.finditer(code.co_code)) else {})
     if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
         made = compared(code)
         if made is not code:
@@ -301,6 +298,17 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
     made = compared(expanded(made, longer, consts) if longer else made)
     ORIGINAL[made] = code
     return made
+
+
+def _uses(code: CodeType, name: str, scope: dict[str, Any], fn: Any) -> tuple[int, list[int]]:
+    """Return how many instructions have a name in them, and the offsets of those that begin a call of `fn`."""
+    quickly = None if fn is super or "map" in scope else uses_of_global(code, name)
+    if quickly is None:
+        steps = placed(code)
+        uses = [at for at, step in enumerate(steps) if step.name == name]
+        return len(uses), [steps[at].offset for at in uses if _calls(steps, at, scope, fn)]
+    known = scope.get(name, vars(builtins).get(name)) is fn
+    return len(quickly), [2 * place for place, called in quickly if called and known]
 
 
 def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[str, Any]:
@@ -342,7 +350,7 @@ _LOADS = [dis.opmap[name] for name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_LOA
 _SECOND = sys.version_info >= (3, 13)
 _NULL = re.escape(bytes([dis.opmap.get("PUSH_NULL", 0)]))
 _LOAD = b"[" + re.escape(bytes(_LOADS)) + b"]"
-_VARIABLE = re.compile(_LOAD + b"." + _NULL if _SECOND else _NULL + b"." + _LOAD, re.DOTALL) \
+_VARIABLE = re.compile(b"(?=" + (_LOAD + b"." + _NULL if _SECOND else _NULL + b"." + _LOAD) + b")", re.DOTALL) \
     if (3, 11) <= sys.version_info < (3, 14) else None
 
 

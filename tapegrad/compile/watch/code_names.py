@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.trace.bytecode import name_in, named
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 
@@ -22,6 +23,9 @@ ASKED = frozenset(["getattr", "hasattr"])
 _BY_NAME = _OF_MODULES | {"vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
 _IN_TEXTS = _BY_NAME | ASKED | {"format", "format_map"}
 _IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
+_GLOBAL = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"])
+_IMPORTING = frozenset(["IMPORT_NAME"])
+_MATCH_CLASS = dis.opmap["MATCH_CLASS"]
 _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
 
@@ -73,18 +77,17 @@ def names_of(code: CodeType) -> frozenset[str]:
 @functools.lru_cache(maxsize=4096)
 def global_names(code: CodeType) -> frozenset[str]:
     """Return those of the names that are no attributes'."""
-    read = [step.argval for step in dis.get_instructions(code)
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")]
+    read = [name for _, name in named(code, _GLOBAL)]
     return frozenset([*read, *_strings(code)]).union(*map(global_names, _inner(code)))
 
 
 @functools.lru_cache(maxsize=4096)
 def chains(code: CodeType) -> frozenset[tuple[str, str]]:
     """Return the attributes that code reads of what a global name holds: `conf.rate`, `getattr(conf, "rate")`."""
-    steps = [step for step in dis.get_instructions(code)
-             if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
-    pairs = [(a.argval, b.argval) for a, b in itertools.pairwise(steps)
-             if a.opname in ("LOAD_GLOBAL", "LOAD_NAME") and b.opname in ("LOAD_ATTR", "LOAD_METHOD")]
+    steps = [(place, opname) for place, opname in enumerate(map(dis.opname.__getitem__, code.co_code[::2]))
+             if opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
+    pairs = [(name_in(code, first), name_in(code, second)) for (first, a), (second, b) in itertools.pairwise(steps)
+             if a in ("LOAD_GLOBAL", "LOAD_NAME") and b in ("LOAD_ATTR", "LOAD_METHOD")]
     return frozenset(pairs).union(asked(code).chains, *map(chains, _inner(code)))
 
 
@@ -165,7 +168,7 @@ def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _imports(code: CodeType) -> frozenset[str]:
-    found = [step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME"]
+    found = [name for _, name in named(code, _IMPORTING)]
     texts = [text for text in code.co_consts if type(text) is str
              and text in sys.modules] if _imports_by_call(code) else []
     return frozenset([*found, *texts]).union(*map(_imports, _inner(code)))
@@ -177,14 +180,17 @@ def imports_by_name(code: CodeType, scope: dict[str, Any]) -> bool:
 
 
 def _imports_by_call(code: CodeType) -> bool:
-    return not _IMPORTS.isdisjoint(code.co_names) or ("sys", "modules") in chains(code)
+    return not _IMPORTS.isdisjoint(code.co_names) or _names_modules(code)
+
+
+def _names_modules(code: CodeType) -> bool:
+    return "modules" in names_of(code) and ("sys", "modules") in chains(code)
 
 
 @functools.lru_cache(maxsize=4096)
 def matches_classes(code: CodeType) -> bool:
     """True for code that matches classes: `case Point(x=0)`."""
-    return any(step.opname == "MATCH_CLASS"
-               for step in dis.get_instructions(code)) or any(map(matches_classes, _inner(code)))
+    return _MATCH_CLASS in code.co_code[::2] or any(map(matches_classes, _inner(code)))
 
 
 def names_in_format(text: str) -> list[str]:
@@ -193,7 +199,7 @@ def names_in_format(text: str) -> list[str]:
 
 
 def reads_modules_by_name(code: CodeType) -> bool:
-    return not _OF_MODULES.isdisjoint(code.co_names) or ("sys", "modules") in chains(code)
+    return not _OF_MODULES.isdisjoint(code.co_names) or _names_modules(code)
 
 
 def _strings(code: CodeType) -> list[str]:
