@@ -93,11 +93,7 @@ def uses_of_global(code: CodeType, name: str) -> list[tuple[int, bool]] | None:
             called: bool | None = bool(code.co_code[2 * place + 1] & 1) and _is_called(code, place)
             if called is None:
                 return None
-            before = place - 1
-            while before > 0 and opcodes[before] in (_CACHE, _EXTENDED):
-                before -= 1
-            handed = before >= 0 and opcodes[before] == _LOAD_GLOBAL and name_in(code, before) == "map"
-            found.append((place, handed or called))
+            found.append((place, called or _follows(code, place, "map")))
     return found
 
 
@@ -120,6 +116,20 @@ _UNCLEAR = frozenset([_EXTENDED, *dis.hasjrel, *dis.hasjabs, *(
     number for name, number in dis.opmap.items() if name.startswith(("SWAP", "COPY", "ROT", "DUP")))])
 _CALL = dis.opmap.get("PRECALL", dis.opmap.get("CALL"))
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
+
+
+def is_attribute_of(code: CodeType, name: str, owner: str) -> bool:
+    """Return whether every use of a name is that of an attribute of what a global name holds: `sys.modules`."""
+    return all(_follows(code, place, owner) for place, opcode in enumerate(code.co_code[::2])
+               if opcode in _NAMING and name_in(code, place) == name)
+
+
+def _follows(code: CodeType, place: int, name: str) -> bool:
+    """Return whether the instruction before one loads a global name."""
+    opcodes, before = code.co_code[::2], place - 1
+    while before > 0 and opcodes[before] in (_CACHE, _EXTENDED):
+        before -= 1
+    return before >= 0 and opcodes[before] == _LOAD_GLOBAL and name_in(code, before) == name
 
 
 class Placed(NamedTuple):

@@ -17,6 +17,7 @@ import itertools
 import re
 import sys
 import typing
+from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, UnionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,7 +32,7 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.bytecode import Placed, Step, expanded, placed, uses_of_global, with_name
+from tapegrad.trace.bytecode import Placed, Step, expanded, is_attribute_of, placed, uses_of_global, with_name
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
@@ -99,6 +100,7 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
 
 def to_hasattr(x: Any, name: str, /) -> bool:
     """Return what `hasattr` returns; a traced value has the special methods of its value."""
+    _tell("named", name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         return hasattr(_seen(x), name)
@@ -110,6 +112,7 @@ def to_hasattr(x: Any, name: str, /) -> bool:
 
 def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
     """Return what `getattr` returns; a traced value has the special methods of its value."""
+    _tell("named", name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         if not hasattr(_seen(x), name):
@@ -142,6 +145,47 @@ def to_super(*args: Any) -> Any:
         args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
     found = super(*args)
     return _Super(found) if issubclass(args[0], np.ndarray) and vars(np.ndarray)["__new__"] is found.__new__ else found
+
+
+def _tell(what: str, name: Any) -> None:
+    """Tell who observes this thread's trace which name the program has computed."""
+    for observer in running.observers:
+        if hasattr(observer, what):
+            getattr(observer, what)(name)
+
+
+class _Modules:
+    """Stands for `sys.modules`, and tells who observes a trace for which of them the program asks; None for all."""
+
+    def __getitem__(self, name: Any) -> Any:
+        _tell("looked_up", name)
+        return sys.modules[name]
+
+    def __contains__(self, name: Any) -> bool:
+        _tell("looked_up", name)
+        return name in sys.modules
+
+    def get(self, name: Any, *default: Any) -> Any:
+        _tell("looked_up", name)
+        return sys.modules.get(name, *default)
+
+    def __iter__(self) -> Iterator[Any]:
+        _tell("looked_up", None)
+        return iter(sys.modules)
+
+    def __len__(self) -> int:
+        _tell("looked_up", None)
+        return len(sys.modules)
+
+    def __setitem__(self, name: Any, module: Any) -> None:
+        sys.modules[name] = module
+
+    def __delitem__(self, name: Any) -> None:
+        del sys.modules[name]
+
+    def __getattr__(self, name: str) -> Any:
+        _tell("looked_up", None)
+        return getattr(sys.modules, name)
 
 
 class _Super:
@@ -208,6 +252,7 @@ _INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_in
     np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.clongdouble)}}
 """The same of classes that code of installed packages alone calls so."""
 _BUILTINS = [name for name, x in vars(builtins).items() if _key(x) in CALLED or _key(x) in _INEXACT]
+_MODULES = "_modules, as tapegrad hears of them"  # of sys
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
@@ -236,6 +281,14 @@ class Conversion:
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None]] = WeakKeyDictionary()
 ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
+
+
+def is_heard(code: CodeType) -> bool:
+    """Return whether code tells of all names that it computes for `getattr`, `hasattr` and `sys.modules`."""
+    return code in ORIGINAL and _COMPUTING.isdisjoint(code.co_names)
+
+
+_COMPUTING = frozenset(["getattr", "hasattr", "modules"])
 
 
 def conversion(fn: FunctionType) -> Conversion | None:
@@ -280,6 +333,8 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
             for offset in called:
                 changed[offset + 1] = with_name(code.co_code[offset], code.co_code[offset + 1], len(names))
             names = (*names, _label(fn)) if called else names
+    if installed and "modules" in names and scope.get("sys") is sys and is_attribute_of(code, "modules", "sys"):
+        names = tuple(_MODULES if name == "modules" else name for name in names)
     parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
     instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and installed and len(parts) < 256
                and any(found.start() % 2 == 0 for found in _VARIABLE.finditer(code.co_code)) else {})
@@ -288,6 +343,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
         if made is not code:
             ORIGINAL[made] = code
         return made
+    vars(sys).setdefault(_MODULES, _Modules())
     consts = (*parts, to_class) if instead else parts
     longer = {at: [Step(at, at + 2, *new, 0) for new in several] for at, several in instead.items()}
     if max(map(len, longer.values()), default=1) == 1:

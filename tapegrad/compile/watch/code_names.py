@@ -93,12 +93,13 @@ def chains(code: CodeType) -> frozenset[tuple[str, str]]:
 
 class Asked(NamedTuple):
     """The names that code gives `getattr` and `hasattr` as they stand in it, those of them that it asks of a global,
-    and whether it computes some.
+    whether it computes some, and whether one leads on to names that are computed: `getattr(x, "__dict__")`.
     """
 
     names: frozenset[str]
     chains: frozenset[tuple[str, str]]
     computes: bool
+    leads: bool
 
 
 @functools.lru_cache(maxsize=4096)
@@ -107,14 +108,14 @@ def asked(code: CodeType) -> Asked:
     text, that is as good as `x.rate`.
     """
     if ASKED.isdisjoint(code.co_names):
-        return Asked(frozenset(), frozenset(), False)
+        return Asked(frozenset(), frozenset(), False, False)
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
     at = [k for k, step in enumerate(steps) if step.opname != "LOAD_CONST" and step.argval in ASKED]
     found = [_literal(steps[k:]) if steps[k].opname in ("LOAD_GLOBAL", "LOAD_NAME") else None for k in at]
     pairs = [(first.argval, name.argval) for first, name in filter(None, found)
              if first.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
     names = frozenset(pair[1].argval for pair in found if pair is not None)
-    return Asked(names, frozenset(pairs), None in found or not names.isdisjoint(_BY_NAME | ASKED))
+    return Asked(names, frozenset(pairs), None in found, not names.isdisjoint(_BY_NAME | ASKED))
 
 
 def _literal(steps: list[dis.Instruction]) -> tuple[dis.Instruction, dis.Instruction] | None:
@@ -153,9 +154,42 @@ def _inner(code: CodeType) -> list[CodeType]:
     return [part for part in code.co_consts if isinstance(part, CodeType)]
 
 
-def reads_by_name(code: CodeType) -> bool:
-    """Return whether code reads names that it computes."""
-    return not _BY_NAME.isdisjoint(code.co_names) or asked(code).computes
+@functools.lru_cache(maxsize=4096)
+def modules_asked(code: CodeType) -> frozenset[str] | None:
+    """Return the names that code itself asks `sys.modules` for, where all stand in it; None where it computes some."""
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _PASSED] if (
+        "modules" in code.co_names) else []
+    found = set()
+    for at, step in enumerate(steps):
+        if step.argval == "modules" and step.opname != "LOAD_CONST":
+            name = _module_asked(steps[max(at - 2, 0):at], steps[at + 1:at + 5])
+            if name is None:
+                return None
+            found.add(name)
+    return frozenset(found)
+
+
+def _module_asked(before: list[dis.Instruction], after: list[dis.Instruction]) -> str | None:
+    """Return the text that `sys.modules` is asked for between these instructions, None for another use."""
+    if not before or len(after) < 2 or (before[-1].opname, before[-1].argval) != ("LOAD_GLOBAL", "sys"):
+        return None
+    if after[0].opname == "CONTAINS_OP":
+        name, fits = before[0], len(before) > 1 and not before[1].is_jump_target
+    elif after[0].argval == "get":
+        calls = after[2:3] if len(after) < 4 or after[2].opname != "LOAD_CONST" else after[3:]
+        name, fits = after[1], bool(calls) and calls[0].opname.startswith("CALL")
+    else:
+        name, fits = after[0], after[1].opname.startswith("BINARY_SUBSCR")
+    return name.argval if fits and name.opname == "LOAD_CONST" and type(name.argval) is str else None
+
+
+_PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL", "NOP"])
+
+
+def reads_by_name(code: CodeType, heard: bool) -> bool:
+    """Return whether code reads names that it computes, besides those of which it is `heard`."""
+    names = _BY_NAME - {"modules"} if heard or modules_asked(code) is not None else _BY_NAME
+    return not names.isdisjoint(code.co_names) or asked(code).leads or (asked(code).computes and not heard)
 
 
 def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
@@ -198,8 +232,9 @@ def names_in_format(text: str) -> list[str]:
     return [name for found in _FIELD.findall(text) for name in found.split(".")] if "{" in text else []
 
 
-def reads_modules_by_name(code: CodeType) -> bool:
-    return not _OF_MODULES.isdisjoint(code.co_names) or _names_modules(code)
+def reads_modules_by_name(code: CodeType, heard: bool) -> bool:
+    return not _OF_MODULES.isdisjoint(code.co_names) or (
+        _names_modules(code) and not heard and any(modules_asked(part) is None for part in (code, *_inner(code))))
 
 
 def _strings(code: CodeType) -> list[str]:

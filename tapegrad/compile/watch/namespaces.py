@@ -105,6 +105,9 @@ class Local(Namespace):
     def get(self, name: Any, default: Any = None) -> Any:
         return vars(self.owner).get(name, default)
 
+    def __contains__(self, name: Any) -> bool:
+        return name in vars(self.owner)
+
     def __iter__(self) -> Iterator[Any]:
         return iter(vars(self.owner))
 

@@ -37,7 +37,7 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
 from tapegrad.rules.op import Op, functions_of
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.conversions import ORIGINAL, to_isinstance
+from tapegrad.trace.conversions import ORIGINAL, is_heard, to_isinstance
 from tapegrad.trace.imported_names import captured_by
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, running
@@ -98,15 +98,19 @@ class Observer:
         elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
                 return False  # the program may call it too
+            if code.co_name == "__instancecheck__" and getattr(cls := frame.f_locals.get("cls"), "_is_protocol", False):
+                self.reads.mention({name for base in cls.__mro__[:-1] for name in vars(base)}
+                                   | {name for base in cls.__mro__[:-1] for name in vars(base).get("__annotations__", ())})
+                return False  # another time for another protocol
             self.heard[id(code)] = code
             self.ask(heard_in_python(module, code.co_name), frame)
             self.reads.hear(module, code.co_name)
         else:
             self.heard[id(code)] = code
-            code = ORIGINAL.get(code, code)
+            heard, code = is_heard(code), ORIGINAL.get(code, code)
             self.ran.add(code)
             # it may run with globals that lead to copies
-            self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))
+            self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals), heard)
             if (caller := frame.f_back) is not None and is_foreign(caller.f_globals.get("__name__", "")):
                 self.reads.mention(caller.f_code.co_names)  # by one of which a library has found it
             special: Any = sys.modules.get("scipy.special")
@@ -179,6 +183,20 @@ class Observer:
         if what:
             cure = "NumPy's generators, whose draws are recorded: np.random.default_rng(n), np.random.seed(n)"
             self.refuse(f"it asks {what}", frame, cure if what.startswith("random.") else "")
+
+    def named(self, name: Any) -> None:
+        """Hear which name the program has computed for `getattr` or `hasattr`."""
+        if type(name) is str and not self.is_outside():
+            self.reads.mention([name])
+
+    def looked_up(self, name: Any) -> None:
+        """Hear which of the modules the program asks for by a name that it computes, None for all."""
+        if self.is_outside():
+            return
+        if type(name) is str:
+            self.reads.place(sys.modules, name, f"the module {name}")
+        else:
+            self.reads.enter_by_name(self.reads.library, True)
 
     def refuse(self, what: str, frame: FrameType | None = None, cure: str = "") -> None:
         """Note what the program took that is no input, where, and what to do instead; the first time."""

@@ -44,6 +44,7 @@ from tapegrad.compile.watch.code_names import (
     imports_by_name,
     library_parts,
     matches_classes,
+    modules_asked,
     modules_of,
     names_in_format,
     names_of,
@@ -66,7 +67,7 @@ from tapegrad.compile.watch.namespaces import (
     own_names,
 )
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
-from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
+from tapegrad.compile.watch.wrappers import is_of_program, kept_in, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.object_state import slots_of
@@ -151,14 +152,16 @@ class Reads:
             elif isinstance(node, Static) and not isinstance(node.value, Iterator):
                 self.watch(node.value, "an argument")
 
-    def enter(self, code: CodeType, scope: dict[str, Any]) -> None:
-        """Note what a code object reads, which is about to run."""
+    def enter(self, code: CodeType, scope: dict[str, Any], heard: bool = False) -> None:
+        """Note what a code object reads, which is about to run; of the names that it computes it may be `heard`."""
         self.ran.add(code)
         mentioned, module = names_of(code), scope.get("__name__", "")
         self.library = library_of(module)
         self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
-        if reads_by_name(code):
-            self.enter_by_name(self.library, reads_modules_by_name(code))
+        if reads_by_name(code, heard):
+            self.enter_by_name(self.library, reads_modules_by_name(code, heard))
+        for name in modules_asked(code) or ():
+            self.place(sys.modules, name, f"the module {name}")
         if matches_classes(code) and not self.matches:
             self.matches = True
             for namespace in list(self.classes.values()):
@@ -308,8 +311,8 @@ class Reads:
         if isinstance(x, GETTERS):
             self.enter_by_name(self.library, False)
             return Plain(x)
-        if (runs := unheard(x)) is not None:
-            self.follow(runs, label, runs=True)
+        if (runs := unheard(x)) is not None:  # what a cache keeps, the program does not compute again
+            self.follow(runs, label, runs=kind is not CACHED or kept_in(x) is None)
         if (parts := parts_in(x)) or runs is not None:
             self.note(parts, parts, label)
             if isinstance(x, functools.partial):

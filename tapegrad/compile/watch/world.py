@@ -75,7 +75,6 @@ OWN = frozenset(["threading", "calendar", "locale", "inspect", "_weakrefset"])
 BY_NAME: dict[str, frozenset[str]] = {
     "dataclasses": frozenset(["astuple", "asdict", "replace"]),
     "inspect": frozenset(["getmembers", "getattr_static", "getmembers_static"]),
-    "typing": frozenset(["__instancecheck__"]),  # of a protocol
 }
 """Functions that read attributes which nobody names."""
 
