@@ -93,7 +93,7 @@ def chains(code: CodeType) -> frozenset[tuple[str, str]]:
 
 class Asked(NamedTuple):
     """The names that code gives `getattr` and `hasattr` as they stand in it, those of them that it asks of a global,
-    whether it computes some, and whether one leads on to names that are computed: `getattr(x, "__dict__")`.
+    whether it computes some, and whether one leads to names that others compute: `getattr(x, "__dict__")`.
     """
 
     names: frozenset[str]
@@ -115,7 +115,8 @@ def asked(code: CodeType) -> Asked:
     pairs = [(first.argval, name.argval) for first, name in filter(None, found)
              if first.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
     names = frozenset(pair[1].argval for pair in found if pair is not None)
-    return Asked(names, frozenset(pairs), None in found, not names.isdisjoint(_BY_NAME | ASKED))
+    leads = not names.isdisjoint(_BY_NAME | ASKED)
+    return Asked(names, frozenset(pairs), leads or None in found, leads)
 
 
 def _literal(steps: list[dis.Instruction]) -> tuple[dis.Instruction, dis.Instruction] | None:

@@ -67,7 +67,7 @@ from tapegrad.compile.watch.namespaces import (
     own_names,
 )
 from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
-from tapegrad.compile.watch.wrappers import is_of_program, kept_in, loud, nodes_of, parts_in, unheard
+from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.object_state import slots_of
@@ -103,8 +103,8 @@ class Reads:
         self.samples = samples  # of arrays, a few of their numbers will do
         self.names: set[str] = set()
         self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
-        self.asks = False  # some code asks for attributes that need not be there
-        self.matches = False  # some code matches classes, by attributes that these name
+        # some code asks for attributes that need not be there; some matches classes, by attributes that these name
+        self.asks = self.matches = False
         self.library = ""  # whose code runs
         self.ran: set[CodeType] = set()
         self.places: dict[tuple[int, Any], Place] = {}
@@ -148,8 +148,7 @@ class Reads:
                 made = node.prototype
                 self.follow(made if type(made) is FunctionType else type(made), "an argument")
                 self.attributes(held, "an argument", library_of(str(type(made).__module__)), sized=False)
-            # known by identity; what it has may change
-            elif isinstance(node, Static) and not isinstance(node.value, Iterator):
+            elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # what it has may change
                 self.watch(node.value, "an argument")
 
     def enter(self, code: CodeType, scope: dict[str, Any], heard: bool = False) -> None:
@@ -160,8 +159,6 @@ class Reads:
         self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
         if reads_by_name(code, heard):
             self.enter_by_name(self.library, reads_modules_by_name(code, heard))
-        for name in modules_asked(code) or ():
-            self.place(sys.modules, name, f"the module {name}")
         if matches_classes(code) and not self.matches:
             self.matches = True
             for namespace in list(self.classes.values()):
@@ -178,17 +175,17 @@ class Reads:
     def place_builtin(self, name: str) -> None:
         """Note what a builtin is. What `getattr` is asked for, the code tells that calls it."""
         names = vars(builtins)
-        if name in ASKED and names.get(name) in READERS:
-            self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
-        else:
+        if name not in ASKED or names.get(name) not in READERS:
             self.place(names, name, name)
+        else:
+            self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
 
     def enter_modules(self, code: CodeType, scope: dict[str, Any], mentioned: frozenset[str]) -> None:
         """Note what code reads of modules: those that it imports, and those that its names lead to."""
         for found in modules_of(scope, mentioned):
             self.explore(found, found.__name__)
             self.note(vars(found), mentioned & vars(found).keys(), found.__name__)
-        for name in imported(code, scope):
+        for name in (*imported(code, scope), *(modules_asked(code) or ())):
             self.place(sys.modules, name, f"the module {name}")
         if not self.library and imports_by_name(code, scope):
             self.refused = self.refused or "it imports modules by names that it computes"
@@ -311,8 +308,8 @@ class Reads:
         if isinstance(x, GETTERS):
             self.enter_by_name(self.library, False)
             return Plain(x)
-        if (runs := unheard(x)) is not None:  # what a cache keeps, the program does not compute again
-            self.follow(runs, label, runs=kind is not CACHED or kept_in(x) is None)
+        if (runs := unheard(x)) is not None:
+            self.follow(runs, label, runs=True)
         if (parts := parts_in(x)) or runs is not None:
             self.note(parts, parts, label)
             if isinstance(x, functools.partial):
@@ -434,12 +431,12 @@ class Reads:
         return self.named[id(fn)][0]  # type: ignore[return-value]
 
     def run_unheard(self, fn: FunctionType) -> None:
-        """Note what a function reads, and those that it names, as if they ran now."""
+        """Note what a function reads, and those that it names, as if they ran now; no names that libraries compute."""
         stack = [fn]
         while stack:
             fn = stack.pop()
             if type(fn) is FunctionType and id(fn) not in self.functions and not is_foreign(fn.__module__):
-                self.enter(code_of(fn), fn.__globals__)
+                self.enter(code_of(fn), fn.__globals__, heard=bool(library_of(fn.__module__)))
                 self.activate(fn)
                 found = [*map(fn.__globals__.get, global_names(code_of(fn))), *captured_by(fn).values()]
                 stack += [held for held in found if type(held) is FunctionType]
