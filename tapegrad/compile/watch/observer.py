@@ -98,9 +98,10 @@ class Observer:
         elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
                 return False  # the program may call it too
-            if code.co_name == "__instancecheck__" and getattr(cls := frame.f_locals.get("cls"), "_is_protocol", False):
-                self.reads.mention({name for base in cls.__mro__[:-1] for name in vars(base)}
-                                   | {name for base in cls.__mro__[:-1] for name in vars(base).get("__annotations__", ())})
+            cls: Any = frame.f_locals.get("cls") if code.co_name == "__instancecheck__" else None
+            if getattr(cls, "_is_protocol", False):
+                for base in cls.__mro__[:-1]:
+                    self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
                 return False  # another time for another protocol
             self.heard[id(code)] = code
             self.ask(heard_in_python(module, code.co_name), frame)
