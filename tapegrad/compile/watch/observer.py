@@ -31,6 +31,7 @@ from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.known_calls import is_setting, unknown
 from tapegrad.compile.watch.namespaces import SETTINGS
 from tapegrad.compile.watch.reads import Reads
+from tapegrad.compile.watch.unread import Unread, stored
 from tapegrad.compile.watch.world import OWN, QUIET, asked_environment, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
@@ -55,6 +56,8 @@ class Observer:
         self.where: Location | None = None
         self.known: set[Any] = set()  # what is called in C
         self.heard: dict[int, CodeType] = {}  # by id: two modules may hold equal code
+        self.unread: list[Unread] = []  # attributes to which what the world has answered went
+        self.computed: set[str] = set()  # names of attributes
         self.stop: Callable[[], None] | None = None
         self.depth = 0
 
@@ -103,8 +106,10 @@ class Observer:
                 for base in cls.__mro__[:-1]:
                     self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
                 return False  # another time for another protocol
+            if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, frame.f_back):
+                return False
             self.heard[id(code)] = code
-            self.ask(heard_in_python(module, code.co_name), frame)
+            self.ask(told, frame)
             self.reads.hear(module, code.co_name)
         else:
             self.heard[id(code)] = code
@@ -154,7 +159,10 @@ class Observer:
         elif fn is pickle.dumps:
             self.reads.enter_by_name(library_of(module), False)  # all that is in an object
         elif not caller or owner is not sys:
-            self.ask(unknown(fn, caller), frame)
+            if (told := unknown(fn, caller)) and self.is_unread(told, frame):
+                self.known.discard(key)  # another time it may be read
+            else:
+                self.ask(told, frame)
 
     def is_of_tapegrad(self, caller: str, frame: FrameType) -> bool:
         """Return whether code of the standard library is called by tapegrad."""
@@ -179,6 +187,14 @@ class Observer:
             self.reads.place(vars(logger.manager), "_disable", "logging.disable")
             logger = logger.parent
 
+    def is_unread(self, what: str, frame: FrameType | None) -> bool:
+        """Return whether what the world answers goes to an attribute, of which the end of the run tells whether it was
+        read; what a uuid is made of is asked for by its module.
+        """
+        if (found := stored(what, frame)) is not None:
+            self.unread.append(found)
+        return found is not None or (frame is not None and frame.f_globals.get("__name__") == "uuid")
+
     def ask(self, what: str, frame: FrameType) -> None:
         """Note a call that reads the world, if this is one."""
         if what:
@@ -188,6 +204,7 @@ class Observer:
     def named(self, name: Any) -> None:
         """Hear which name the program has computed for `getattr` or `hasattr`."""
         if type(name) is str and not self.is_outside():
+            self.computed.add(name)
             self.reads.mention([name])
 
     def looked_up(self, name: Any) -> None:
@@ -240,6 +257,10 @@ class Observer:
         self.close()
         self.reads.settle()
         fresh = self.reads.result()
+        ran = [code for code in self.heard.values() if code.co_filename not in INTERNAL]
+        for part in self.unread:
+            if not self.reason and part.is_read(ran, self.computed):
+                self.reason, self.where = f"it asks {part.asked}", part.where
         if not self.reason and self.reads.refused:
             self.reason = self.reads.refused
         if not self.reason and (changed := fresh.changed()) is not None:
