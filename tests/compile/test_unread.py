@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime
 import operator
 import time
 import uuid
@@ -11,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapegrad as tg
@@ -25,6 +27,7 @@ class Model:
     def fit(self, x: float) -> Any:
         self.started = time.time()
         self.id = uuid.uuid4()
+        self.date = datetime.datetime.now(datetime.timezone.utc)
         self.coef = self.w * x
         return self
 
@@ -68,6 +71,10 @@ def kept(x: Any) -> Any:
     return KEPT[-1].coef * x
 
 
+def summed(x: Any) -> Any:
+    return np.sum(Model(x).fit(3.0).coef * x)
+
+
 def local(x: Any) -> Any:
     start = time.time()
     return x * x if time.time() >= start else x
@@ -89,12 +96,12 @@ def of(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 NAME = "started"
-UNREAD = {"unread": lambda x: Model(x).fit(3.0).coef * x, "held": lambda x: Held(x).model.coef * x, "another": of(lambda m: m.coef),
+UNREAD = {"unread": lambda x: Model(x).fit(3.0).coef * x, "held": lambda x: Held(x).model.coef * x, "numpy": summed, "another": of(lambda m: m.coef),
           "computed": of(lambda m: getattr(m, NAME[:0] + "coef"))}
 READ: dict[str, Callable[[Any], Any]] = {
-    "method": of(lambda m: m.age() < 1e9), "attribute": of(lambda m: m.started > 0), "uuid": of(lambda m: m.id.int), "dict": of(lambda m: vars(m)["started"]),
-    "computed": of(lambda m: getattr(m, "st" + "arted")), "literal": of(lambda m: getattr(m, "started")), "unheard": of(lambda m: [*map(getattr, [m], [NAME])][0]),  # noqa: B009
-    "attrgetter": of(lambda m: operator.attrgetter(NAME)(m)), "format": of(lambda m: float("{0.started}".format(m)) > 0), "has": of(lambda m: hasattr(m, NAME)),  # noqa: UP032
+    "method": of(lambda m: m.age() < 1e9), "attribute": of(lambda m: m.started > 0), "uuid": of(lambda m: m.id.int), "date": of(lambda m: m.date.year), "dict": of(lambda m: vars(m)["started"]),
+    "computed": of(lambda m: getattr(m, "st" + "arted")), "literal": of(lambda m: getattr(m, "started")), "unheard": of(lambda m: [*map(getattr, [m], [NAME])][0]),  # noqa: B009, RUF015
+    "attrgetter": of(lambda m: operator.attrgetter(NAME)(m)), "format": of(lambda m: float("{0.started}".format(m)) > 0), "has": of(lambda m: hasattr(m, NAME)),  # noqa: UP030, UP032
     "copied": lambda x: copy.copy(Model(x).fit(3.0)).coef * x, "kept": kept, "local": local, "matched": matched, "loud": lambda x: Loud(x).fit(3.0).coef * x,
     "property": lambda x: Property(x).fit(3.0).coef * x, "compared": lambda x: x * x + float(Compared(x).fit(1.0) == Compared(x).fit(1.0)),
 }

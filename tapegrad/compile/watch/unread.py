@@ -7,16 +7,20 @@ computes either, and where the object is gone when the program ends: no result, 
 from __future__ import annotations
 
 import dis
+import os
 from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 from weakref import ref
+
+import numpy as np
 
 from tapegrad.compile.watch.code_names import asked, matches_classes
 from tapegrad.errors import Location, user_frame
 from tapegrad.trace.bytecode import named
 from tapegrad.trace.conversions import ORIGINAL, is_heard
 
+_NUMPY = os.path.dirname(np.__file__)
 _PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL"])
 # by one of these an attribute is read that no instruction names
 _WHOLE = frozenset(["__dict__", "vars", "attrgetter", "methodcaller", "__getattribute__", "__reduce_ex__", "__reduce__",
@@ -24,8 +28,9 @@ _WHOLE = frozenset(["__dict__", "vars", "attrgetter", "methodcaller", "__getattr
 _LOADING = frozenset(name for name in dis.opmap if "ATTR" in name or "METHOD" in name) - {"STORE_ATTR"}
 
 
-ANSWERS = frozenset(["uuid.uuid1", "uuid.uuid4", *(f"time.{name}{unit}" for unit in ("", "_ns") for name in (
-    "time", "perf_counter", "monotonic", "process_time", "thread_time"))])
+ANSWERS = frozenset([
+    "uuid.uuid1", "uuid.uuid4", "datetime.now", "datetime.utcnow",
+    *(f"time.{clock}{unit}" for unit in ("", "_ns") for clock in ("time", "perf_counter", "monotonic", "process_time"))])
 
 
 class Unread(NamedTuple):
@@ -44,7 +49,8 @@ class Unread(NamedTuple):
 def _may_load(name: str, code: CodeType) -> bool:
     own = ORIGINAL.get(code, code)
     return (not _WHOLE.isdisjoint(own.co_names) or name in asked(own).names or matches_classes(own)
-            or (asked(own).computes and not is_heard(code))  # of others `computed` tells
+            # of others `computed` tells; NumPy computes names of its own methods alone
+            or (asked(own).computes and not is_heard(code) and not code.co_filename.startswith(_NUMPY))
             or any(loaded == name for _, loaded in named(own, _LOADING)))
 
 
