@@ -30,7 +30,7 @@ _LOADING = frozenset(name for name in dis.opmap if "ATTR" in name or "METHOD" in
 
 ANSWERS = frozenset([
     "uuid.uuid1", "uuid.uuid4", "datetime.now", "datetime.utcnow",
-    *(f"time.{clock}{unit}" for unit in ("", "_ns") for clock in ("time", "perf_counter", "monotonic", "process_time"))])
+    *(f"time.{clock}{unit}" for unit in ("", "_ns") for clock in ("time", "monotonic", "perf_counter"))])
 
 
 class Unread(NamedTuple):
