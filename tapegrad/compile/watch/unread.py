@@ -25,7 +25,7 @@ _PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL"])
 # by one of these an attribute is read that no instruction names
 _WHOLE = frozenset(["__dict__", "vars", "attrgetter", "methodcaller", "__getattribute__", "__reduce_ex__", "__reduce__",
                     "__getstate__", "__slots__", "dir", "eval", "exec", "format", "format_map"])
-_LOADING = frozenset(name for name in dis.opmap if "ATTR" in name or "METHOD" in name) - {"STORE_ATTR"}
+_LOADING = frozenset(dis.opname[opcode] for opcode in dis.hasname) - {"STORE_ATTR"}
 
 
 ANSWERS = frozenset([
