@@ -6,7 +6,8 @@ may reach a function, the function has code in which such names are replaced by 
 number is a traced float, `type` of it is `float`. In the program's own code only `type`, `hasattr`, `getattr`,
 `isinstance`, `super`, `RandomState` and what `handing` lists are replaced: a line that calls `float(x)` is refused
 there, and its author can change it. In installed packages, which users cannot change, `float`, `complex` and NumPy's
-inexact classes are replaced as well, also where a variable holds the class, `dtype(x)`.
+inexact classes are replaced as well, also where a variable holds the class, `dtype(x)`. `getattr`, `hasattr`
+and, in installed packages, `sys.modules` tell who observes the trace for which names they are asked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import itertools
 import re
 import sys
 import typing
-from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, UnionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,6 +36,7 @@ from tapegrad.trace.bytecode import Placed, Step, expanded, is_attribute_of, pla
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
+from tapegrad.trace.observers import Modules, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, code_of
@@ -100,7 +101,7 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
 
 def to_hasattr(x: Any, name: str, /) -> bool:
     """Return what `hasattr` returns; a traced value has the special methods of its value."""
-    _tell("named", name)
+    named(x, name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         return hasattr(_seen(x), name)
@@ -112,7 +113,7 @@ def to_hasattr(x: Any, name: str, /) -> bool:
 
 def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
     """Return what `getattr` returns; a traced value has the special methods of its value."""
-    _tell("named", name)
+    named(x, name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         if not hasattr(_seen(x), name):
@@ -145,47 +146,6 @@ def to_super(*args: Any) -> Any:
         args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
     found = super(*args)
     return _Super(found) if issubclass(args[0], np.ndarray) and vars(np.ndarray)["__new__"] is found.__new__ else found
-
-
-def _tell(what: str, name: Any) -> None:
-    """Tell who observes this thread's trace which name the program has computed."""
-    for observer in running.observers:
-        if hasattr(observer, what):
-            getattr(observer, what)(name)
-
-
-class _Modules:
-    """Stands for `sys.modules`, and tells who observes a trace for which of them the program asks; None for all."""
-
-    def __getitem__(self, name: Any) -> Any:
-        _tell("looked_up", name)
-        return sys.modules[name]
-
-    def __contains__(self, name: Any) -> bool:
-        _tell("looked_up", name)
-        return name in sys.modules
-
-    def get(self, name: Any, *default: Any) -> Any:
-        _tell("looked_up", name)
-        return sys.modules.get(name, *default)
-
-    def __iter__(self) -> Iterator[Any]:
-        _tell("looked_up", None)
-        return iter(sys.modules)
-
-    def __len__(self) -> int:
-        _tell("looked_up", None)
-        return len(sys.modules)
-
-    def __setitem__(self, name: Any, module: Any) -> None:
-        sys.modules[name] = module
-
-    def __delitem__(self, name: Any) -> None:
-        del sys.modules[name]
-
-    def __getattr__(self, name: str) -> Any:
-        _tell("looked_up", None)
-        return getattr(sys.modules, name)
 
 
 class _Super:
@@ -343,7 +303,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
         if made is not code:
             ORIGINAL[made] = code
         return made
-    vars(sys).setdefault(_MODULES, _Modules())
+    vars(sys).setdefault(_MODULES, Modules())
     consts = (*parts, to_class) if instead else parts
     longer = {at: [Step(at, at + 2, *new, 0) for new in several] for at, several in instead.items()}
     if max(map(len, longer.values()), default=1) == 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import datetime
 import operator
 import time
+import types
 import uuid
 import warnings
 from collections.abc import Callable
@@ -61,6 +63,23 @@ class Compared:
         return self
 
 
+class Equal(types.SimpleNamespace):
+    def fit(self) -> Any:
+        self.started = time.time()
+        return self
+
+
+class Shared(Model):
+    def __init__(self, w: Any) -> None:
+        self.__dict__ = TABLE
+        self.w = w
+
+
+class Left(Model):
+    def __del__(self) -> None:
+        KEPT.append(self.started)
+
+
 class Held:
     def __init__(self, x: Any) -> None:
         self.model = Model(x).fit(3.0)
@@ -96,6 +115,30 @@ def of(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 NAME = "started"
+FORMAT = "{0.started}".format
+TABLE: dict[str, Any] = {}
+MODEL = Model(2.0)
+MADE: Any = collections.defaultdict(uuid.uuid4)
+
+
+def table(x: Any) -> Any:
+    MADE.clear()
+    model = Model(x)
+    model.id = MADE[0]
+    return x * (MADE[0].int % 1000)
+
+
+def left(x: Any) -> Any:
+    model = Left(x).fit(3.0)
+    coef = model.coef
+    del model
+    return coef * x if KEPT.pop() > 0 else x
+
+
+def captured(model: Any) -> Callable[[Any], Any]:
+    return lambda x: model.fit(x).coef * x
+
+
 UNREAD = {"unread": lambda x: Model(x).fit(3.0).coef * x, "held": lambda x: Held(x).model.coef * x, "numpy": summed, "another": of(lambda m: m.coef),
           "computed": of(lambda m: getattr(m, NAME[:0] + "coef"))}
 READ: dict[str, Callable[[Any], Any]] = {
@@ -103,6 +146,9 @@ READ: dict[str, Callable[[Any], Any]] = {
     "computed": of(lambda m: getattr(m, "st" + "arted")), "literal": of(lambda m: getattr(m, "started")), "unheard": of(lambda m: [*map(getattr, [m], [NAME])][0]),  # noqa: B009, RUF015
     "attrgetter": of(lambda m: operator.attrgetter(NAME)(m)), "format": of(lambda m: float("{0.started}".format(m)) > 0), "has": of(lambda m: hasattr(m, NAME)),  # noqa: UP030, UP032
     "copied": lambda x: copy.copy(Model(x).fit(3.0)).coef * x, "kept": kept, "local": local, "matched": matched, "loud": lambda x: Loud(x).fit(3.0).coef * x,
+    "a format's method": of(lambda m: float(FORMAT(m)) > 0), "equal": lambda x: x * x + float(Equal().fit() == Equal(started=1.0)),
+    "shared": lambda x: Shared(x).fit(3.0).coef * x + (TABLE["started"] < 0), "table": table, "left": left,
+    "captured": captured(MODEL), "global": lambda x: MODEL.fit(3.0).w * x,
     "property": lambda x: Property(x).fit(3.0).coef * x, "compared": lambda x: x * x + float(Compared(x).fit(1.0) == Compared(x).fit(1.0)),
 }
 
@@ -112,7 +158,7 @@ def compiled(f: Callable[[Any], Any]) -> int:
         warnings.simplefilter("ignore")
         step = tg.value_and_grad(f, warmup=1)
         for x in (1.0, 2.0, 3.0, 4.0):
-            assert step(x)[0] == f(x)
+            assert step(x)[0] == f(x) or f is table
     return step.stats.hits  # type: ignore[attr-defined, no-any-return]
 
 

@@ -144,3 +144,13 @@ def test_uses_of_a_global_name_are_told_from_others() -> None:
     assert bytecode.uses_of_global(attribute.__code__, "float") is None
     assert bytecode.is_attribute_of((lambda: sys.modules["a"]).__code__, "modules", "sys")
     assert not bytecode.is_attribute_of((lambda x: x.modules["a"]).__code__, "modules", "sys")
+
+
+@pytest.mark.parametrize(("text", "called"), [
+    ("type(x)", True), ("type()", True), ("type(*x)", True), ("type(*x, **x)", True), ("type(x, k=x)", True), ("type(f(x)[0], -x)", True),
+    ("type.mro(*x)", False), ("type.mro(x)", False), ("(type is x)(x)", False), ("(x if type is x else f)(x)", False), ("type[x](x)", False), ("(type, x)[0](x)", False),
+])
+def test_a_call_of_a_global_name_is_told_from_calls_of_what_it_leads_to(text: str, called: bool) -> None:
+    found = bytecode.uses_of_global(eval(f"lambda x, f: {text}").__code__, "type")
+    if bytecode.FLAGS.get(dis.opmap["LOAD_GLOBAL"]):
+        assert (found is not None and found[0][1]) is called

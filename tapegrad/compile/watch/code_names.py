@@ -21,7 +21,8 @@ _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec
 # builtins that may be given names as they stand in the code, or computed ones
 ASKED = frozenset(["getattr", "hasattr"])
 _BY_NAME = _OF_MODULES | {"vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
-_IN_TEXTS = _BY_NAME | ASKED | {"format", "format_map"}
+LEADING = _BY_NAME | ASKED  # names by which code gets at names that are computed later
+_IN_TEXTS = LEADING | {"format", "format_map"}
 _IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
 _GLOBAL = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"])
 _IMPORTING = frozenset(["IMPORT_NAME"])
@@ -115,7 +116,7 @@ def asked(code: CodeType) -> Asked:
     pairs = [(first.argval, name.argval) for first, name in filter(None, found)
              if first.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
     names = frozenset(pair[1].argval for pair in found if pair is not None)
-    leads = not names.isdisjoint(_BY_NAME | ASKED)
+    leads = not names.isdisjoint(LEADING)
     return Asked(names, frozenset(pairs), leads or None in found, leads)
 
 

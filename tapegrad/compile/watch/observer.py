@@ -23,9 +23,9 @@ from types import (
     MethodDescriptorType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, Protocol
 
-from tapegrad.compile.watch.code_names import global_names
+from tapegrad.compile.watch.code_names import LEADING, global_names
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.known_calls import is_setting, unknown
@@ -40,6 +40,7 @@ from tapegrad.rules.op import Op, functions_of
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.conversions import ORIGINAL, is_heard, to_isinstance
 from tapegrad.trace.imported_names import captured_by
+from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, running
 from tapegrad.tree.installed import library_of
@@ -101,12 +102,12 @@ class Observer:
         elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
                 return False  # the program may call it too
-            cls: Any = frame.f_locals.get("cls") if code.co_name == "__instancecheck__" else None
-            if getattr(cls, "_is_protocol", False):
-                for base in cls.__mro__[:-1]:
-                    self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
+            if code is _INSTANCE_CHECK:
+                if getattr(cls := frame.f_locals["cls"], "_is_protocol", False):
+                    for base in cls.__mro__[:-1]:
+                        self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
                 return False  # another time for another protocol
-            if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, frame.f_back):
+            if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, code, frame.f_back):
                 return False
             self.heard[id(code)] = code
             self.ask(told, frame)
@@ -159,7 +160,7 @@ class Observer:
         elif fn is pickle.dumps:
             self.reads.enter_by_name(library_of(module), False)  # all that is in an object
         elif not caller or owner is not sys:
-            if (told := unknown(fn, caller)) and self.is_unread(told, frame):
+            if (told := unknown(fn, caller)) and self.is_unread(told, None, frame):
                 self.known.discard(key)  # another time it may be read
             else:
                 self.ask(told, frame)
@@ -187,11 +188,11 @@ class Observer:
             self.reads.place(vars(logger.manager), "_disable", "logging.disable")
             logger = logger.parent
 
-    def is_unread(self, what: str, frame: FrameType | None) -> bool:
-        """Return whether what the world answers goes to an attribute, of which the end of the run tells whether it was
-        read; what a uuid is made of is asked for by its module.
+    def is_unread(self, what: str, code: CodeType | None, frame: FrameType | None) -> bool:
+        """Return whether what the world answers, by this code or in C, goes to an attribute, of which the end of the
+        run tells whether it was read; what a uuid is made of is asked for by its module.
         """
-        if (found := stored(what, frame)) is not None:
+        if (found := stored(what, code, frame)) is not None:
             self.unread.append(found)
         return found is not None or (frame is not None and frame.f_globals.get("__name__") == "uuid")
 
@@ -201,20 +202,24 @@ class Observer:
             cure = "NumPy's generators, whose draws are recorded: np.random.default_rng(n), np.random.seed(n)"
             self.refuse(f"it asks {what}", frame, cure if what.startswith("random.") else "")
 
-    def named(self, name: Any) -> None:
-        """Hear which name the program has computed for `getattr` or `hasattr`."""
-        if type(name) is str and not self.is_outside():
-            self.computed.add(name)
+    def named(self, owner: Any, name: Any, frame: FrameType) -> None:
+        """Hear for which attribute a function asks by `getattr` or `hasattr`."""
+        if isinstance(name, str) and not self.is_outside():
+            self.computed.add(name := str.__str__(name))
             self.reads.mention([name])
+            if isinstance(owner, ModuleType):
+                self.reads.place(vars(module := original(owner)), name, f"{module.__name__}.{name}")
+            if name in LEADING:
+                self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), False)
 
-    def looked_up(self, name: Any) -> None:
-        """Hear which of the modules the program asks for by a name that it computes, None for all."""
+    def looked_up(self, name: Any, frame: FrameType) -> None:
+        """Hear which of the modules a function asks for by name, None for all."""
         if self.is_outside():
             return
-        if type(name) is str:
-            self.reads.place(sys.modules, name, f"the module {name}")
+        if isinstance(name, str):
+            self.reads.place(sys.modules, name := str.__str__(name), f"the module {name}")
         else:
-            self.reads.enter_by_name(self.reads.library, True)
+            self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), True)
 
     def refuse(self, what: str, frame: FrameType | None = None, cure: str = "") -> None:
         """Note what the program took that is no input, where, and what to do instead; the first time."""
@@ -259,7 +264,7 @@ class Observer:
         fresh = self.reads.result()
         ran = [code for code in self.heard.values() if code.co_filename not in INTERNAL]
         for part in self.unread:
-            if not self.reason and part.is_read(ran, self.computed):
+            if not self.reason and (self.reads.by_name or part.is_read(ran, self.computed)):
                 self.reason, self.where = f"it asks {part.asked}", part.where
         if not self.reason and self.reads.refused:
             self.reason = self.reads.refused
@@ -343,4 +348,5 @@ def _monitor(observer: Observer) -> Callable[[], None]:
     return end
 
 
+_INSTANCE_CHECK = type(Protocol).__instancecheck__.__code__  # type: ignore[attr-defined]
 _lock = threading.Lock()

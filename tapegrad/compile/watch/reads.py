@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,6 @@ from tapegrad.compile.watch.namespaces import (
     NAMED,
     OF_ALL,
     SETTINGS,
-    SLOT_CALLS,
     Attributes,
     Contents,
     Context,
@@ -66,7 +65,16 @@ from tapegrad.compile.watch.namespaces import (
     Typed,
     own_names,
 )
-from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
+from tapegrad.compile.watch.world import (
+    BY_NAME,
+    GETTERS,
+    INERT,
+    NAMES,
+    SILENT,
+    is_opaque,
+    is_reader,
+    reads_the_world,
+)
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.kinds import is_generator
@@ -175,10 +183,9 @@ class Reads:
     def place_builtin(self, name: str) -> None:
         """Note what a builtin is. What `getattr` is asked for, the code tells that calls it."""
         names = vars(builtins)
-        if name not in ASKED or names.get(name) not in READERS:
-            self.place(names, name, name)
-        else:
-            self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
+        if name not in ASKED or not is_reader(names.get(name)):
+            return self.place(names, name, name)
+        self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
 
     def enter_modules(self, code: CodeType, scope: dict[str, Any], mentioned: frozenset[str]) -> None:
         """Note what code reads of modules: those that it imports, and those that its names lead to."""
@@ -262,14 +269,11 @@ class Reads:
                 self.seen[id(x)] = (x, Plain(x))
                 self.object(x, label)  # a member of an Enum, a kind of float
             return Plain(x)
-        if kind is decimal.Decimal:
-            self.follow(kind, label)
-            return Plain(x)
         if issubclass(kind, Traced):
             self.refused = self.refused or f"{label} holds a traced value"
             return Plain(x)
-        if kind in (FunctionType, MethodType) or isinstance(x, (type, ModuleType)):
-            self.follow(x, label)
+        if kind in (FunctionType, MethodType, decimal.Decimal) or isinstance(x, (type, ModuleType)):
+            self.follow(kind if kind is decimal.Decimal else x, label)
             return Plain(x)
         if id(x) in self.inputs:
             return Plain(x)
@@ -297,16 +301,13 @@ class Reads:
             if kind is not bytearray and kind is not array:
                 self.object(x, label)
             return Bytes(x)
-        if x in READERS if kind is BuiltinFunctionType else kind in SLOT_CALLS and x.__name__ == "__getattribute__":
+        if is_reader(x):
             self.enter_by_name(self.library, False)  # under a name of its own
         if kind is Tape:
             return Edits(x)
         if kind is ContextVar or kind is CellType:
             place = (Context(x), x.name) if kind is ContextVar else (Contents(x), "contents")
             self.place(place[0], place[1], label)
-            return Plain(x)
-        if isinstance(x, GETTERS):
-            self.enter_by_name(self.library, False)
             return Plain(x)
         if (runs := unheard(x)) is not None:
             self.follow(runs, label, runs=True)
@@ -475,8 +476,7 @@ class Reads:
         module = str(cls.__module__).partition(".")[0]
         if isinstance(x, BaseException):
             self.place(Attributes(x), "args", f"{label}.args")
-            self.attributes(vars(x), label, self.library, sized=True)
-            return
+            return self.attributes(vars(x), label, self.library, sized=True)
         if module == "tapegrad":
             if (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)
