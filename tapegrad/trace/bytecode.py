@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 import sys
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -16,6 +16,14 @@ _CACHE = 0 if sys.version_info >= (3, 11) else -1
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _ABSOLUTE, _RELATIVE = frozenset(dis.hasjabs), frozenset(dis.hasjrel)
 _BACKWARD = frozenset(number for name, number in dis.opmap.items() if "BACKWARD" in name)
+
+
+# a name's number stands beside flags in these
+FLAGS = {dis.opmap[name]: bits for name, bits, since in (
+    ("LOAD_GLOBAL", 1, (3, 11)), ("LOAD_ATTR", 1, (3, 12)), ("LOAD_SUPER_ATTR", 2, (3, 12)))
+    if sys.version_info >= since and name in dis.opmap}
+_NAMING = frozenset(dis.hasname)
+_LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
 
 
 class Step(NamedTuple):
@@ -54,6 +62,76 @@ def steps_of(code: CodeType) -> list[Step]:
     return found
 
 
+def named(code: CodeType, opnames: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield the instructions of these kinds, as `dis` calls them, each with the name in it: those alone are decoded."""
+    for place, opcode in enumerate(code.co_code[::2]):
+        if dis.opname[opcode] in opnames:
+            yield dis.opname[opcode], name_in(code, place)
+
+
+def name_in(code: CodeType, place: int) -> str:
+    """Return the name in an instruction, by its place among the units of code."""
+    units, at = code.co_code, 2 * place
+    arg, shift = units[at + 1], 8
+    while at and units[at - 2] == _EXTENDED:
+        at -= 2
+        arg, shift = arg | units[at + 1] << shift, shift + 8
+    return code.co_names[arg >> FLAGS.get(units[2 * place], 0)]
+
+
+def uses_of_global(code: CodeType, name: str) -> list[tuple[int, bool]] | None:
+    """Return the places of the instructions that load a global name, and whether each calls it or hands it to `map`:
+    Python 3.11 and later say so in a flag. None where nothing says it, or the name is another's too.
+    """
+    opcodes, found = code.co_code[::2], []
+    if not FLAGS.get(_LOAD_GLOBAL):
+        return None
+    for place, opcode in enumerate(opcodes):
+        if opcode in _NAMING and name_in(code, place) == name:
+            if opcode != _LOAD_GLOBAL:
+                return None
+            called: bool | None = bool(code.co_code[2 * place + 1] & 1) and _is_called(code, place)
+            if called is None:
+                return None
+            found.append((place, called or _follows(code, place, "map")))
+    return found
+
+
+def _is_called(code: CodeType, place: int) -> bool | None:
+    """Return whether what an instruction loads behind a null is called before anything else uses it: `type(x)`, and not
+    `type.mro(*x)`, whose null stands there too before Python 3.13. None where a jump may lead past the call.
+    """
+    depth = 0  # of the stack, above what is loaded
+    for at in range(2 * place + 2, len(code.co_code) if sys.version_info < (3, 13) else 0, 2):
+        opcode, arg = code.co_code[at:at + 2]
+        if (opcode == _CALL and arg == depth) or (opcode == _CALL_EX and 1 + (arg & 1) == depth):
+            return True
+        depth += dis.stack_effect(opcode, arg if opcode >= dis.HAVE_ARGUMENT else None)
+        if opcode in _UNCLEAR or (depth < 1 and opcode != _CACHE):
+            return None
+    return sys.version_info >= (3, 13)
+
+
+_UNCLEAR = frozenset([_EXTENDED, *dis.hasjrel, *dis.hasjabs, *(
+    number for name, number in dis.opmap.items() if name.startswith(("SWAP", "COPY", "ROT", "DUP")))])
+_CALL = dis.opmap.get("PRECALL", dis.opmap.get("CALL"))
+_CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
+
+
+def is_attribute_of(code: CodeType, name: str, owner: str) -> bool:
+    """Return whether every use of a name is that of an attribute of what a global name holds: `sys.modules`."""
+    return all(_follows(code, place, owner) for place, opcode in enumerate(code.co_code[::2])
+               if opcode in _NAMING and name_in(code, place) == name)
+
+
+def _follows(code: CodeType, place: int, name: str) -> bool:
+    """Return whether the instruction before one loads a global name."""
+    opcodes, before = code.co_code[::2], place - 1
+    while before > 0 and opcodes[before] in (_CACHE, _EXTENDED):
+        before -= 1
+    return before >= 0 and opcodes[before] == _LOAD_GLOBAL and name_in(code, before) == name
+
+
 class Placed(NamedTuple):
     """An instruction with the name in it, "" where there is none, and where it stands in the text, as `positions` says.
     """
@@ -69,13 +147,6 @@ class Placed(NamedTuple):
         return dis.opname[self.opcode]
 
 
-# a name's number stands beside flags in these
-FLAGS = {dis.opmap[name]: bits for name, bits, since in (
-    ("LOAD_GLOBAL", 1, (3, 11)), ("LOAD_ATTR", 1, (3, 12)), ("LOAD_SUPER_ATTR", 2, (3, 12)))
-    if sys.version_info >= since and name in dis.opmap}
-_NAMING = frozenset(dis.hasname)
-
-
 def placed(code: CodeType) -> list[Placed]:
     """Return the instructions of code, as `dis` does in several times the time."""
     names, where = code.co_names, positions(code)
@@ -87,10 +158,10 @@ def placed(code: CodeType) -> list[Placed]:
     return found
 
 
-def with_name(step: Placed, number: int) -> int:
+def with_name(opcode: int, arg: int, number: int) -> int:
     """Return the argument, without what extends it, of an instruction that takes another name."""
-    flags = FLAGS.get(step.opcode, 0)
-    return step.arg & (1 << flags) - 1 | number << flags
+    flags = FLAGS.get(opcode, 0)
+    return arg & (1 << flags) - 1 | number << flags
 
 
 def positions(code: CodeType) -> list[tuple[int | None, ...]]:

@@ -6,7 +6,8 @@ may reach a function, the function has code in which such names are replaced by 
 number is a traced float, `type` of it is `float`. In the program's own code only `type`, `hasattr`, `getattr`,
 `isinstance`, `super`, `RandomState` and what `handing` lists are replaced: a line that calls `float(x)` is refused
 there, and its author can change it. In installed packages, which users cannot change, `float`, `complex` and NumPy's
-inexact classes are replaced as well, also where a variable holds the class, `dtype(x)`.
+inexact classes are replaced as well, also where a variable holds the class, `dtype(x)`. `getattr`, `hasattr`
+and, in installed packages, `sys.modules` tell who observes the trace for which names they are asked.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.bytecode import Placed, Step, expanded, placed, with_name
+from tapegrad.trace.bytecode import Placed, Step, expanded, is_attribute_of, placed, uses_of_global, with_name
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
+from tapegrad.trace.observers import Modules, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, code_of
@@ -99,6 +101,7 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
 
 def to_hasattr(x: Any, name: str, /) -> bool:
     """Return what `hasattr` returns; a traced value has the special methods of its value."""
+    named(x, name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         return hasattr(_seen(x), name)
@@ -110,6 +113,7 @@ def to_hasattr(x: Any, name: str, /) -> bool:
 
 def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
     """Return what `getattr` returns; a traced value has the special methods of its value."""
+    named(x, name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         if not hasattr(_seen(x), name):
@@ -208,6 +212,7 @@ _INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_in
     np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.clongdouble)}}
 """The same of classes that code of installed packages alone calls so."""
 _BUILTINS = [name for name, x in vars(builtins).items() if _key(x) in CALLED or _key(x) in _INEXACT]
+_MODULES = "_modules, as tapegrad hears of them"  # of sys
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
@@ -236,6 +241,14 @@ class Conversion:
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None]] = WeakKeyDictionary()
 ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
+
+
+def is_heard(code: CodeType) -> bool:
+    """Return whether code tells of all names that it computes for `getattr`, `hasattr` and `sys.modules`."""
+    return code in ORIGINAL and _COMPUTING.isdisjoint(code.co_names)
+
+
+_COMPUTING = frozenset(["getattr", "hasattr", "modules"])
 
 
 def conversion(fn: FunctionType) -> Conversion | None:
@@ -272,25 +285,25 @@ def _is_own(module: Any) -> bool:
 def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType:
     """Return code, with that of inner functions, that names stand-ins; the same object where it names none."""
     names, changed = code.co_names, bytearray(code.co_code)
-    found = _stand_ins(code, scope, installed)
-    steps = placed(code) if found else []
-    for name, fn in found.items():
-        uses = [at for at, step in enumerate(steps) if step.name == name]
-        called = [at for at in uses if _calls(steps, at, scope, fn)]
-        if called == uses:
+    for name, fn in _stand_ins(code, scope, installed).items():
+        uses, called = _uses(code, name, scope, fn)
+        if len(called) == uses:
             names = tuple(_label(fn) if other == name else other for other in names)
         elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
-            for step in [steps[at] for at in called]:
-                changed[step.offset + 1] = with_name(step, len(names))
+            for offset in called:
+                changed[offset + 1] = with_name(code.co_code[offset], code.co_code[offset + 1], len(names))
             names = (*names, _label(fn)) if called else names
+    if installed and "modules" in names and scope.get("sys") is sys and is_attribute_of(code, "modules", "sys"):
+        names = tuple(_MODULES if name == "modules" else name for name in names)
     parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
     instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and installed and len(parts) < 256
-               and _VARIABLE.search(code.co_code) else {})
+               and any(found.start() % 2 == 0 for found in _VARIABLE.finditer(code.co_code)) else {})
     if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
         made = compared(code)
         if made is not code:
             ORIGINAL[made] = code
         return made
+    vars(sys).setdefault(_MODULES, Modules())
     consts = (*parts, to_class) if instead else parts
     longer = {at: [Step(at, at + 2, *new, 0) for new in several] for at, several in instead.items()}
     if max(map(len, longer.values()), default=1) == 1:
@@ -301,6 +314,17 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
     made = compared(expanded(made, longer, consts) if longer else made)
     ORIGINAL[made] = code
     return made
+
+
+def _uses(code: CodeType, name: str, scope: dict[str, Any], fn: Any) -> tuple[int, list[int]]:
+    """Return how many instructions have a name in them, and the offsets of those that begin a call of `fn`."""
+    quickly = None if fn is super or "map" in scope else uses_of_global(code, name)
+    if quickly is None:
+        steps = placed(code)
+        uses = [at for at, step in enumerate(steps) if step.name == name]
+        return len(uses), [steps[at].offset for at in uses if _calls(steps, at, scope, fn)]
+    known = scope.get(name, vars(builtins).get(name)) is fn
+    return len(quickly), [2 * place for place, called in quickly if called and known]
 
 
 def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[str, Any]:
@@ -342,7 +366,7 @@ _LOADS = [dis.opmap[name] for name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_LOA
 _SECOND = sys.version_info >= (3, 13)
 _NULL = re.escape(bytes([dis.opmap.get("PUSH_NULL", 0)]))
 _LOAD = b"[" + re.escape(bytes(_LOADS)) + b"]"
-_VARIABLE = re.compile(_LOAD + b"." + _NULL if _SECOND else _NULL + b"." + _LOAD, re.DOTALL) \
+_VARIABLE = re.compile(b"(?=" + (_LOAD + b"." + _NULL if _SECOND else _NULL + b"." + _LOAD) + b")", re.DOTALL) \
     if (3, 11) <= sys.version_info < (3, 14) else None
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import re
 import sys
 from types import CodeType
 from typing import Any, NamedTuple
 
+from tapegrad.trace.bytecode import named
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.installed import file_of
 
 SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
 _BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter",
                       "eval", "exec"])
+
+
+_READING = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
+_ASSIGNING = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
 
 
 class Mentioned(NamedTuple):
@@ -52,12 +56,13 @@ def _mention(code: CodeType) -> Mentioned:
     names: set[str] = set()
     modules: set[str] = set()
     attributes, assigns = set(code.co_names), False
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-            names.add(step.argval)
-        elif step.opname == "IMPORT_NAME":
-            modules.add(step.argval)
-        assigns = assigns or step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+    for opname, name in named(code, _READING | _ASSIGNING | {"IMPORT_NAME"}):
+        if opname in _READING:
+            names.add(name)
+        elif opname == "IMPORT_NAME":
+            modules.add(name)
+        else:
+            assigns = True
     if modules:
         modules |= attributes  # `from package import module`
     if not _BY_NAME.isdisjoint(code.co_names):

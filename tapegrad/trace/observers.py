@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tapegrad.trace.recorder import Tracer
@@ -41,3 +42,51 @@ def written() -> None:
     for observer in running.observers:
         if hasattr(observer, "written"):
             observer.written()
+
+
+def named(owner: Any, name: Any) -> None:
+    """Tell who observes this thread's trace that a function asks, by `getattr` or `hasattr`, for an attribute."""
+    for observer in running.observers:
+        if hasattr(observer, "named"):
+            observer.named(owner, name, sys._getframe(2))
+
+
+def _looked_up(name: Any) -> None:
+    for observer in running.observers:
+        if hasattr(observer, "looked_up"):
+            observer.looked_up(name, sys._getframe(2))
+
+
+class Modules:
+    """Stands for `sys.modules`, and tells who observes a trace for which of them a function asks; None for all."""
+
+    def __getitem__(self, name: Any) -> Any:
+        _looked_up(name)
+        return sys.modules[name]
+
+    def __contains__(self, name: Any) -> bool:
+        _looked_up(name)
+        return name in sys.modules
+
+    def get(self, name: Any, *default: Any) -> Any:
+        """Return a module, or what stands for one that is not there."""
+        _looked_up(name)
+        return sys.modules.get(name, *default)
+
+    def __iter__(self) -> Iterator[Any]:
+        _looked_up(None)
+        return iter(sys.modules)
+
+    def __len__(self) -> int:
+        _looked_up(None)
+        return len(sys.modules)
+
+    def __setitem__(self, name: Any, module: Any) -> None:
+        sys.modules[name] = module
+
+    def __delitem__(self, name: Any) -> None:
+        del sys.modules[name]
+
+    def __getattr__(self, name: str) -> Any:
+        _looked_up(None)
+        return getattr(sys.modules, name)

@@ -55,6 +55,29 @@ def f(x):
     return x*getattr(m,'later',getattr(m,'r'))
 """, "", "if k==3: cfg.r=5.0\nif k==5: cfg.later=7.0"),
     "literal getattr of library's module": ("", "x*getattr(np,'hidden_rate',2.0)", "np.hidden_rate=5.0\nif k<4 or k==7: del np.hidden_rate"),
+    "computed name of library's module": ("N='hidden_rate'", "x*getattr(np,N,2.0)", "np.hidden_rate=5.0\nif k<4 or k==7: del np.hidden_rate"),
+    "computed name that is no plain str": ("class S(str): pass\nclass A: r=2.0\na=A(); N=S('r')", "x*getattr(a,N)", "A.r=2.0+k//3"),
+    "computed name of another kind of str": ("class A: r=2.0\na=A(); N=np.str_('r')", "x*getattr(a,N)", "if k==3: a.r=5.0\nif k==5: del a.r"),
+    "computed name of __dict__": ("class A: pass\na=A(); a.r=2.0; N='__di'", "x*getattr(a,N+'ct__')['r']", "a.r=2.0+k//3"),
+    "computed name of __dict__ by hasattr": ("class A: pass\na=A(); a.r=2.0; N='__di'", "x*sum(getattr(a,n).get('r',1.0) for n in [N+'ct__'] if hasattr(a,n))", "if k==3: a.r=5.0\nif k==5: del a.r"),
+    "computed name mapped": ("class A: r=2.0\na=A(); N='r'", "x*list(map(getattr,[a],[N]))[0]", "A.r=2.0+k//3"),
+    "computed name of a class": ("class A: r=2.0\nclass B(A): pass\nN='r'", "x*getattr(B,N)", "if k==3: A.r=5.0\nif k==5: B.r=7.0"),
+    "computed name of a function": ("def g(x): return x\ng.r=2.0; N='r'", "g(x)*getattr(g,N,1.0)", "if k==3: g.r=5.0\nif k==5: del g.r"),
+    "computed name of code": ("def g(x,r=2.0): return x*r\nN='__def'", "x*getattr(g,N+'aults__')[0]", "g.__defaults__=(2.0+k//3,)"),
+    "computed name by reduce": ("class A: pass\na=A(); a.b=A(); a.b.r=2.0; N='b.r'", "x*functools.reduce(getattr,N.split('.'),a)", "a.b.r=2.0+k//3"),
+    "computed name of module's __getattr__": ("cfg=helper('hidden_cfg4','D={\"r\":2.0}\\ndef __getattr__(n):\\n    if n in D: return D[n]\\n    raise AttributeError(n)')\nN='r'", "x*getattr(cfg,N)", "cfg.D['r']=2.0+k//3"),
+    "a format's method": ("class A: pass\na=A(); a.r=2.0; F='{0.r}'.format", "x*float(F(a))", "a.r=2.0+k//3"),
+    "a format's method, deeper": ("class A: pass\na=A(); a.d={'k':A()}; a.d['k'].r=2.0; F='{0.d[k].r}'.format", "x*float(F(a))", "a.d['k'].r=2.0+k//3"),
+    "a format, deeper": ("class A: pass\na=A(); a.d={'k':A()}; a.d['k'].r=2.0", "x*float('{0.d[k].r}'.format(a))", "a.d['k'].r=2.0+k//3"),
+    "a protocol after its class": ("""
+import typing
+@typing.runtime_checkable
+class P(typing.Protocol):
+    r: float
+class C(P): pass
+class A: pass
+a=A(); a.r=2.0
+""", "x*(2.0 if isinstance(a,C) or isinstance(a,P) else 3.0)", "if k==3: del a.r\nif k==5: a.r=1.0"),
     "literal getattr default from state": ("class A: pass\na=A(); RATE=[2.0]", "x*getattr(a,'r',RATE[0])", "RATE[0]=2.0+k//3\nif k==5: a.r=9.0"),
     "literal getattr default attribute": ("class A: base=2.0\na=A()", "x*getattr(a,'r',a.base)", "if k==3: A.base=5.0\nif k==5: A.r=9.0"),
     "attribute of a library's object": ("from scipy import stats", "x*stats.uniform.b", "stats.uniform.b=1.0+k//3 if k<7 else 1.0"),

@@ -44,7 +44,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.compile import cache, memo
-from tapegrad.compile.watch.code_names import asked
+from tapegrad.compile.watch.code_names import asked, modules_asked
 from tapegrad.tree import installed
 from tests.cases.over import over
 from tests.compile import hidden_answers, hidden_reads
@@ -263,6 +263,53 @@ def test_names_that_stand_in_the_code_are_told_from_computed_ones(form: str, tex
     assert all(owner == "cfg" for owner, _ in found.chains)
 
 
+@pytest.mark.parametrize(("text", "names"), [
+    ("sys.modules['a'].x", {"a"}), ("sys.modules.get('a')", {"a"}), ("sys.modules.get('a', None)", {"a"}), ("'a' in sys.modules and x is sys.modules['b']", {"a", "b"}),
+    ("sys.modules[x]", None), ("sys.modules.get(x)", None), ("sys.modules.get('a' + x)", None), ("sys.modules['a' + x]", None), ("x in sys.modules", None),
+    ("(x if n else 'a') in sys.modules", None), ("sys.modules.get('a' if x else 'b')", None), ("list(sys.modules)", None), ("x.modules()", None), ("x + n", set()),
+])
+def test_modules_that_stand_in_the_code_are_told_from_computed_ones(text: str, names: set[str] | None) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"def f(x, n):\n    return {text}", namespace)
+    assert modules_asked(namespace["f"].__code__) == names
+
+
+def test_what_a_library_computes_names_for_is_read_by_these_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+import functools, sys
+from typing import Protocol, runtime_checkable
+for k in range(200):
+    globals()[f"rate{k}"] = float(k)
+class Settings: pass
+held = Settings()
+vars(held).update({f"name{k}": float(k) for k in range(200)})
+@runtime_checkable
+class Named(Protocol):
+    name3: float
+@functools.lru_cache
+def module(name):
+    return sys.modules[name]
+def f(x, n="name", key=__name__):
+    there = sys.modules[key]
+    y = x * getattr(held, n + "2") + (1.0 if "absent_" + n in sys.modules else 0.0) + isinstance(held, Named)
+    return y * getattr(there, "rate" + str(len(n))) * (2.0 if hasattr(module(key), "extra" + n) else 1.0)
+"""
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "computing.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    monkeypatch.setattr("tapegrad.tree.installed._FOLDERS", (str(tmp_path),))
+    installed.library_of.cache_clear()
+    library = importlib.import_module("computing")
+    step = tg.value_and_grad(lambda x: library.f(x), warmup=1)
+    assert [step(2.0)[0] for _ in range(3)] == [20.0] * 3 and step.stats.traces == 1  # type: ignore[attr-defined]
+    assert len(step._entries[1][0].fresh.places) < 100  # type: ignore[attr-defined]
+    for change in (lambda: setattr(library.held, "name2", 3.0), lambda: setattr(library, "rate4", 5.0), lambda: setattr(library, "extraname", True),
+                   lambda: monkeypatch.setitem(sys.modules, "absent_name", library), lambda: delattr(library.held, "name3")):
+        change()
+        assert step(2.0)[0] == library.f(2.0) == step(2.0)[0]
+    installed.library_of.cache_clear()
+
+
 def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Settings:
         def __init__(self) -> None:
@@ -270,7 +317,8 @@ def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.Monkey
     settings = Settings()
     monkeypatch.setitem(globals(), "HELD", settings)
     places = {}
-    for name, f in (("literal", lambda x: x * getattr(HELD, "rate", 1.0)), ("computed", lambda x: x * getattr(HELD, NAME, 1.0))):
+    for name, f in (("literal", lambda x: x * getattr(HELD, "rate", 1.0)), ("computed", lambda x: x * getattr(HELD, NAME, 1.0)),
+                    ("whole", lambda x: x * vars(HELD)[NAME])):
         step = tg.value_and_grad(f, argnums=None)
         assert [step(2.0)[0] for _ in range(3)] == [4.0] * 3 and step.stats.hits == 2  # type: ignore[attr-defined]
         fresh = step._entries[1][0].fresh  # type: ignore[attr-defined]
@@ -278,7 +326,7 @@ def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.Monkey
         settings.rate = 3.0
         assert step(2.0)[0] == 6.0
         settings.rate = 2.0
-    assert places["literal"] < 20 < 100 < places["computed"]
+    assert places["literal"] < 20 and places["computed"] < 20 < 100 < places["whole"]
 
 
 HELD: Any = None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import sys
 import traceback
 import types
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tapegrad.trace import bytecode
 from tapegrad.trace.bytecode import placed
 from tapegrad.trace.identity import compared
 
@@ -117,3 +120,37 @@ def test_instructions_are_those_of_dis(module: types.ModuleType) -> None:
         expected = [(step.opcode, step.offset, step.argval if step.opcode in dis.hasname else "", step.positions)
                     for step in steps]
         assert [(step.opcode, step.offset, step.name, step.positions) for step in placed(code)] == expected
+
+
+@pytest.mark.parametrize("module", [dis, functools, inspect, typing, bytecode])
+def test_names_are_read_as_dis_reads_them(module: Any) -> None:
+    many = "\n".join(f"    global y{k}; y{k} = x{k}.z{k}(x{k})" for k in range(300))  # whose arguments are extended
+    space: dict[str, Any] = {}
+    exec(f"def f():\n{many}", space)
+    kinds = frozenset(["LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "IMPORT_NAME"])
+    for fn in [space["f"], *(x for x in vars(module).values() if isinstance(x, types.FunctionType))]:
+        expected = [(step.opname, step.argval) for step in dis.get_instructions(fn.__code__) if step.opname in kinds]
+        assert list(bytecode.named(fn.__code__, kinds)) == expected
+
+
+def test_uses_of_a_global_name_are_told_from_others() -> None:
+    def called(x: Any) -> Any:
+        return float(x), map(float, x), [float, x]
+
+    def attribute(x: Any) -> Any:
+        return x.float
+    if bytecode.FLAGS.get(dis.opmap["LOAD_GLOBAL"]):
+        assert [is_called for _, is_called in bytecode.uses_of_global(called.__code__, "float") or ()] == [True, True, False]
+    assert bytecode.uses_of_global(attribute.__code__, "float") is None
+    assert bytecode.is_attribute_of((lambda: sys.modules["a"]).__code__, "modules", "sys")
+    assert not bytecode.is_attribute_of((lambda x: x.modules["a"]).__code__, "modules", "sys")
+
+
+@pytest.mark.parametrize(("text", "called"), [
+    ("type(x)", True), ("type()", True), ("type(*x)", True), ("type(*x, **x)", True), ("type(x, k=x)", True), ("type(f(x)[0], -x)", True),
+    ("type.mro(*x)", False), ("type.mro(x)", False), ("(type is x)(x)", False), ("(x if type is x else f)(x)", False), ("type[x](x)", False), ("(type, x)[0](x)", False),
+])
+def test_a_call_of_a_global_name_is_told_from_calls_of_what_it_leads_to(text: str, called: bool) -> None:
+    found = bytecode.uses_of_global(eval(f"lambda x, f: {text}").__code__, "type")
+    if bytecode.FLAGS.get(dis.opmap["LOAD_GLOBAL"]):
+        assert (found is not None and found[0][1]) is called

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.trace.bytecode import name_in, named
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 
@@ -20,8 +21,12 @@ _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec
 # builtins that may be given names as they stand in the code, or computed ones
 ASKED = frozenset(["getattr", "hasattr"])
 _BY_NAME = _OF_MODULES | {"vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
-_IN_TEXTS = _BY_NAME | ASKED | {"format", "format_map"}
+LEADING = _BY_NAME | ASKED  # names by which code gets at names that are computed later
+_IN_TEXTS = LEADING | {"format", "format_map"}
 _IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
+_GLOBAL = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"])
+_IMPORTING = frozenset(["IMPORT_NAME"])
+_MATCH_CLASS = dis.opmap["MATCH_CLASS"]
 _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
 
@@ -73,29 +78,29 @@ def names_of(code: CodeType) -> frozenset[str]:
 @functools.lru_cache(maxsize=4096)
 def global_names(code: CodeType) -> frozenset[str]:
     """Return those of the names that are no attributes'."""
-    read = [step.argval for step in dis.get_instructions(code)
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")]
+    read = [name for _, name in named(code, _GLOBAL)]
     return frozenset([*read, *_strings(code)]).union(*map(global_names, _inner(code)))
 
 
 @functools.lru_cache(maxsize=4096)
 def chains(code: CodeType) -> frozenset[tuple[str, str]]:
     """Return the attributes that code reads of what a global name holds: `conf.rate`, `getattr(conf, "rate")`."""
-    steps = [step for step in dis.get_instructions(code)
-             if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
-    pairs = [(a.argval, b.argval) for a, b in itertools.pairwise(steps)
-             if a.opname in ("LOAD_GLOBAL", "LOAD_NAME") and b.opname in ("LOAD_ATTR", "LOAD_METHOD")]
+    steps = [(place, opname) for place, opname in enumerate(map(dis.opname.__getitem__, code.co_code[::2]))
+             if opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
+    pairs = [(name_in(code, first), name_in(code, second)) for (first, a), (second, b) in itertools.pairwise(steps)
+             if a in ("LOAD_GLOBAL", "LOAD_NAME") and b in ("LOAD_ATTR", "LOAD_METHOD")]
     return frozenset(pairs).union(asked(code).chains, *map(chains, _inner(code)))
 
 
 class Asked(NamedTuple):
     """The names that code gives `getattr` and `hasattr` as they stand in it, those of them that it asks of a global,
-    and whether it computes some.
+    whether it computes some, and whether one leads to names that others compute: `getattr(x, "__dict__")`.
     """
 
     names: frozenset[str]
     chains: frozenset[tuple[str, str]]
     computes: bool
+    leads: bool
 
 
 @functools.lru_cache(maxsize=4096)
@@ -104,14 +109,15 @@ def asked(code: CodeType) -> Asked:
     text, that is as good as `x.rate`.
     """
     if ASKED.isdisjoint(code.co_names):
-        return Asked(frozenset(), frozenset(), False)
+        return Asked(frozenset(), frozenset(), False, False)
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "NOP")]
     at = [k for k, step in enumerate(steps) if step.opname != "LOAD_CONST" and step.argval in ASKED]
     found = [_literal(steps[k:]) if steps[k].opname in ("LOAD_GLOBAL", "LOAD_NAME") else None for k in at]
     pairs = [(first.argval, name.argval) for first, name in filter(None, found)
              if first.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
     names = frozenset(pair[1].argval for pair in found if pair is not None)
-    return Asked(names, frozenset(pairs), None in found or not names.isdisjoint(_BY_NAME | ASKED))
+    leads = not names.isdisjoint(LEADING)
+    return Asked(names, frozenset(pairs), leads or None in found, leads)
 
 
 def _literal(steps: list[dis.Instruction]) -> tuple[dis.Instruction, dis.Instruction] | None:
@@ -150,9 +156,42 @@ def _inner(code: CodeType) -> list[CodeType]:
     return [part for part in code.co_consts if isinstance(part, CodeType)]
 
 
-def reads_by_name(code: CodeType) -> bool:
-    """Return whether code reads names that it computes."""
-    return not _BY_NAME.isdisjoint(code.co_names) or asked(code).computes
+@functools.lru_cache(maxsize=4096)
+def modules_asked(code: CodeType) -> frozenset[str] | None:
+    """Return the names that code itself asks `sys.modules` for, where all stand in it; None where it computes some."""
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _PASSED] if (
+        "modules" in code.co_names) else []
+    found = set()
+    for at, step in enumerate(steps):
+        if step.argval == "modules" and step.opname != "LOAD_CONST":
+            name = _module_asked(steps[max(at - 2, 0):at], steps[at + 1:at + 5])
+            if name is None:
+                return None
+            found.add(name)
+    return frozenset(found)
+
+
+def _module_asked(before: list[dis.Instruction], after: list[dis.Instruction]) -> str | None:
+    """Return the text that `sys.modules` is asked for between these instructions, None for another use."""
+    if not before or len(after) < 2 or (before[-1].opname, before[-1].argval) != ("LOAD_GLOBAL", "sys"):
+        return None
+    if after[0].opname == "CONTAINS_OP":
+        name, fits = before[0], len(before) > 1 and not before[1].is_jump_target
+    elif after[0].argval == "get":
+        calls = after[2:3] if len(after) < 4 or after[2].opname != "LOAD_CONST" else after[3:]
+        name, fits = after[1], bool(calls) and calls[0].opname.startswith("CALL")
+    else:
+        name, fits = after[0], after[1].opname.startswith("BINARY_SUBSCR")
+    return name.argval if fits and name.opname == "LOAD_CONST" and type(name.argval) is str else None
+
+
+_PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL", "NOP"])
+
+
+def reads_by_name(code: CodeType, heard: bool) -> bool:
+    """Return whether code reads names that it computes, besides those of which it is `heard`."""
+    names = _BY_NAME - {"modules"} if heard or modules_asked(code) is not None else _BY_NAME
+    return not names.isdisjoint(code.co_names) or asked(code).leads or (asked(code).computes and not heard)
 
 
 def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
@@ -165,7 +204,7 @@ def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _imports(code: CodeType) -> frozenset[str]:
-    found = [step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME"]
+    found = [name for _, name in named(code, _IMPORTING)]
     texts = [text for text in code.co_consts if type(text) is str
              and text in sys.modules] if _imports_by_call(code) else []
     return frozenset([*found, *texts]).union(*map(_imports, _inner(code)))
@@ -177,14 +216,17 @@ def imports_by_name(code: CodeType, scope: dict[str, Any]) -> bool:
 
 
 def _imports_by_call(code: CodeType) -> bool:
-    return not _IMPORTS.isdisjoint(code.co_names) or ("sys", "modules") in chains(code)
+    return not _IMPORTS.isdisjoint(code.co_names) or _names_modules(code)
+
+
+def _names_modules(code: CodeType) -> bool:
+    return "modules" in names_of(code) and ("sys", "modules") in chains(code)
 
 
 @functools.lru_cache(maxsize=4096)
 def matches_classes(code: CodeType) -> bool:
     """True for code that matches classes: `case Point(x=0)`."""
-    return any(step.opname == "MATCH_CLASS"
-               for step in dis.get_instructions(code)) or any(map(matches_classes, _inner(code)))
+    return _MATCH_CLASS in code.co_code[::2] or any(map(matches_classes, _inner(code)))
 
 
 def names_in_format(text: str) -> list[str]:
@@ -192,8 +234,9 @@ def names_in_format(text: str) -> list[str]:
     return [name for found in _FIELD.findall(text) for name in found.split(".")] if "{" in text else []
 
 
-def reads_modules_by_name(code: CodeType) -> bool:
-    return not _OF_MODULES.isdisjoint(code.co_names) or ("sys", "modules") in chains(code)
+def reads_modules_by_name(code: CodeType, heard: bool) -> bool:
+    return not _OF_MODULES.isdisjoint(code.co_names) or (
+        _names_modules(code) and not heard and any(modules_asked(part) is None for part in (code, *_inner(code))))
 
 
 def _strings(code: CodeType) -> list[str]:

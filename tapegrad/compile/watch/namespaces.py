@@ -9,13 +9,11 @@ import decimal
 import logging
 import threading
 from collections.abc import Iterator, Mapping
-from types import MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.copies import class_of, code_of, dict_of, is_empty
 
-SLOT_CALLS = (MethodWrapperType, WrapperDescriptorType)
 # what every module or class has
 OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__",
                     "__static_attributes__", "__builtins__", "__spec__", "__loader__", "__cached__", "__file__",
@@ -104,6 +102,9 @@ class Local(Namespace):
 
     def get(self, name: Any, default: Any = None) -> Any:
         return vars(self.owner).get(name, default)
+
+    def __contains__(self, name: Any) -> bool:
+        return name in vars(self.owner)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(vars(self.owner))

@@ -23,22 +23,24 @@ from types import (
     MethodDescriptorType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, Protocol
 
-from tapegrad.compile.watch.code_names import global_names
+from tapegrad.compile.watch.code_names import LEADING, global_names
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.known_calls import is_setting, unknown
 from tapegrad.compile.watch.namespaces import SETTINGS
 from tapegrad.compile.watch.reads import Reads
+from tapegrad.compile.watch.unread import Unread, stored
 from tapegrad.compile.watch.world import OWN, QUIET, asked_environment, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
 from tapegrad.rules.op import Op, functions_of
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.conversions import ORIGINAL, to_isinstance
+from tapegrad.trace.conversions import ORIGINAL, is_heard, to_isinstance
 from tapegrad.trace.imported_names import captured_by
+from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, running
 from tapegrad.tree.installed import library_of
@@ -55,6 +57,8 @@ class Observer:
         self.where: Location | None = None
         self.known: set[Any] = set()  # what is called in C
         self.heard: dict[int, CodeType] = {}  # by id: two modules may hold equal code
+        self.unread: list[Unread] = []  # attributes to which what the world has answered went
+        self.computed: set[str] = set()  # names of attributes
         self.stop: Callable[[], None] | None = None
         self.depth = 0
 
@@ -98,15 +102,22 @@ class Observer:
         elif module == "tapegrad.compiled" or is_foreign(module):
             if self.is_for_its_own_sake(module, frame.f_back):
                 return False  # the program may call it too
+            if code is _INSTANCE_CHECK:
+                if getattr(cls := frame.f_locals["cls"], "_is_protocol", False):
+                    for base in cls.__mro__[:-1]:
+                        self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
+                return False  # another time for another protocol
+            if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, code, frame.f_back):
+                return False
             self.heard[id(code)] = code
-            self.ask(heard_in_python(module, code.co_name), frame)
+            self.ask(told, frame)
             self.reads.hear(module, code.co_name)
         else:
             self.heard[id(code)] = code
-            code = ORIGINAL.get(code, code)
+            heard, code = is_heard(code), ORIGINAL.get(code, code)
             self.ran.add(code)
             # it may run with globals that lead to copies
-            self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals))
+            self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals), heard)
             if (caller := frame.f_back) is not None and is_foreign(caller.f_globals.get("__name__", "")):
                 self.reads.mention(caller.f_code.co_names)  # by one of which a library has found it
             special: Any = sys.modules.get("scipy.special")
@@ -149,7 +160,10 @@ class Observer:
         elif fn is pickle.dumps:
             self.reads.enter_by_name(library_of(module), False)  # all that is in an object
         elif not caller or owner is not sys:
-            self.ask(unknown(fn, caller), frame)
+            if (told := unknown(fn, caller)) and self.is_unread(told, None, frame):
+                self.known.discard(key)  # another time it may be read
+            else:
+                self.ask(told, frame)
 
     def is_of_tapegrad(self, caller: str, frame: FrameType) -> bool:
         """Return whether code of the standard library is called by tapegrad."""
@@ -174,11 +188,38 @@ class Observer:
             self.reads.place(vars(logger.manager), "_disable", "logging.disable")
             logger = logger.parent
 
+    def is_unread(self, what: str, code: CodeType | None, frame: FrameType | None) -> bool:
+        """Return whether what the world answers, by this code or in C, goes to an attribute, of which the end of the
+        run tells whether it was read; what a uuid is made of is asked for by its module.
+        """
+        if (found := stored(what, code, frame)) is not None:
+            self.unread.append(found)
+        return found is not None or (frame is not None and frame.f_globals.get("__name__") == "uuid")
+
     def ask(self, what: str, frame: FrameType) -> None:
         """Note a call that reads the world, if this is one."""
         if what:
             cure = "NumPy's generators, whose draws are recorded: np.random.default_rng(n), np.random.seed(n)"
             self.refuse(f"it asks {what}", frame, cure if what.startswith("random.") else "")
+
+    def named(self, owner: Any, name: Any, frame: FrameType) -> None:
+        """Hear for which attribute a function asks by `getattr` or `hasattr`."""
+        if isinstance(name, str) and not self.is_outside():
+            self.computed.add(name := str.__str__(name))
+            self.reads.mention([name])
+            if isinstance(owner, ModuleType):
+                self.reads.place(vars(module := original(owner)), name, f"{module.__name__}.{name}")
+            if name in LEADING:
+                self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), False)
+
+    def looked_up(self, name: Any, frame: FrameType) -> None:
+        """Hear which of the modules a function asks for by name, None for all."""
+        if self.is_outside():
+            return
+        if isinstance(name, str):
+            self.reads.place(sys.modules, name := str.__str__(name), f"the module {name}")
+        else:
+            self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), True)
 
     def refuse(self, what: str, frame: FrameType | None = None, cure: str = "") -> None:
         """Note what the program took that is no input, where, and what to do instead; the first time."""
@@ -221,6 +262,10 @@ class Observer:
         self.close()
         self.reads.settle()
         fresh = self.reads.result()
+        ran = [code for code in self.heard.values() if code.co_filename not in INTERNAL]
+        for part in self.unread:
+            if not self.reason and (self.reads.by_name or part.is_read(ran, self.computed)):
+                self.reason, self.where = f"it asks {part.asked}", part.where
         if not self.reason and self.reads.refused:
             self.reason = self.reads.refused
         if not self.reason and (changed := fresh.changed()) is not None:
@@ -303,4 +348,5 @@ def _monitor(observer: Observer) -> Callable[[], None]:
     return end
 
 
+_INSTANCE_CHECK = type(Protocol).__instancecheck__.__code__  # type: ignore[attr-defined]
 _lock = threading.Lock()

@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from tapegrad.compile.watch.code_names import (
     imports_by_name,
     library_parts,
     matches_classes,
+    modules_asked,
     modules_of,
     names_in_format,
     names_of,
@@ -56,7 +57,6 @@ from tapegrad.compile.watch.namespaces import (
     NAMED,
     OF_ALL,
     SETTINGS,
-    SLOT_CALLS,
     Attributes,
     Contents,
     Context,
@@ -65,7 +65,16 @@ from tapegrad.compile.watch.namespaces import (
     Typed,
     own_names,
 )
-from tapegrad.compile.watch.world import BY_NAME, GETTERS, INERT, NAMES, READERS, SILENT, is_opaque, reads_the_world
+from tapegrad.compile.watch.world import (
+    BY_NAME,
+    GETTERS,
+    INERT,
+    NAMES,
+    SILENT,
+    is_opaque,
+    is_reader,
+    reads_the_world,
+)
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of, parts_of, values_of
 from tapegrad.numbers.kinds import is_generator
@@ -102,8 +111,8 @@ class Reads:
         self.samples = samples  # of arrays, a few of their numbers will do
         self.names: set[str] = set()
         self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
-        self.asks = False  # some code asks for attributes that need not be there
-        self.matches = False  # some code matches classes, by attributes that these name
+        # some code asks for attributes that need not be there; some matches classes, by attributes that these name
+        self.asks = self.matches = False
         self.library = ""  # whose code runs
         self.ran: set[CodeType] = set()
         self.places: dict[tuple[int, Any], Place] = {}
@@ -147,18 +156,17 @@ class Reads:
                 made = node.prototype
                 self.follow(made if type(made) is FunctionType else type(made), "an argument")
                 self.attributes(held, "an argument", library_of(str(type(made).__module__)), sized=False)
-            # known by identity; what it has may change
-            elif isinstance(node, Static) and not isinstance(node.value, Iterator):
+            elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # what it has may change
                 self.watch(node.value, "an argument")
 
-    def enter(self, code: CodeType, scope: dict[str, Any]) -> None:
-        """Note what a code object reads, which is about to run."""
+    def enter(self, code: CodeType, scope: dict[str, Any], heard: bool = False) -> None:
+        """Note what a code object reads, which is about to run; of the names that it computes it may be `heard`."""
         self.ran.add(code)
         mentioned, module = names_of(code), scope.get("__name__", "")
         self.library = library_of(module)
         self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
-        if reads_by_name(code):
-            self.enter_by_name(self.library, reads_modules_by_name(code))
+        if reads_by_name(code, heard):
+            self.enter_by_name(self.library, reads_modules_by_name(code, heard))
         if matches_classes(code) and not self.matches:
             self.matches = True
             for namespace in list(self.classes.values()):
@@ -175,17 +183,16 @@ class Reads:
     def place_builtin(self, name: str) -> None:
         """Note what a builtin is. What `getattr` is asked for, the code tells that calls it."""
         names = vars(builtins)
-        if name in ASKED and names.get(name) in READERS:
-            self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
-        else:
-            self.place(names, name, name)
+        if name not in ASKED or not is_reader(names.get(name)):
+            return self.place(names, name, name)
+        self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
 
     def enter_modules(self, code: CodeType, scope: dict[str, Any], mentioned: frozenset[str]) -> None:
         """Note what code reads of modules: those that it imports, and those that its names lead to."""
         for found in modules_of(scope, mentioned):
             self.explore(found, found.__name__)
             self.note(vars(found), mentioned & vars(found).keys(), found.__name__)
-        for name in imported(code, scope):
+        for name in (*imported(code, scope), *(modules_asked(code) or ())):
             self.place(sys.modules, name, f"the module {name}")
         if not self.library and imports_by_name(code, scope):
             self.refused = self.refused or "it imports modules by names that it computes"
@@ -262,14 +269,11 @@ class Reads:
                 self.seen[id(x)] = (x, Plain(x))
                 self.object(x, label)  # a member of an Enum, a kind of float
             return Plain(x)
-        if kind is decimal.Decimal:
-            self.follow(kind, label)
-            return Plain(x)
         if issubclass(kind, Traced):
             self.refused = self.refused or f"{label} holds a traced value"
             return Plain(x)
-        if kind in (FunctionType, MethodType) or isinstance(x, (type, ModuleType)):
-            self.follow(x, label)
+        if kind in (FunctionType, MethodType, decimal.Decimal) or isinstance(x, (type, ModuleType)):
+            self.follow(kind if kind is decimal.Decimal else x, label)
             return Plain(x)
         if id(x) in self.inputs:
             return Plain(x)
@@ -297,16 +301,13 @@ class Reads:
             if kind is not bytearray and kind is not array:
                 self.object(x, label)
             return Bytes(x)
-        if x in READERS if kind is BuiltinFunctionType else kind in SLOT_CALLS and x.__name__ == "__getattribute__":
+        if is_reader(x):
             self.enter_by_name(self.library, False)  # under a name of its own
         if kind is Tape:
             return Edits(x)
         if kind is ContextVar or kind is CellType:
             place = (Context(x), x.name) if kind is ContextVar else (Contents(x), "contents")
             self.place(place[0], place[1], label)
-            return Plain(x)
-        if isinstance(x, GETTERS):
-            self.enter_by_name(self.library, False)
             return Plain(x)
         if (runs := unheard(x)) is not None:
             self.follow(runs, label, runs=True)
@@ -431,12 +432,12 @@ class Reads:
         return self.named[id(fn)][0]  # type: ignore[return-value]
 
     def run_unheard(self, fn: FunctionType) -> None:
-        """Note what a function reads, and those that it names, as if they ran now."""
+        """Note what a function reads, and those that it names, as if they ran now; no names that libraries compute."""
         stack = [fn]
         while stack:
             fn = stack.pop()
             if type(fn) is FunctionType and id(fn) not in self.functions and not is_foreign(fn.__module__):
-                self.enter(code_of(fn), fn.__globals__)
+                self.enter(code_of(fn), fn.__globals__, heard=bool(library_of(fn.__module__)))
                 self.activate(fn)
                 found = [*map(fn.__globals__.get, global_names(code_of(fn))), *captured_by(fn).values()]
                 stack += [held for held in found if type(held) is FunctionType]
@@ -475,8 +476,7 @@ class Reads:
         module = str(cls.__module__).partition(".")[0]
         if isinstance(x, BaseException):
             self.place(Attributes(x), "args", f"{label}.args")
-            self.attributes(vars(x), label, self.library, sized=True)
-            return
+            return self.attributes(vars(x), label, self.library, sized=True)
         if module == "tapegrad":
             if (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)

@@ -20,7 +20,16 @@ import random
 import socket
 import sys
 import weakref
-from types import CodeType, FrameType, FunctionType, GeneratorType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import numpy as np
@@ -75,7 +84,6 @@ OWN = frozenset(["threading", "calendar", "locale", "inspect", "_weakrefset"])
 BY_NAME: dict[str, frozenset[str]] = {
     "dataclasses": frozenset(["astuple", "asdict", "replace"]),
     "inspect": frozenset(["getmembers", "getattr_static", "getmembers_static"]),
-    "typing": frozenset(["__instancecheck__"]),  # of a protocol
 }
 """Functions that read attributes which nobody names."""
 
@@ -107,6 +115,18 @@ def is_opaque(x: Any) -> str:
     if any(type(part) is FunctionType for base in cls.__mro__ for part in vars(base).values()):
         return ""
     return f"a {module}.{cls.__name__}, into which nobody can look"
+
+
+def is_reader(x: Any) -> bool:
+    """Return whether what is written in C reads attributes by names that it is given, or all of them."""
+    if type(x) is BuiltinFunctionType and (x in READERS or (x.__name__ in _FORMATS and isinstance(x.__self__, str))):
+        return True
+    return isinstance(x, GETTERS) or (isinstance(x, _IN_C) and x.__name__ in _READING)
+
+
+_FORMATS = frozenset(["format", "format_map"])
+_READING = frozenset(["__getattribute__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"])
+_IN_C = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType)
 
 
 def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
