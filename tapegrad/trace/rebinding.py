@@ -318,7 +318,7 @@ class Namespace(dict[str, Any]):
                 del self[name]
             else:
                 self[name] = value
-        self["__builtins__"] = {**vars(builtins), "__import__": _import, "id": _id}
+        self["__builtins__"] = {**vars(builtins), "__import__": _import, "id": _id, "hash": _hash}
 
     def __getitem__(self, name: str) -> Any:
         return seen(self.real[name])
@@ -373,10 +373,19 @@ def _import(*args: Any, **kwargs: Any) -> Any:
 
 def _id(x: Any) -> int:
     """Return the id that the program knows of an object: that of the original where `x` is a copy."""
+    return id(_original(x))
+
+
+def _hash(x: Any) -> int:
+    """Return the hash that the program knows of an object: by the identity of the original."""
+    return hash(_original(x) if type(x).__hash__ is object.__hash__ else x)
+
+
+def _original(x: Any) -> Any:
     for tracer in reversed(running.tracers):
         pairs = tracer.rerouting.pairs if tracer.rerouting is not None else ()
         x = next((original for copy, original in pairs if copy is x), x)
-    return id(x)
+    return x
 
 
 def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kwargs: Any) -> Any:

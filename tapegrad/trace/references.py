@@ -315,7 +315,7 @@ class Routes:
                         yield from self.of_module(value, attributes, fn)
                 elif type(value) not in self.atoms:
                     yield original(value), name
-            elif name == "id":
+            elif name in ("id", "hash"):
                 self.readers[id(fn)] = fn
         if modules:
             self.reads(sys.modules, fn)

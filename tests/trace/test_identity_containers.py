@@ -118,7 +118,7 @@ def test_what_the_documentation_says_of_objects() -> None:
     a, b = P(1.0), P(2.0)
     a.part = b  # type: ignore[attr-defined]
     assert tg.grad(lambda a, b, x: x * [b].count(a.part), a, b, 2.0, argnums=2)[0] == 0.0
-    assert tg.trace(lambda x: (x * a.v, hash(a)), 2.0)[0][1] != hash(a)
+    assert tg.trace(lambda x: (x * a.v, hash((a, 1))), 2.0)[0][1] != hash((a, 1))
     calls = []
 
     @functools.lru_cache
@@ -147,6 +147,19 @@ def test_what_cannot_be_made_again_is_refused(make: Any) -> None:
     for call in (lambda f: tg.grad(f, 1.5, captured=False), lambda f: tg.value_and_grad(f)(1.5)):
         with pytest.raises(MutationError, match="tells objects apart by their identity"):
             call(lambda x: p.v * x if p in members else -7.0 * x)
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("number", [id, hash], ids=["id", "hash"])
+def test_an_object_has_the_number_that_the_caller_knows(number: Any) -> None:
+    kept = [P(float(k)) for k in range(1, 6)]
+    of_id, of_hash = (lambda p, x: p.v * x * (id(p) % 1001)), (lambda p, x: p.v * x * (hash(p) % 1001))
+    f = of_id if number is id else of_hash
+    step = tg.value_and_grad(f, argnums=1, warmup=1)
+    assert [step(p, 2.0)[0] for p in kept] == [f(p, 2.0) for p in kept] == [tg.grad(f, p, 2.0)[0] for p in kept]
+    table = {number(p): p.v for p in kept}
+    p = kept[2]
+    assert tg.grad((lambda x: table[id(p)] * x) if number is id else (lambda x: table[hash(p)] * x), 2.0)[0] == p.v * 2
 
 
 def test_dicts_of_attributes_that_are_exchanged() -> None:
