@@ -378,7 +378,8 @@ def _id(x: Any) -> int:
 
 def _hash(x: Any) -> int:
     """Return the hash that the program knows of an object: by the identity of the original."""
-    return hash(_original(x) if type(x).__hash__ is object.__hash__ else x)
+    own: Any = type(x).__hash__
+    return hash(_original(x) if own is object.__hash__ else x)
 
 
 def _original(x: Any) -> Any:

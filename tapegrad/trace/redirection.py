@@ -27,6 +27,9 @@ _KEPT = frozenset(["__new__", "__init__", "__class__", "__getattribute__", "__se
                    "__module__", "__reduce_ex__",
                    "__reduce__", "__hash__"])
 _ALWAYS = ("__eq__", "__ne__")
+_FORWARD = {f"__r{name}__": f"__{name}__" for name in (
+    "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "xor",
+    "or")}
 
 
 class _Silent:
@@ -84,7 +87,7 @@ def redirecting(cls: Any) -> type:
             found = getattr(cls, name, None)
             if callable(found) and (name in _ALWAYS
                                     or found is not getattr(object, name, None)) and not isinstance(found, type):
-                namespace[name] = _special(cls, name)
+                namespace[name] = _reflected(cls, name) if name in _FORWARD else _special(cls, name)
     hashes = cls.__hash__ is not None and cls.__hash__ is not object.__hash__
     namespace["__hash__"] = _special(cls, "__hash__") if hashes else cls.__hash__
     order = {"mro": lambda made: [made, _Silent, *cls.__mro__],
@@ -100,6 +103,23 @@ def _special(cls: type, name: str) -> Callable[..., Any]:
         target = current(self)
         owner = cls if target is self else class_of(target)
         return current(getattr(owner, name)(target, *args, **kwargs))
+    special.__name__ = name
+    return special
+
+
+def _reflected(cls: type, name: str) -> Callable[..., Any]:
+    """Return the special method of a right operand. Python asks an object of a subclass before the left operand; here
+    the subclass stands for a class that may be that of the left operand, or have the method from it.
+    """
+    def special(self: Any, other: Any, *args: Any) -> Any:
+        target, left = current(self), type(other)
+        owner = cls if target is self else class_of(target)
+        if issubclass(type(self), left) and getattr(owner, name) is getattr(left, name, None):
+            forward = getattr(left, _FORWARD[name], None)
+            found = NotImplemented if forward is None else forward(other, target, *args)
+            if found is not NotImplemented or owner is left:
+                return current(found)
+        return current(getattr(owner, name)(target, other, *args))
     special.__name__ = name
     return special
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextvars
 import functools
+import itertools
 import threading
 import weakref
 from collections.abc import Callable
@@ -215,3 +216,46 @@ def test_a_dict_of_attributes_that_others_hold_too(other: str) -> None:
         assert [(step(x)[0], a.v) for x in (1.5, 0.5, 2.0)] == want
     f, g, a = make()
     assert tg.grad(g, 2.0, captured=False) == (g(2.0), (None, 1.0))
+
+
+class Unit:
+    """A class whose methods of the right operand know that the left one is none of it, as those of pint's containers."""
+
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+    def __truediv__(self, other: Any) -> Any:
+        return Unit(self.v / other.v) if isinstance(other, Unit) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return Unit(1000.0 / self.v)
+
+    def __sub__(self, other: Any) -> Any:
+        return NotImplemented if type(other) is Offset else Unit(self.v - other.v)
+
+    def __rsub__(self, other: Any) -> Any:
+        return Unit(-77.0 * self.v)
+
+
+class Offset(Unit):
+    def __rtruediv__(self, other: Any) -> Any:
+        return Unit(10.0 * self.v)
+
+
+LEADING: dict[str, Callable[[Any], Callable[[], Any]]] = {
+    "cycle": lambda o: functools.partial(next, itertools.cycle([o])), "weak reference": weakref.ref,
+    "thread's own": lambda o: (lambda own: (setattr(own, "o", o), lambda: own.o)[1])(threading.local())}
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("way", LEADING)
+@pytest.mark.parametrize("kind", [Unit, Offset])
+def test_an_original_is_a_right_operand_as_its_class_says(way: str, kind: Any) -> None:
+    def make() -> Any:
+        o = kind(4.0)
+        get = LEADING[way](o)
+        return lambda x: (Unit(x) / get()).v * x + (Unit(x) - get()).v * x + (2.0 / get()).v + o.v
+    for captured in (False, True):
+        assert tg.grad(make(), 2.0, captured=captured)[0] == make()(2.0)
+    step, f = tg.value_and_grad(make(), warmup=1), make()
+    assert [step(x)[0] for x in (2.0, 3.0, 4.0, 5.0)] == [f(x) for x in (2.0, 3.0, 4.0, 5.0)]
