@@ -10,6 +10,7 @@ import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import takewhile
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -240,6 +241,17 @@ def refuse_unknown(x: Array, name: str) -> System | None:
                               f"float(x), or tapegrad.numbers.register({kind.__name__}), to have it differentiated in "
                               "its own arithmetic")
     return system_of(kind)
+
+
+def plain_number(x: Any) -> Any:
+    """Return a number without the class of a program's whose operators are its own: an operation has computed with the
+    number alone. Others as they are.
+    """
+    kind: Any = type(x)
+    if kind in ORDINARY or not issubclass(kind, (int, float, complex, np.number)) or issubclass(kind, enum.Enum):
+        return x
+    own = list(takewhile(lambda base: base.__module__ not in ("builtins", "numpy"), kind.__mro__))
+    return x if all(OPERATORS.isdisjoint(vars(base)) for base in own) else kind.__mro__[len(own)].__pos__(x)
 
 
 # -- conversion. Of a traced number it is an op, which is defined further up

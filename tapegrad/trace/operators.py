@@ -147,6 +147,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
             return NotImplemented  # a tensor says what it makes of a number
     if is_classed(other):
         return NotImplemented
+    if other is b and type(other).__flags__ & HEAP and (y := _of_right_operand(op, a, other)) is not NotImplemented:
+        return y
     if not isinstance(other, (Traced, *_OPERANDS)) and not is_leaf(other):
         known = plain_value(a if other is b else b)
         if isinstance(known, (np.ndarray, np.generic)) or type(other) in ARRAYS:
@@ -180,6 +182,18 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
     return tracer.record(op, (a, b), NO_KWARGS, val)
 
 
+def _of_right_operand(op: Op, a: Any, other: Any) -> Any:
+    """Return what a right operand of a program's class of Python's or NumPy's numbers makes of an operator: Python asks
+    it before the number on the left where its class is a subclass of that one's, or where that one does not know it.
+    """
+    kind, (forward, reflected) = type(other), _METHODS.get(op, ("", ""))
+    if not isinstance(other, _OPERANDS) or type(own := getattr(kind, reflected, None)) is not FunctionType:
+        return NotImplemented
+    known: Any = plain_value(a)
+    is_asked = issubclass(kind, type(known)) or getattr(type(known), forward)(known, other) is NotImplemented
+    return own(other, a) if is_asked else NotImplemented
+
+
 _BEFORE_TENSORS = (ops.divide, ops.equal, ops.not_equal)
 
 
@@ -210,6 +224,11 @@ def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, othe
 
 
 _OPERANDS = (np.ndarray, np.generic, float, int, complex)
+# of an operator, the methods of the left and of the right operand
+_METHODS: dict[Op, tuple[str, str]] = {
+    ops.less: ("__lt__", "__gt__"), ops.less_equal: ("__le__", "__ge__"), ops.greater: ("__gt__", "__lt__"),
+    ops.greater_equal: ("__ge__", "__le__"), ops.equal: ("__eq__", "__eq__"), ops.not_equal: ("__ne__", "__ne__"),
+    ops.pow: ("__pow__", "__rpow__")}
 
 
 for _name, _op, _fn in [
@@ -223,6 +242,7 @@ for _name, _op, _fn in [
 ]:
     setattr(Proxy, f"__{_name}__", _binary(_op, _fn))
     setattr(Proxy, f"__r{_name}__", _reflected(_op, _fn))
+    _METHODS[_op] = f"__{_name}__", f"__r{_name}__"
 for _name, _op, _fn in [
     ("lt", ops.less, operator.lt), ("le", ops.less_equal, operator.le), ("gt", ops.greater, operator.gt),
     ("ge", ops.greater_equal, operator.ge), ("eq", ops.equal, operator.eq), ("ne", ops.not_equal, operator.ne),

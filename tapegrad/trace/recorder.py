@@ -28,7 +28,7 @@ from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.nested import tuple_of
-from tapegrad.numbers.systems import kind_within, refuse_unknown
+from tapegrad.numbers.systems import kind_within, plain_number, refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.random import draw
@@ -330,8 +330,9 @@ class Tracer:
             if known is not None and (known[1].val is arg or known[1].val.equal(arg)):
                 return known[1]
             return self.constant(("tensor", id(arg)), arg, arg.detach().clone())
-        follow(self, refuse_unknown(arg, "the program's constant"))
-        return arg
+        adapter = refuse_unknown(arg, "the program's constant")
+        follow(self, adapter)
+        return plain_number(arg) if adapter is None else arg
 
     def read_outside(self, x: Any) -> None:
         """Refuse an array or a tensor of the program's that shares memory with an input that was written to."""
