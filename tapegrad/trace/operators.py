@@ -187,7 +187,7 @@ def _of_right_operand(op: Op, a: Any, other: Any) -> Any:
     it before the number on the left where its class is a subclass of that one's, or where that one does not know it.
     """
     kind, (forward, reflected) = type(other), _METHODS.get(op, ("", ""))
-    if not isinstance(other, _OPERANDS) or type(own := getattr(kind, reflected, None)) is not FunctionType:
+    if not issubclass(kind, _OPERANDS) or type(own := getattr(kind, reflected, None)) is not FunctionType:
         return NotImplemented
     known: Any = plain_value(a)
     is_asked = issubclass(kind, type(known)) or getattr(type(known), forward)(known, other) is NotImplemented
