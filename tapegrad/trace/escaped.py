@@ -39,6 +39,7 @@ def _references(things: dict[int, Any]) -> list[tuple[int, int]]:
 
 
 _ALONE = _references({0: object()})[0][1]  # references to a thing that only the search has
+_LISTED = [sys.getrefcount(things[0]) for things in [[object()]]][0]  # to one that is in a list alone
 
 
 def _young() -> list[Any]:
@@ -55,24 +56,38 @@ def _young() -> list[Any]:
 
 
 class Made:
-    """What one trace was made of, told once its run has ended: its tracer, its tape, the inputs as they were given, and
-    of what each copy was made, by its id.
+    """What one trace was made of, told once its run has ended: its tracer, its tape, the inputs as they were given, the
+    copies and what each was made of.
     """
 
-    __slots__ = ("given", "originals", "tape", "tracer")
+    __slots__ = ("copies", "given", "originals", "tape", "tracer")
 
     def __init__(self) -> None:
         self.tracer: Any = None
         self.tape: Tape | None = None
         self.given: list[Any] = []
-        self.originals: dict[int, Any] = {}
+        self.copies: list[Any] = []  # they are kept: their ids stay their own, whatever other threads make
+        self.originals: list[Any] = []
 
     def count(self) -> int:
         """Return how many operations there are so far."""
         return 0 if self.tape is None else len(self.tape)
 
+    def take(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """Take the copies of a trace, with what they were made of."""
+        for new, x in pairs:
+            if not issubclass(type(new), Traced):
+                self.copies.append(new)
+                self.originals.append(x)
+
     def is_alone(self) -> bool:
-        """Return whether nobody holds a traced value."""
+        """Return whether nobody holds a traced value. The copies that nobody holds are let go."""
+        copies, some = self.copies, True
+        while some:
+            some = False
+            for k in range(len(copies)):
+                if copies[k] is not None and sys.getrefcount(copies[k]) == _LISTED:
+                    copies[k], some = None, True
         return sys.getrefcount(self.tracer) == 2  # this object's, and that of the call
 
     def since(self) -> list[Any] | None:
@@ -133,18 +148,18 @@ class _Search:
         self.holders: dict[int, Any] = {}  # what has been written to
         self.lost: list[Place] = []
         self.nodes: list[Any] = []  # parts of contexts that hold some
+        for k, original in enumerate(made.originals):
+            if type(made.copies[k]) is class_of(original) and made.copies[k] is not original:
+                self.add(made.copies[k], original)
+                self.found[id(made.copies[k])] = 1  # the trace's own list
 
     def meet(self, things: Iterable[Any]) -> None:
-        """Take the traced values and the copies among some things."""
+        """Take the traced values among some things."""
         for x in things:
             kind = type(x)
             if issubclass(kind, Traced):
                 if getattr(x, "_tracer", None) is self.made.tracer:
                     self.add(x, self.plain(x))
-            elif id(x) in self.made.originals:
-                original = self.made.originals[id(x)]
-                if kind is class_of(original) and x is not original:
-                    self.add(x, original)
 
     def add(self, x: Any, value: Any) -> None:
         """Take a thing, and what it is replaced by."""
@@ -164,7 +179,8 @@ class _Search:
         """Replace what some things, and tuples and arrays of objects in them, hold. A tuple or slice cannot be written
         to: it becomes one that is replaced.
         """
-        todo = [*self.holders.values(), *(x for x in things if x is not self.targets and x is not self.values)]
+        own = self.targets, self.values, self.made.copies
+        todo = [*self.holders.values(), *(x for x in things if not any(x is part for part in own))]
         met = {id(x) for x in todo}
         for x in todo:
             for part in () if issubclass(type(x), _PASSED) and type(x) is not FrameType else _parts_of(x):

@@ -76,6 +76,7 @@ class Rerouting:
         self.tables: list[Any] = []  # the proxies of arrays that the program reads by name
         # lists and dicts among the arguments, what was in each, and its label
         self.given: list[tuple[Any, list[Any], str]] = []
+        self.shared: list[tuple[Any, Any, str]] = []  # dicts of attributes that others hold too, whose copy has them
         self.copies: Copies | None = None
         self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
 
@@ -93,7 +94,7 @@ class Rerouting:
         roots: list[Any] = []
         labels: dict[int, str] = {}
         arrays: list[tuple[Any, Any]] = []
-        shared: list[tuple[Any, Any, str]] = []  # dicts of attributes that others hold too, and whose copy has them
+        shared = self.shared
         for walk, memo in zip(walks, memos):
             roots += walk.called
             roots += [x for x, _ in walk.blind]

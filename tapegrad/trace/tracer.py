@@ -162,7 +162,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             rerouting.begin(tracer, walks, memos, tables, tied, double, stands_for)
             if blind is not None and blind.past:
                 blind.check_asked(tracer.copies, [proxies[k - 1] for k in differentiated(tape)] if grad else [])
-            made.originals = {id(new): x for new, x in rerouting.pairs}
+            made.take(rerouting.pairs)
         if observer is not None:
             observer.start(signature)
         there = [x if type(x) in PROXIES else replacement(x) for x in given]
