@@ -39,7 +39,7 @@ def _references(things: dict[int, Any]) -> list[tuple[int, int]]:
 
 
 _ALONE = _references({0: object()})[0][1]  # references to a thing that only the search has
-_LISTED = [sys.getrefcount(things[0]) for things in [[object()]]][0]  # to one that is in a list alone
+_LISTED = next(sys.getrefcount(things[0]) for things in [[object()]])  # to one that is in a list alone
 
 
 def _young() -> list[Any]:
@@ -156,10 +156,8 @@ class _Search:
     def meet(self, things: Iterable[Any]) -> None:
         """Take the traced values among some things."""
         for x in things:
-            kind = type(x)
-            if issubclass(kind, Traced):
-                if getattr(x, "_tracer", None) is self.made.tracer:
-                    self.add(x, self.plain(x))
+            if issubclass(type(x), Traced) and getattr(x, "_tracer", None) is self.made.tracer:
+                self.add(x, self.plain(x))
 
     def add(self, x: Any, value: Any) -> None:
         """Take a thing, and what it is replaced by."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 import warnings
 
 # The library's modules whose functions are not registered yet, and the frontends that do it, in order.
@@ -29,6 +30,7 @@ for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack
                       ("ndimage", "ndimage_spline", "ndimage_order"), ("optimize", "optimize_programs"),
                       ("signal", "signal_design"), ("sparse", "sparse_arithmetic")):
     _WAITING[f"scipy.{_name}"] += tuple(f"frontends.scipy.{more}" for more in _more)
+_lock = threading.RLock()
 
 
 def register_imported() -> None:
@@ -41,15 +43,20 @@ def register_imported() -> None:
         importlib.import_module("numpy.random")
     if _WAITING.keys().isdisjoint(sys.modules.keys()):
         return
-    for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
-        # another thread is at it
-        if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
-            try:
-                for each in _WAITING[name]:
-                    frontend = importlib.import_module(f"tapegrad.{each}")
-                    if hasattr(frontend, "added"):  # one for several
-                        frontend.added(name)
-            except (ImportError, AttributeError) as err:
-                warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: "
-                              f"{err}", stacklevel=2)
-            _WAITING.pop(name, None)
+    with _lock:
+        for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
+            # another thread is at it
+            if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+                _register(name)
+
+
+def _register(name: str) -> None:
+    try:
+        for each in _WAITING[name]:
+            frontend = importlib.import_module(f"tapegrad.{each}")
+            if hasattr(frontend, "added"):  # one for several
+                frontend.added(name)
+    except (ImportError, AttributeError) as err:
+        warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: {err}",
+                      stacklevel=3)
+    del _WAITING[name]
