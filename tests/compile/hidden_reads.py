@@ -443,6 +443,9 @@ a=A(); a.junk=1
 def g(a,b=1): return a
 def h(a,b=1,c=2): return a
 """, "x*float(len(inspect.signature(g).parameters))", "if k==4: g.__code__=h.__code__; g.__defaults__=(1,2)"),
+    "inspect signature of its own": ("def g(a,b=2.0): return a\ndef h(a,b=9.0): return a", "x*inspect.signature(g).parameters['b'].default", "if k==4: g.__signature__=inspect.signature(h)"),
+    "inspect unwrap": ("def g(a): return a*2.0\ndef h(a): return a*7.0\n@functools.wraps(g)\ndef w(a): return g(a)", "x*inspect.unwrap(w)(x)", "if k==4: w.__wrapped__=h"),
+    "inspect getdoc": ("def g(a):\n    'ab'", "x*len(inspect.getdoc(g))", "if k==4: g.__doc__='abcd'"),
     "inspect signature default": ("def g(a,b=2.0): return a", "x*inspect.signature(g).parameters['b'].default", "if k==4: g.__defaults__=(5.0,)"),
     "get type hints": ("class C:\n    a: int", "x*float(len(typing.get_type_hints(C)))", "if k==4: C.__annotations__['b']=int"),
     "partial setstate": ("def g(r,x): return x*r\np=functools.partial(g,2.0)", "p(x)", "if k==4: p.__setstate__((g,(5.0,),{},None))"),

@@ -106,15 +106,13 @@ class Reads:
     """
 
     def __init__(self, budget: float = float("inf"), samples: bool = False, most: int = MOST) -> None:
-        self.budget = budget  # bytes that may be compared at each call
-        self.most = most  # places
-        self.samples = samples  # of arrays, a few of their numbers will do
+        # bytes that may be compared at each call; places; of arrays, a few of their numbers will do
+        self.budget, self.most, self.samples = budget, most, samples
         self.names: set[str] = set()
         self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
         # some code asks for attributes that need not be there; some matches classes, by attributes that these name
         self.asks = self.matches = False
-        self.library = ""  # whose code runs
-        self.ran: set[CodeType] = set()
+        self.library, self.ran = "", set[CodeType]()  # whose code runs
         self.places: dict[tuple[int, Any], Place] = {}
         self.inputs, self.sized = set[int](), set[int]()  # of namespaces: those to which nothing may be added
         # attributes of objects, classes and modules, of which the code names some
@@ -223,7 +221,9 @@ class Reads:
         """Take in that the standard library's code runs."""
         if name in BY_NAME.get(module, ()):
             self.enter_by_name(self.library, False)
-        self.mention(NAMES.get(name, ()) if module in ("inspect", "typing") else ())
+        names = NAMES.get(name, ()) if module in ("inspect", "typing") else ()
+        self.asks |= bool(names)
+        self.mention(names)
         if module == "logging" and name in ("isEnabledFor", "getEffectiveLevel"):
             self.place(SETTINGS, "logging", "the levels of loggers")
 

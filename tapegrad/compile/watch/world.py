@@ -87,11 +87,12 @@ BY_NAME: dict[str, frozenset[str]] = {
 }
 """Functions that read attributes which nobody names."""
 
-_SIGNATURE = ("__signature__", "__code__", "__defaults__", "__kwdefaults__", "__annotations__")
+_SIGNATURE = ("__signature__", "__wrapped__", "__code__", "__defaults__", "__kwdefaults__", "__annotations__")
 
 NAMES: dict[str, tuple[str, ...]] = {
     "signature": _SIGNATURE, "getfullargspec": _SIGNATURE, "getcallargs": _SIGNATURE,
-    "get_annotations": ("__annotations__",), "get_type_hints": ("__annotations__",),
+    "get_annotations": ("__annotations__",), "get_type_hints": ("__annotations__",), "unwrap": ("__wrapped__",),
+    "getdoc": ("__doc__",),
 }
 """Attributes that functions of `inspect` and `typing` read."""
 
