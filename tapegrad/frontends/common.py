@@ -22,6 +22,7 @@ from tapegrad.rules.registry import FOREIGN, means
 from tapegrad.trace.call_arguments import shown_array
 from tapegrad.trace.guards import number_type, option
 from tapegrad.trace.handing import gives_up
+from tapegrad.trace.interposition import as_named
 from tapegrad.trace.views import peek
 
 
@@ -180,3 +181,11 @@ def _lay(y: Array, axes: Axes | None) -> Any:
     if axes == rows(found):
         return copy(y, order="C")
     return permute_dims(copy(permute_dims(y, axes=axes), order="C"), axes=tuple(np.argsort(axes).tolist()))
+
+
+def written(fn: Any) -> Callable[..., Any]:
+    """Return what a function of NumPy's means that is Python code made of others with a meaning: that code."""
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return as_named(fn._implementation)(*args, **kwargs)
+    return run

@@ -311,10 +311,15 @@ def stand_in(x: Any) -> Any:
 @functools.cache
 def as_named(fn: FunctionType) -> FunctionType:
     """Return a function of NumPy's Python code in which names mean what they do in a program: what replaces them takes
-    traced values.
+    traced values. So they do in the functions beside it that it calls.
     """
-    return with_names(fn, {name: _Module(x) if type(x) is ModuleType and x.__name__.startswith("numpy") else stand_in(x)
-                           for name, x in fn.__globals__.items()})
+    def meant(x: Any) -> Any:
+        if type(x) is ModuleType and x.__name__.startswith("numpy"):
+            return _Module(x)
+        if type(x) is FunctionType and x.__globals__ is fn.__globals__:
+            return lambda *args, **kwargs: as_named(x)(*args, **kwargs)
+        return stand_in(x)
+    return with_names(fn, {name: meant(x) for name, x in fn.__globals__.items()})
 
 
 def with_names(fn: Any, names: dict[str, Any], code: CodeType | None = None) -> FunctionType:

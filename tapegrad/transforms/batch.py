@@ -28,7 +28,7 @@ from tapegrad.replay.facts import fact_of, is_as_recorded
 from tapegrad.replay.interpreter import Interpretation
 from tapegrad.replay.raising import raising
 from tapegrad.rules.batching import Members, elementwise, rule_of
-from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.spec import spec_of
@@ -36,7 +36,7 @@ from tapegrad.tape.tape import Call, Guard, Operation, Tape, value_of
 from tapegrad.trace.guards import FIXED
 from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.walk import typed_by_value
-from tapegrad.tree.flatten import is_leaf
+from tapegrad.tree.flatten import is_leaf, leaves_of
 
 BATCHED, SINGLY = Origin("batched over axis 0"), Origin("one call per member, stacked over axis 0")
 LOOPED = Origin("loop over the members, stacked over axis 0")
@@ -255,7 +255,9 @@ class Pass(Interpretation):
         """
         fn, spec = op.fn, spec_of(op.val)
         known = isinstance(fn, Op) and not (fn.effects.draws or fn.loose or fn is hook) and raising(op, fn) is None
-        if not known or not self.size or any(isinstance(arg, Nest) for arg in args) or any(x.parts for x in spec.parts):
+        nests = any(isinstance(arg, Nest) or (type(arg) in (list, tuple, dict) and tracer_of(leaves_of(arg)))
+                    for arg in args)
+        if not known or not self.size or nests or any(x.parts for x in spec.parts):
             return NotImplemented
         if not (is_leaf(plain(op.val)) or spec.type in (tuple, list)):  # a dict is no array of members
             return NotImplemented

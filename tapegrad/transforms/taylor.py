@@ -306,6 +306,9 @@ class Expanded:
 
     def _rates(self, made: list[Series]) -> list[Any]:
         """Record the tangent at the first terms; return for each part of the value the series of its derivative."""
+        if getattr(self.fn, "order", 0) > 1:  # layer_norm's third derivative is wrong in torch, batch_norm's too
+            raise MissingRule(f"{self.fn.__name__} has no power series: torch's derivatives may be wrong beyond the "
+                              "second", self.op.where, "the function written in elementary ones")
         active = [i for i, part in enumerate(self.parts) if part is not None]
         parts, into = self.expansion.of_program(
             _Tangent(self, active), [*made, *[self.parts[i] for i in active], *[self.parts[i].rate for i in active]]

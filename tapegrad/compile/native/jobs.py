@@ -13,7 +13,16 @@ from typing import NamedTuple
 from tapegrad.compile.native.emit import Emitter
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.native.values import Array
-from tapegrad.compile.products import WORTH, gain_by_threads
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Operation
+
+LARGE = 2e6  # flops from which a product waits for others: a twentieth of a millisecond
+WORTH = 2e7  # flops, besides the heaviest product's, from which several threads are started: half a millisecond to one
+
+
+def flops_of(op: Operation) -> int:
+    """Return how many flops a product takes."""
+    return 2 * op.spec.size * spec_of(op.args[0]).shape[-1] * (4 if op.spec.is_complex else 1)
 
 
 class Job(NamedTuple):
@@ -41,7 +50,7 @@ def job(f: Emitter, at: Sequence[str], made: Array, flops: int, write: Callable[
 def write_jobs(f: Emitter, jobs: Sequence[Job], count: str) -> None:
     """Write what runs products; `count` is the array that says on how many threads."""
     work = [job.flops for job in jobs]
-    if gain_by_threads(work):
+    if sum(work) - max(work, default=0) >= WORTH:
         table = f.stack(32 * len(jobs))
         for number, job in enumerate(jobs):
             for place, text in enumerate((job.code, *job.at)):

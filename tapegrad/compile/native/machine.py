@@ -18,7 +18,6 @@ from tapegrad.compile.native.jobs import TOGETHER
 from tapegrad.compile.native.layouts import fault
 from tapegrad.compile.native.plan import Target
 from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL, spelled_out
-from tapegrad.compile.products import THREADS_OF_BLAS, blas
 from tapegrad.errors import ArgumentError
 
 CALLED = tuple(re.findall(r"@(Py(?!Array)\w+)", PYTHON))
@@ -26,8 +25,7 @@ CALLED = tuple(re.findall(r"@(Py(?!Array)\w+)", PYTHON))
 NUMPY = {"PyArray_New": 93, "PyArray_NewCopy": 85, "PyArray_Scalar": 60}
 """What it calls of NumPy's, and where that stands in NumPy's table of it, which keeps its order."""
 MACHINES = {"x86_64", "AMD64"}
-
-
+THREADS_OF_BLAS = "scipy_openblas_get_num_threads64_"
 LEVEL = 2  # of LLVM's code generator: 0 takes a quarter of the time, and makes code that is two to four times slower
 
 
@@ -91,6 +89,11 @@ def machine() -> Machine:
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def blas(name: str) -> Any:
+    """Return a function of the BLAS that NumPy brings along. Raises OSError or AttributeError where it has none."""
+    return ctypes.CDLL(np._core._multiarray_umath.__file__)[name]  # type: ignore[attr-defined]
 
 
 def _products() -> dict[str, Any]:

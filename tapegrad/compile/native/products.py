@@ -8,7 +8,7 @@ from typing import Any
 from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.function import LOWERINGS, WAITING, Function
-from tapegrad.compile.native.jobs import job
+from tapegrad.compile.native.jobs import LARGE, flops_of, job
 from tapegrad.compile.native.memory import apart, short_first
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -23,7 +23,6 @@ from tapegrad.compile.native.values import (
     kind_of,
 )
 from tapegrad.compile.native.vectors import nest
-from tapegrad.compile.products import LARGE, flops_of
 from tapegrad.tape.tape import Call
 
 ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them

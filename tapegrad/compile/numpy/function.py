@@ -13,11 +13,9 @@ import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.program_lines import at_program
 from tapegrad.compile.numpy.source import Source, write_source
-from tapegrad.compile.products import beside_each_other
 from tapegrad.compile.source_split import Parts, is_long
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.formatting import quoted
-from tapegrad.numbers.parallel import get_num_threads
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
 from tapegrad.replay.random_state import hold, stops_after_drawing
 from tapegrad.tape.tape import Guard, Tape
@@ -60,9 +58,7 @@ def compile_tape(tape: Tape, fresh: Callable[[], bool] | None = None, checks: bo
     """
     with collector:  # a full collection walks the tape, and finds nothing
         _prepare(tape.check())
-        threads = get_num_threads() > 1
-        source = write_source(beside_each_other(tape) if threads else tape, threads=threads)
-        return _compiled(tape, source, fresh, checks)
+        return _compiled(tape, write_source(tape), fresh, checks)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,

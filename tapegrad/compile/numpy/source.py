@@ -25,7 +25,6 @@ from tapegrad.compile.numpy.call_source import (
     ufunc_of,
 )
 from tapegrad.compile.numpy.memory_plan import Plan, Storage, make_plan
-from tapegrad.compile.products import flops_of, gain_by_threads, is_large, products
 from tapegrad.compile.source_names import Names, Spelled
 from tapegrad.errors import Location
 from tapegrad.optimise.result_memory import packs_of
@@ -72,17 +71,13 @@ class Shared:
         self.guards: list[Guard] = []
 
 
-def write_source(tape: Tape, miss: str = "miss", spelled: Spelled = lambda value: None,
-                 threads: bool = False) -> Source:
+def write_source(tape: Tape, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
     """Write a tape whose operations have specs.
 
     `miss` names what makes the error of a guard from its number. `spelled` gives the expression that stands for a
-    function or type (`np.exp`), or None for a name. With `threads` products that follow each other are one call, which
-    runs them on several threads.
+    function or type (`np.exp`), or None for a name.
     """
-    writer = Writer(tape, Shared(miss, Names(spelled)))
-    writer.threads = threads
-    return writer.write()
+    return Writer(tape, Shared(miss, Names(spelled))).write()
 
 
 SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
@@ -117,21 +112,15 @@ class Writer:
         self.dead = last_uses(tape)
         self.holders: Counter[str] = Counter()  # how many values, not used up yet, a name of an array stands for
         self.line = ""
-        self.threads = False
-        self.waiting: dict[Operation, str] = {}  # products that may run beside each other
-        self.gone: list[str] = []  # names that these still need
 
     def write(self) -> Source:
         result = ""
         for op in self.tape.ops:
-            if self.waiting and not self.may_wait(op):
-                self.compute()
             if op is self.tape.result and op.fn is ops.pack:
                 result = self.packed(op)
             else:
                 self.operation(op)
                 self.forget(op)
-        self.compute()
         result = result or self.finished(self.tape.result)
         leaves, shared = [self.expr[x] for x in self.tape.inputs[1:]], self.shared
         sources = tuple([self.text(x) for x in sources_of(self.tape)])
@@ -212,25 +201,7 @@ class Writer:
                 self.holders[name] -= 1
                 gone += [name] * (not self.holders[name])
         if gone:
-            (self.gone if self.waiting else self.body).append(f"del {', '.join(gone)}")
-
-    # -- products beside each other
-
-    def may_wait(self, op: Operation) -> bool:
-        """Return whether products that wait may do so beyond an operation: another one or a view, of what is there."""
-        return (op.fn is ops.permute_dims or is_large(op)) and self.waiting.keys().isdisjoint(operands(op))
-
-    def compute(self) -> None:
-        """Write the products that wait."""
-        waiting, self.waiting = self.waiting, {}
-        if gain_by_threads([flops_of(op) for op in waiting]):
-            pairs = ", ".join(f"({', '.join(map(self.bare, op.args))})" for op in waiting)
-            self.statement(next(iter(waiting)), f"{', '.join(waiting.values())} = {self.names.bind(products)}({pairs})")
-        else:
-            for op, name in waiting.items():
-                self.statement(op, f"{name} = {' @ '.join(map(self.operand, op.args))}")
-        self.body += self.gone
-        self.gone = []
+            self.body.append(f"del {', '.join(gone)}")
 
     # -- operations
 
@@ -291,10 +262,6 @@ class Writer:
             augmented = op.args[0] is over and op.fn in BINARY and BINARY[op.fn] not in COMPARISONS
             self.statement(op, f"{name} {BINARY[op.fn]}= {args[1]}" if augmented else
                            f"{self.names.bind(ufunc)}({', '.join([*args[:ufunc.nin], f'out={name}'])})")
-            self.lies_in(op, name)
-            return
-        if self.threads and is_large(op):
-            name = self.waiting[op] = self.names.fresh(f"v{op.id}")
             self.lies_in(op, name)
             return
         if len(op.args) == 2 and not op.kwargs and op.fn in BINARY:

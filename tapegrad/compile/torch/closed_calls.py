@@ -99,9 +99,10 @@ class Pair:
         """Return the value of the call, and torch's own tape of it."""
         return self.op.fn.start(tuple(given), only=self.only, **self.op.kwargs)  # type: ignore[no-any-return]
 
-    def finish(self, dy: Any) -> Any:
-        """Return what flows back through that tape."""
-        return self.op.fn.finish(self.walked, dy, again=len(self.pullbacks) > 1)
+    def finish(self, graph: Any, given: Any) -> Any:
+        """Return what flows back through that tape, of the arguments of the pullback."""
+        dy, _ = self.pullbacks[0].fn.split(given)
+        return self.op.fn.finish(graph, dy, again=len(self.pullbacks) > 1)
 
 
 def pairs_of(tape: Tape) -> dict[Any, Pair]:
@@ -131,7 +132,7 @@ def pairs_of(tape: Tape) -> dict[Any, Pair]:
 
 def is_pullback(op: Call, of: Call) -> bool:
     """True for the call of a pullback with the arguments of a call."""
-    args = op.args[1:]
+    args = op.fn.split(op.args)[1]
     return len(args) == len(of.args) and op.kwargs == of.kwargs and all(map(is_same, args, of.args))
 
 
@@ -160,15 +161,15 @@ class Start:
 
 
 class Finish:
-    """The call of a pullback, of its cotangent and of torch's own tape. What the call was given, and returned, is an
-    argument, lest it be written to before.
+    """The call of a pullback, of torch's own tape and of what it is given. What the call returned is an argument, lest
+    it be written to before.
     """
 
     def __init__(self, pair: Pair) -> None:
         self.pair, self.__name__ = pair, pair.pullbacks[0].fn.__name__
 
-    def __call__(self, dy: Any, graph: Any, *kept: Any) -> Any:
-        return self.pair.op.fn.finish(graph, dy, again=len(self.pair.pullbacks) > 1)
+    def __call__(self, graph: Any, *given: Any) -> Any:
+        return self.pair.finish(graph, given)
 
 
 def on_host(value: Any, ref: Any) -> bool:

@@ -122,7 +122,7 @@ class Lowering:
                         self.input(op, leaves)
                     elif isinstance(op, Constant):
                         value = moved(op, self.device)
-                        self.set(op, value, self.constant(value, op) if is_tensor(value) else value)
+                        self.set(op, value, self.ref_of(value, op))
                     elif isinstance(op, Guard):
                         self.guard(op)
                     elif isinstance(op, Call) and op is tape.result and op.fn is ops.pack:
@@ -249,7 +249,7 @@ class Lowering:
                 y, pair.walked = pair.start(given)
             elif walks:
                 self.memory.release(op, fn, first)
-                y = pair.finish(given[0])  # type: ignore[union-attr]
+                y = pair.finish(pair.walked, given)  # type: ignore[union-attr]
             else:
                 y = self.memory.run(op, fn, given, dead)
         if not (within or is_known(fn)) and self.calls.is_unread(() if walks else given, y):
@@ -403,8 +403,8 @@ class Lowering:
             call = self.step(op, Start(pair, kinds_of(y, given)), *refs, aliases=(*aliases, ANY), inside=True)
             *out, pair.graph = self.several(op, call, [UNKNOWN] * len(call.fn.aliases))
         else:
-            kept = (*refs[1:], self.refs[pair.op.id])
-            call = self.step(op, Finish(pair), refs[0], pair.graph, *kept, aliases=tuple(aliases), inside=True)
+            given = [pair.graph, *refs, self.refs[pair.op.id]]
+            call = self.step(op, Finish(pair), *given, aliases=tuple(aliases), inside=True)
             out = list(self.several(op, call, [UNKNOWN] * len(parts)))
         self.known.update((x, ref) for x, ref in zip(parts, out) if is_tensor(x))
         self.set(op, y, tuple(out) if isinstance(y, (tuple, list)) else out[0])

@@ -40,6 +40,7 @@ SOME: dict[str, frozenset[str]] = {
     "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror", "_path_normpath", "_path_splitroot_ex"]),
     "nt": frozenset(["fspath", "strerror", "_path_normpath", "_path_splitroot", "_path_splitroot_ex"]),
     "io": frozenset(["text_encoding"]),
+    "_contextvars": frozenset(["copy_context"]),  # torch's engine copies one; what is read of it is seen
 }
 """Modules of whose functions only these are pure."""
 

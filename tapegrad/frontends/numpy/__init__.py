@@ -5,7 +5,6 @@ from tapegrad.frontends.numpy import (
     create,
     decompose,
     elementwise,
-    emath,
     errstate,
     facts,
     fft,

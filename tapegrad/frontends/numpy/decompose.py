@@ -90,15 +90,6 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     return ops.reshape(ops.solve(ops.reshape(a, (n, n)), ravel(b)), shape)
 
 
-@means(np.linalg.tensorinv)
-def tensorinv(a: Any, ind: int = 2) -> Any:
-    x, ind = as_array(a), static(ind)
-    shape = shape_of(x)
-    if ind <= 0:
-        raise ValueError("Invalid ind argument.")
-    return ops.reshape(ops.inv(ops.reshape(x, (math.prod(shape[ind:]), -1))), shape[ind:] + shape[:ind])
-
-
 @means(np.linalg.matrix_power)
 def matrix_power(a: Array, n: Any) -> Any:
     x, n = as_array(a), operator.index(n)

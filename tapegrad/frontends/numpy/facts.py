@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -33,11 +32,6 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 @means(np.can_cast, constant=True)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     return np.can_cast(numpy_dtype(from_), to, casting)
-
-
-@means(np.common_type, constant=True)
-def common_type(*arrays: Any) -> Any:
-    return np.common_type(*[np.empty(0, numpy_dtype(as_array(a))) for a in arrays])
 
 
 @means(np.iscomplexobj, constant=True)
@@ -91,21 +85,6 @@ def array_equiv(a1: Array, a2: Array) -> bool:
 
 
 # -- indices of an array of this shape
-
-
-@means(np.diag_indices_from, constant=True)
-def diag_indices_from(arr: Array) -> Any:
-    return np.diag_indices_from(np.broadcast_to(0.0, shape_of(arr)))
-
-
-@means(np.tril_indices_from, constant=True)
-def tril_indices_from(arr: Array, k: int = 0) -> Any:
-    return np.tril_indices_from(np.broadcast_to(0.0, shape_of(arr)), operator.index(k))
-
-
-@means(np.triu_indices_from, constant=True)
-def triu_indices_from(arr: Array, k: int = 0) -> Any:
-    return np.triu_indices_from(np.broadcast_to(0.0, shape_of(arr)), operator.index(k))
 
 
 # -- text, which goes on no tape

@@ -12,7 +12,6 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.shape import rank, roll
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Axis
-from tapegrad.ops.fft import INVERSE
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means, register
 
@@ -33,22 +32,6 @@ register(np.fft.fft, _spelled(ops.fft))
 register(np.fft.ifft, _spelled(ops.ifft))
 register(np.fft.rfft, _spelled(ops.rfft))
 register(np.fft.irfft, _spelled(ops.irfft))
-
-
-def _swapped(norm: Any) -> Any:
-    if norm not in INVERSE:
-        np.fft.hfft([0.0, 0.0], norm=norm)  # ValueError, in NumPy's words
-    return INVERSE[norm]
-
-
-@means(np.fft.hfft)
-def hfft(a: Array, n: Any = None, axis: Axis = -1, norm: Any = None, out: Array | None = None) -> Any:
-    return transform(ops.irfft, ops.conj(as_array(a)), n, axis, _swapped(norm))
-
-
-@means(np.fft.ihfft)
-def ihfft(a: Array, n: Any = None, axis: Axis = -1, norm: Any = None, out: Array | None = None) -> Any:
-    return ops.conj(transform(ops.rfft, a, n, axis, _swapped(norm)))
 
 
 # -- along several axes, in NumPy's order

@@ -65,21 +65,6 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Array, *args: A
     return ops.permute_dims(y, axes=(*order[:axis], *new, *order[axis: len(shape)])) if new and axis < len(shape) else y
 
 
-@means(np.apply_over_axes)
-def apply_over_axes(func: Callable[..., Any], a: Array, axes: Any) -> Any:
-    y = as_array(a)
-    y = y if isinstance(y, np.ndarray) else ops.array(y)
-    n = rank(y)
-    for axis in np.atleast_1d(static(axes)).tolist():
-        axis = axis + n if axis < 0 else axis
-        found = func(y, axis)
-        found = found if rank(found) == rank(y) else ops.expand_dims(found, axis=axis)
-        if rank(found) != rank(y):
-            raise ValueError("function is not returning an array of the correct shape")
-        y = found
-    return y
-
-
 # -- np.vectorize
 
 

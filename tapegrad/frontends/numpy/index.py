@@ -14,8 +14,7 @@ from tapegrad.frontends.common import as_array, laid, rows, static
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
-from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN, means, refused
+from tapegrad.rules.registry import means, refused
 from tapegrad.tape.tape import NO_KWARGS
 from tapegrad.trace import views
 from tapegrad.trace.proxy import recorded
@@ -140,21 +139,6 @@ def compress(condition: Array, a: Array, axis: Axis = None, out: Array | None = 
 @means(np.ndarray.compress)
 def compress_method(a: Array, condition: Array, axis: Axis = None, out: Array | None = None) -> Any:
     return compress(condition, a, axis, out)
-
-
-@means(np.extract)
-def extract(condition: Array, arr: Array) -> Any:
-    return compress(ops.reshape(as_array(condition), (-1,)), arr)
-
-
-@means(np.ix_)
-def ix_(*args: Any) -> tuple[Any, ...]:
-    parts = [FOREIGN[np.nonzero](x)[0] if ops.is_mask(x) else as_array(x) for x in args]
-    if any(len(shape_of(part)) != 1 for part in parts):
-        np.ix_(np.zeros((1, 1)))  # ValueError, in NumPy's words
-    parts = [part if isinstance(part, Traced) else np.ix_(part)[0] for part in parts]  # as integers
-    return tuple(ops.reshape(part, tuple(-1 if k == i else 1 for k in range(len(parts))))
-                 for i, part in enumerate(parts))
 
 
 # -- choosing among several arrays

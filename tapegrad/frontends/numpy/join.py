@@ -107,12 +107,6 @@ def _depth(arrays: Any, blocks: list[Any]) -> int:
     return 1 + depths.pop()
 
 
-@means(np.append)
-def append(arr: Any, values: Any, axis: Any = None) -> Any:
-    parts = as_array(arr), as_array(values)
-    return ops.concat(*map(ravel, parts), axis=0) if axis is None else concatenate(parts, axis)
-
-
 def _places(obj: Any) -> Any:
     """Return where to insert or delete: plain ints or a slice, or the array that was given, perhaps a mask."""
     obj = static(obj) if isinstance(obj, Traced) else obj

@@ -1,5 +1,5 @@
-"""NumPy's functions that stay as they are: they take no traced value, or are Python code
-that works on traced values.
+"""NumPy's functions that stay as they are: they take no traced value, or are Python code that is followed as it is
+written.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.rules.registry import CONSTANT, THROUGH, leave
+from tapegrad.frontends.common import written
+from tapegrad.rules.registry import CONSTANT, THROUGH, leave, register
 
 
 def named(names: str, space: Any = np) -> list[Any]:
@@ -36,7 +37,16 @@ leave(*[value for value in vars(np).values() if isinstance(value, type) and issu
       why="a type of numbers, which asks for a plain one: a traced one raises, or is guarded")
 leave(np.linalg.LinAlgError, why="an exception")
 
-# Python code of NumPy's own, made of functions with a meaning
+# Python code of NumPy's own, made of functions with a meaning: taken as it is, or where its names lead past what
+# replaces these in the program's modules, with names that lead there
+for _fn in [
+    *named("""
+        append apply_over_axes argwhere common_type diag_indices_from extract flatnonzero ix_ polyfit resize rollaxis
+        setxor1d trapezoid trapz tril_indices_from triu_indices_from union1d"""),
+    np.linalg.tensorinv, np.fft.hfft, np.fft.ihfft,
+    *named("arccos arcsin arctanh log log10 log2 logn power sqrt", np.emath),
+]:
+    register(_fn, written(_fn))
 THROUGH.update(named("fromfunction poly1d row_stack vectorize ndenumerate"), named("fftfreq rfftfreq", np.fft))
 CONSTANT.update(named("isfortran isscalar iterable"))
 # attributes: facts, read with a guard because a program may branch on them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +10,13 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, kept, laid, static
-from tapegrad.frontends.numpy.numeric import as_dtype, vander
+from tapegrad.frontends.common import as_array, kept, laid, static, written
+from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
-from tapegrad.frontends.numpy.shape import atleast, common_dtype, numpy_dtype, rank
+from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
-from tapegrad.rules.registry import means
+from tapegrad.rules.registry import means, register
 
 
 def _length(p: Array) -> int:
@@ -57,44 +56,10 @@ def polyval(p: Array, x: Array) -> Any:
     return y
 
 
-def _aligned(a1: Array, a2: Array) -> tuple[Any, Any]:
-    a, b = atleast(1, a1), atleast(1, a2)
-    n = max(_length(a), _length(b))
-    return tuple(p if _length(p) == n else ops.pad(p, ((n - _length(p), 0),))
-                 for p in (a, b))  # type: ignore[return-value]
-
-
-@means(np.polyadd)
-@_of_polynomials
-def polyadd(a1: Array, a2: Array) -> Any:
-    return ops.add(*_aligned(a1, a2))
-
-
-@means(np.polysub)
-@_of_polynomials
-def polysub(a1: Array, a2: Array) -> Any:
-    return ops.subtract(*_aligned(a1, a2))
-
-
 @means(np.polymul)
 @_of_polynomials
 def polymul(a1: Array, a2: Array) -> Any:
     return ops.convolve(_without_leading_zeros(a1), _without_leading_zeros(a2))
-
-
-@means(np.polydiv)
-@_of_polynomials
-def polydiv(u: Array, v: Array) -> Any:
-    r, v = atleast(1, u) + 0.0, atleast(1, v) + 0.0
-    dtype, scale, n = common_dtype(r, v), 1.0 / v[0], _length(v)
-    r, quotient = as_dtype(r, dtype), []
-    for k in range(_length(r) - n + 1):
-        quotient.append(scale * r[k])
-        r = r - ops.pad(quotient[-1] * v, ((k, _length(r) - n - k),))
-    q = ops.stack(*quotient, axis=0) if quotient else np.zeros(1, dtype)
-    while _length(r) > 1 and ops.less_equal(ops.abs(r[0]), 1e-8):
-        r = r[1:]
-    return q, r
 
 
 @means(np.polyder)
@@ -164,48 +129,6 @@ def roots(p: Array) -> Any:
     return ops.concat(y, np.zeros(trailing, numpy_dtype(y)), axis=0)
 
 
-@means(np.polyfit)
-def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
-    x, y, order = as_array(x) + 0.0, as_array(y) + 0.0, static(deg) + 1
-    if order < 1:
-        raise ValueError("expected deg >= 0")
-    if rank(x) != 1:
-        raise TypeError("expected 1D vector for x")
-    if not _length(x):
-        raise TypeError("expected non-empty vector for x")
-    if rank(y) not in (1, 2):
-        raise TypeError("expected 1D or 2D array for y")
-    if _length(x) != _length(y):
-        raise TypeError("expected x and y to have same length")
-    left, right, rcond = vander(x, order), y, _length(x) * np.finfo(numpy_dtype(x)).eps if rcond is None else rcond
-    if w is not None:
-        w = as_array(w) + 0.0
-        if rank(w) != 1:
-            raise TypeError("expected a 1-d array for weights")
-        if _length(w) != _length(y):
-            raise TypeError("expected w and y to have the same length")
-        column = ops.expand_dims(w, axis=1)
-        left, right = left * column, right * (column if rank(right) == 2 else w)
-    scale = ops.sqrt(ops.sum(left * left, axis=0))
-    left = left / scale
-    solution, residuals, found, singular = np.linalg.lstsq(left, right, rcond)
-    c = ops.permute_dims(ops.permute_dims(solution) / scale)
-    if not full and found != order:
-        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
-    if full:
-        return c, residuals, found, singular, rcond
-    if not cov:
-        return c
-    base = np.linalg.inv(ops.matmul(ops.permute_dims(left), left)) / (ops.reshape(scale, (-1, 1)) * scale)
-    if cov == "unscaled":
-        factor: Any = 1
-    elif _length(x) <= order:
-        raise ValueError("the number of data points must exceed order to scale the covariance matrix")
-    else:
-        factor = residuals / (_length(x) - order)
-    return c, base * factor if rank(y) == 1 else ops.expand_dims(base, axis=2) * factor
-
-
 @means(np.trim_zeros)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     x, trim = as_array(filt), trim.lower()
@@ -226,3 +149,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
             index.append(slice(int(ops.min(place)) if "f" in trim else None,
                                int(ops.max(place)) + 1 if "b" in trim else None))
     return x[tuple(index)]
+
+
+for _fn in (np.polyadd, np.polysub, np.polydiv):
+    register(_fn, _of_polynomials(written(_fn)))

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, numpys, static
-from tapegrad.frontends.numpy.shape import numpy_dtype, ravel, shape
+from tapegrad.frontends.numpy.shape import numpy_dtype, shape
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
@@ -340,19 +340,6 @@ def nonzero(a: Array) -> Any:
     x = as_array(a)
     shape(x)  # there are as many arrays of indices as axes
     return ops.nonzero(x)
-
-
-@means(np.flatnonzero, constant=True)
-def flatnonzero(a: Array) -> Any:
-    return ops.nonzero(ravel(a))[0]
-
-
-@means(np.argwhere, constant=True)
-def argwhere(a: Array) -> Any:
-    x = as_array(a)
-    if not shape_of(x):
-        return argwhere(ops.reshape(x, (1,)))[:, :0]
-    return ops.stack(*ops.nonzero(x), axis=1)
 
 
 @means(np.isclose, constant=True)

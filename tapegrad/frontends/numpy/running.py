@@ -143,18 +143,3 @@ def ediff1d(ary: Array, to_end: Any = None, to_begin: Any = None) -> Any:
     begin, end = ([] if part is None else converted([ravel(part)], numpy_dtype(x), "same_kind")
                   for part in (to_begin, to_end))
     return ops.concat(*begin, y, *end, axis=0) if begin or end else y
-
-
-@means(np.trapezoid, *([np.trapz] if hasattr(np, "trapz") else []))  # the name before NumPy 2.4
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    y = as_array(y)
-    axis = normalize_axis_index(static(axis), rank(y))
-    if x is None:
-        d = as_array(dx)
-    else:
-        x = as_array(x)
-        d = diff(x, axis=-1 if rank(x) == 1 else axis)
-        if rank(x) == 1:
-            d = ops.reshape(d, tuple(-1 if i == axis else 1 for i in range(rank(y))))
-    ends = y[along(axis, slice(1, None))] + y[along(axis, slice(None, -1))]
-    return ops.sum(d * ends / 2.0, axis=axis)

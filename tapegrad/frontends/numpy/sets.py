@@ -12,9 +12,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.index import getitem
-from tapegrad.frontends.numpy.join import concatenate
 from tapegrad.frontends.numpy.shape import rank, ravel
-from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means, refused
 
@@ -53,25 +51,10 @@ _standard(np.unique_inverse, return_inverse=True)
 _standard(np.unique_values, sorted="sorted" not in inspect.signature(np.unique).parameters)
 
 
-@means(np.union1d)
-def union1d(ar1: Any, ar2: Any) -> Any:
-    return unique(concatenate((ar1, ar2), None))
-
-
 @means(np.setdiff1d)
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     x = ravel(ar1) if assume_unique else unique(ar1)
     return getitem(x, ops.isin(x, as_array(ar2), invert=True))
-
-
-@means(np.setxor1d)
-def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    x = ops.sort(concatenate([a if assume_unique else unique(a) for a in (as_array(ar1), as_array(ar2))], None))
-    if not shape_of(x)[0]:
-        return x
-    edge = np.ones(1, bool)
-    new = ops.concat(edge, ops.not_equal(x[1:], x[:-1]), edge, axis=0)
-    return getitem(x, ops.logical_and(new[1:], new[:-1]))
 
 
 @means(np.isin, constant=True)

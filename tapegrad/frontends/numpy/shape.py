@@ -190,11 +190,6 @@ def moveaxis(a: Array, source: Any, destination: Any) -> Any:
     return moved(a, np.moveaxis, source, destination)
 
 
-@means(np.rollaxis)
-def rollaxis(a: Array, axis: int, start: int = 0) -> Any:
-    return moved(a, np.rollaxis, axis, start)
-
-
 @means(np.matrix_transpose, np.linalg.matrix_transpose, np.ndarray.mT)
 def matrix_transpose(x: Array, /) -> Any:
     return moved(x, np.matrix_transpose)
@@ -280,14 +275,6 @@ def repeat(a: Array, repeats: Any, axis: Axis = None) -> Any:
         return ops.repeat(as_array(a), operator.index(counts.item()), **keywords(axis=axis))
     x, axis = along_axis(a, axis)
     return ops.take(x, np.repeat(np.arange(shape_of(x)[axis]), counts), axis=axis)
-
-
-@means(np.resize)
-def resize(a: Array, new_shape: Any) -> Any:
-    x = ravel(a)
-    n = shape_of(x)[0]
-    index = np.resize(np.arange(n), integers(new_shape))
-    return ops.reshape(ops.take(x, index.ravel(), axis=0), index.shape) if n else np.zeros(index.shape, dtype_of(x))
 
 
 @means(np.pad)

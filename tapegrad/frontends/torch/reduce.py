@@ -1,9 +1,8 @@
-"""torch's reductions: sums, products, moments, extremes, norms, counts, running totals."""
+"""torch's reductions: sums, products, moments, extremes, counts, running totals."""
 
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,7 @@ from tapegrad.frontends.torch.shape import axis_of, getitem, ndim
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis, DType
-from tapegrad.ops.reduce import count, restore
+from tapegrad.ops.reduce import count
 from tapegrad.ops.shape import along
 from tapegrad.rules.op import Op
 
@@ -135,13 +134,6 @@ _moments("var_mean", lambda y: y, and_mean=True)
 _moments("std_mean", _root, and_mean=True)
 
 
-@torch_means("logsumexp", "Tensor.logsumexp", "special.logsumexp")
-def logsumexp(input: Array, dim: Axis, keepdim: bool = False) -> Any:
-    if not is_kind(input, "f") or not ndim(input) or (isinstance(dim, (tuple, list)) and not dim):
-        return whole("logsumexp", input, dim, keepdim)
-    return ops.logsumexp(input, **how(input, dim, keepdim))
-
-
 # -- the largest and the smallest: of all, and over several axes, ties share equally; with `dim`, the first has all
 
 
@@ -247,90 +239,3 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     for _ in range(builtins.min(n, shape_of(x)[at])):
         x = ops.subtract(getitem(x, along(at, slice(1, None))), getitem(x, along(at, slice(None, -1))))
     return x if n else ops.copy(x)
-
-
-# -- norms
-
-
-def _norm(x: Array, ord: Any, dim: Axis, keepdim: bool) -> Any:
-    """Return the norm of vectors along axes: the sum of |x| ** ord, to the power of 1 / ord."""
-    axes, options = axes_of(x, dim), how(x, dim, keepdim)
-    if ord == 2 and (not isinstance(axes, tuple) or len(axes) < 3):
-        return ops.vector_norm(x, **options)
-    simple = {math.inf: ops.max, -math.inf: ops.min, 1: ops.sum}.get(ord)
-    if simple is not None:
-        return simple(ops.abs(x), **options)
-    if ord == 0:
-        there = ops.not_equal(x, 0)
-        return ops.sum(brought(there, plain(x).abs().dtype), **options)
-    if not isinstance(axes, tuple) and axes is not None:
-        return ops.vector_norm(x, ord=ord, **options)
-    axes = tuple(range(ndim(x))) if axes is None else axes
-    rest = tuple(i for i in range(ndim(x)) if i not in axes)
-    shape = shape_of(x)
-    rows = x if not rest else ops.permute_dims(x, axes=(*rest, *axes))
-    flat = ops.reshape(rows, (*[shape[i] for i in rest], -1) if 0 not in shape
-                       else (*[shape[i] for i in rest], math.prod(shape[i] for i in axes)))
-    y = ops.vector_norm(flat, axis=-1, **({} if ord == 2 else {"ord": ord}))
-    return restore(y, x, axes) if keepdim else y
-
-
-def _is_wider(dtype: DType, x: Array) -> bool:
-    """True for no dtype, and one that holds the numbers of `x`: to a narrower one torch takes no norm."""
-    return dtype is None or (tensors_only(x) and torch.promote_types(plain(x).dtype, dtype) is dtype)
-
-
-def _is_order(ord: Any) -> bool:
-    return type(ord) in (int, float) and ord == ord
-
-
-@torch_means("linalg.vector_norm")
-def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if not _is_wider(dtype, x) or not is_kind(x, "fc") or not _is_order(ord) or 0 in shape_of(x):
-        return whole("linalg.vector_norm", x, ord, dim, keepdim, dtype=dtype)
-    return _norm(x if dtype is None else brought(x, dtype), ord, dim, keepdim)
-
-
-@torch_means("linalg.matrix_norm")
-def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:
-    x = A if dtype is None or not _is_wider(dtype, A) else brought(A, dtype)
-    known = _is_wider(dtype, A) and is_kind(x, "fc") and ndim(x) > 1 and 0 not in shape_of(x) and len(dim) == 2
-    if not known or ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
-        return whole("linalg.matrix_norm", A, ord, dim, keepdim, dtype=dtype)
-    rows, columns = (axis_of(x, a) for a in dim)
-    if ord == "fro":
-        return _norm(x, 2, (rows, columns), keepdim)
-    if ord in ("nuc", 2, -2):
-        rest = [i for i in range(ndim(x)) if i not in (rows, columns)]
-        values = ops.svdvals(ops.permute_dims(x, axes=(*rest, rows, columns)))
-        y = {"nuc": ops.sum, 2: ops.max, -2: ops.min}[ord](values, axis=-1)
-        return restore(y, x, (rows, columns)) if keepdim else y
-    totals = ops.sum(ops.abs(x), axis=rows if ord in (1, -1) else columns, keepdims=True)
-    return (ops.max if ord > 0 else ops.min)(totals, **keywords(axis=(rows, columns), keepdims=bool(keepdim)))
-
-
-@torch_means("linalg.norm")
-def linalg_norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if ord is None:
-        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
-    axes = range(ndim(A)) if dim is None else dim if isinstance(dim, (tuple, list)) else [dim]
-    if len(axes) == 1 and not isinstance(ord, str):
-        return vector_norm(A, ord, tuple(axes), keepdim, dtype=dtype)
-    if len(axes) == 2:
-        return matrix_norm(A, ord, tuple(axes), keepdim, dtype=dtype)
-    return whole("linalg.norm", A, ord, dim, keepdim, dtype=dtype)
-
-
-@torch_means("norm", "Tensor.norm")
-def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None) -> Any:
-    """Return torch.norm: of vectors, over any axes, except for the nuclear norm."""
-    if p == "nuc":
-        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
-    ord = 2.0 if p in ("fro", None) else p
-    return vector_norm(input, int(ord) if ord in (0, 1, 2) else ord, dim, keepdim, dtype=dtype)
-
-
-@torch_means("dist", "Tensor.dist")
-def dist(input: Any, other: Any, p: Any = 2) -> Any:
-    return (vector_norm(ops.subtract(input, other), p) if one_dtype_of(input, other) and is_kind(input, "fc")
-            else whole("dist", input, other, p))

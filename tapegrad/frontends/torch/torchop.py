@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -108,8 +108,9 @@ class TorchOp(Op):
 
     `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
     `cure` says what to do where torch's own backward fails, which runs no code of the user's then; its backward of that
-    may be wrong, and is refused: the pullback is `final`. A pullback is `of` an op. `made` says of what kind of MADE
-    it is, and of what it was made.
+    may be wrong, and is refused: the pullback is `final`. A pullback is `of` an op. Its first arguments are the
+    cotangents of `count` parts of that one's value, or where this is None one of the whole; its `order` counts the
+    pullbacks. `made` says of what kind of MADE it is, and of what it was made.
     """
 
     watched = True  # a compiled tape looks whether its results are such as it was made for
@@ -119,6 +120,8 @@ class TorchOp(Op):
                          batch=False if draws else of_members)
         self.cure, self.final = getattr(func, "cure", ""), False
         self.of: TorchOp | None = None
+        self.count: int | None = None
+        self.order = 0
         self.made: tuple[Any, ...] = ()
         self.refused: dict[Any, dict[int, str]] = {}
 
@@ -218,6 +221,11 @@ class TorchOp(Op):
             return self.run(*args, names=names, **kwargs), pb
         return mapped(detached, pb.begin()), pb
 
+    def split(self, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+        """Return the cotangent that a pullback is given, and the arguments of what it is the pullback of."""
+        return (args[0], tuple(args[1:])) if self.count is None else (tuple(args[:self.count]),
+                                                                      tuple(args[self.count:]))
+
     def pullback(self, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
         """Return the pullback of a call that has its value; it makes the call again."""
         known = dict(kwargs)
@@ -284,7 +292,10 @@ class Vjp(OfOp):
     def record(self, dy: Cotangent) -> tuple[Any, ...]:
         """Record the pullback as an operation, where it is played on proxies."""
         known = {"names": self.names, **self.kwargs} if self.names else self.kwargs
-        return self.cotangents(self.args, vjp_op(self.op)(unwrap(mapped_cotangent(dy)), *self.args, **known))
+        dy = unwrap(mapped_cotangent(dy))
+        parts = dy if isinstance(dy, tuple) and not any(isinstance(part, tuple) for part in dy) else None
+        op = vjp_op(self.op, None if parts is None else len(parts))
+        return self.cotangents(self.args, op(*((dy,) if parts is None else parts), *self.args, **known))
 
     def cotangents(self, args: tuple[Any, ...], dxs: Iterable[Any]) -> tuple[Any, ...]:
         """Return the cotangents of the arguments from those of their tensors; what has none
@@ -415,10 +426,10 @@ def kernels(twice: bool) -> Any:
 
 
 @functools.cache
-def vjp_op(op: TorchOp) -> TorchOp:
-    """Return the op that computes the cotangents of a call's tensors from those of its value."""
-    def run(dy: Cotangent, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
-        create = torch.is_grad_enabled()
+def vjp_op(op: TorchOp, count: int | None = None) -> TorchOp:
+    """Return the op that computes the cotangents of a call's tensors from those of its value's parts."""
+    def run(*given: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
+        (dy, args), create = made.split(given), torch.is_grad_enabled()
         with torch.enable_grad():
             # a view made under no_grad requires a gradient, and is on no tape
             y, roots = op.begin(args, names, kwargs, create=create)
@@ -426,7 +437,8 @@ def vjp_op(op: TorchOp) -> TorchOp:
             # of a sum torch gives one tensor for both, the cotangent itself
             return tuple(dxs) if create else tuple([None if dx is None else dx.detach() for dx in dxs])
     made = TorchOp(f"{op.__name__}_vjp", run)
-    made.cure, made.final, made.of, made.made = op.cure, bool(op.cure), op, ("vjp", op)
+    made.cure, made.final, made.of, made.count, made.made = op.cure, bool(op.cure), op, count, ("vjp", op, count)
+    made.order = op.order + 1
     made.call = lambda args, names, kwargs: run(*args, names=names, **kwargs)  # type: ignore[method-assign]
     return made
 
@@ -446,26 +458,15 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, .
     """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes, and
     the parts of its value that are `absent` are None.
     """
-    of = op.of or op
-
     def run(*args: Any, **more: Any) -> Any:
         names = [*more][:len(in_dims) - len(args)]
         static = {name: value for name, value in more.items() if name not in names}
 
         def call(*values: Any) -> Any:
             count = len(values) - len(names)
-            y = of.impl(*values[:count], **dict(zip(names, values[count:])), **static)
+            y = pure(op)(*values[:count], **dict(zip(names, values[count:])), **static)
             return tuple([part for part in y if part is not None]) if absent else y
-
-        def pulled(dy: Cotangent, *values: Any) -> tuple[Any, ...]:
-            at = [i for i, x in enumerate(values) if is_tensor(x) and has_derivative(x)]
-
-            def by_those(*xs: Any) -> Any:
-                return call(*[xs[at.index(i)] if i in at else x for i, x in enumerate(values)])
-            with kernels(twice=torch.is_grad_enabled()):
-                y, pull = torch.func.vjp(by_those, *[values[i] for i in at])
-            return pull(cast(dy, y).expand(y.shape))  # type: ignore[no-any-return]
-        found = torch.vmap(call if of is op else pulled, in_dims)(*args, *[more[name] for name in names])
+        found = torch.vmap(call, in_dims)(*args, *[more[name] for name in names])
         parts = iter(found if absent else ())
         return tuple([None if i in absent else next(parts) for i in range(len(found) + len(absent))]
                      ) if absent else found
@@ -473,6 +474,26 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, .
     made = TorchOp(f"{op.__name__}_members", run)
     made.made = ("members", op, in_dims, absent)
     return made
+
+
+def pure(op: TorchOp) -> Callable[..., Any]:
+    """Return what an op computes as a function that torch's transforms take: pullbacks by torch.func."""
+    if op.of is None:
+        return op.impl
+    of = pure(op.of)
+
+    def pulled(*given: Any, **kwargs: Any) -> tuple[Any, ...]:
+        (dy, args), pairs = op.split(given), list[Any]()
+
+        def by_those(*xs: Any) -> tuple[Any, ...]:
+            rest = iter(xs)
+            new, options = mapped(lambda x: next(rest) if has_derivative(x) else x, (args, kwargs))
+            pairs[:] = flowing(of(*new, **options), dy)
+            return tuple([part for part, _ in pairs])
+        with kernels(twice=torch.is_grad_enabled()):
+            ys, pull = torch.func.vjp(by_those, *filter(has_derivative, tensors_in((args, kwargs))))
+        return pull(tuple([cast(part, y).expand(y.shape) for y, (_, part) in zip(ys, pairs)]))  # type: ignore[no-any-return]
+    return pulled
 
 
 MADE.update(vjp=vjp_op, members=lambda op, *settings: mapped_op(op, *map(tuple, settings)))

@@ -96,3 +96,33 @@ def test_tensors_that_a_trace_around_knows(name: str) -> None:
     _, wanted = torch.autograd.functional.hvp(plain, w, v)
     _, found = tg.jvp(lambda w: tg.grad(loss, w)[1][1], (w,), (v,))
     torch.testing.assert_close(found, wanted)
+
+
+WHOLE: dict[str, Callable[[Any], Any]] = {
+    "layer_norm": lambda x: F.layer_norm(x, (4,)), "of several": lambda x: torch.block_diag(x, x * 2), "by a name": lambda x: torch.renorm(x, p=2, dim=0, maxnorm=0.5),
+    "of several results": lambda x: (torch.aminmax(x, dim=1)[1] + torch.frexp(x)[0].sum(1)) * torch.native_layer_norm(x, (4,), None, None, 1e-5)[0].sum(1),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_second_derivatives_are_batched_and_compiled(name: str) -> None:
+    """A Hessian has one call of each pullback for all of its columns, and so has a batch of gradients; both are compiled, for other numbers too."""
+    def f(x: Any) -> Any:
+        return (WHOLE[name](x) ** 3).sum()
+    xs = T(3, 2, 4)
+    text = str(tg.trace(tg.hessian(f), xs[0])[1])
+    assert "batched" in text and not any(slow in text for slow in ("per member", "over the members"))
+    hessian, gradients = tg.compile(tg.hessian(f)), tg.compile(tg.vmap(lambda x: tg.gradient(f, x)[0]))
+    for _ in range(4):
+        torch.testing.assert_close(hessian(xs[0]), torch.autograd.functional.hessian(f, xs[0]))
+        torch.testing.assert_close(gradients(xs), torch.stack([torch.func.grad(f)(x) for x in xs]))
+        xs = xs + 0.1
+    assert hessian.stats.traces <= 2 and gradients.stats.traces <= 2
+
+
+def test_a_power_series_ends_where_torchs_derivatives_may_be_wrong() -> None:
+    x, v = T(4), T(4)
+    value, slope = tg.taylor(lambda x: (F.layer_norm(x, (4,)) ** 3).sum(), x, 1, direction=v)
+    torch.testing.assert_close((value, slope), torch.func.jvp(lambda x: (F.layer_norm(x, (4,)) ** 3).sum(), (x,), (v,)))
+    with pytest.raises(tg.MissingRule, match="no power series"):
+        tg.taylor(lambda x: F.layer_norm(x, (4,)).sum(), x, 2)

@@ -8,20 +8,19 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compile import products
-from tapegrad.numbers import parallel
+from tapegrad.compile.native import machine
 from tests.threads import at_once
+
+pytest.importorskip("llvmlite")
 
 RNG = np.random.default_rng(0)
 N = 230  # a product takes 2.4e7 flops: two of them gain by two threads
-MODES = ["numpy", *(["native"] if find_spec("llvmlite") else [])]
 
 
 def matrices(count: int, shape: tuple[int, ...] = (N, N), dtype: Any = np.float64) -> list[Any]:
@@ -37,11 +36,6 @@ def _threads() -> Iterator[None]:
     tg.set_num_threads(2)
     yield
     tg.set_num_threads(before)
-
-
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> str:
-    return request.param  # type: ignore[no-any-return]
 
 
 # -- the same bits
@@ -112,8 +106,8 @@ PROGRAMS = [branches, layers, chain, views, written, wide, looped, between, stee
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("make", [tg.compile, lambda f, **kw: tg.value_and_grad(f, argnums=(0, 1), **kw)], ids=["value", "gradient"])
-def test_the_bits_are_the_same_on_any_number_of_threads(f: Any, make: Any, mode: str) -> None:
-    step = make(f, mode=mode, warmup=1)
+def test_the_bits_are_the_same_on_any_number_of_threads(f: Any, make: Any) -> None:
+    step = make(f, mode="native", warmup=1)
     expected = tg.tree.leaves((make(f, mode="numpy", warmup=9)(A, B),))
     found = []
     for threads in (2, 1, 3, 2):
@@ -126,9 +120,9 @@ def test_the_bits_are_the_same_on_any_number_of_threads(f: Any, make: Any, mode:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.complex64])
-def test_other_dtypes(dtype: Any, mode: str) -> None:
+def test_other_dtypes(dtype: Any) -> None:
     a, b = matrices(3, (280, 280), dtype), matrices(3, (280, 280), dtype)
-    step = tg.compile(lambda a, b: [x @ y.T for x, y in zip(a, b)], mode=mode, warmup=1)
+    step = tg.compile(lambda a, b: [x @ y.T for x, y in zip(a, b)], mode="native", warmup=1)
     for _ in range(3):
         for x, y, z in zip(a, b, step(a, b)):
             assert z.dtype == dtype
@@ -136,9 +130,9 @@ def test_other_dtypes(dtype: Any, mode: str) -> None:
     assert step.stats.hits == 2
 
 
-def test_other_shapes(mode: str) -> None:
+def test_other_shapes() -> None:
     """A call that does not fit one tape falls over to another."""
-    step, small = tg.value_and_grad(branches, argnums=(0, 1), mode=mode, warmup=1), matrices(4, (50, 50))
+    step, small = tg.value_and_grad(branches, argnums=(0, 1), mode="native", warmup=1), matrices(4, (50, 50))
     for _ in range(3):
         for args in ((A, B), (small, small)):
             assert step(*args)[0] == pytest.approx(branches(*args))
@@ -148,47 +142,35 @@ def test_other_shapes(mode: str) -> None:
 # -- where threads are started
 
 
-def compiled(f: Callable[..., Any], mode: str, *args: Any) -> str:
+def compiled(f: Callable[..., Any], *args: Any) -> str:
     """Return what a compiled function consists of."""
-    step = tg.compile(tg.trace(f, *args)[1], mode=mode)
+    step = tg.compile(tg.trace(f, *args)[1], mode="native")
     np.testing.assert_array_equal(step(*args), f(*args))
-    return step.ir if mode == "native" else step.source
+    return step.ir
 
 
 @pytest.mark.parametrize("f, n, gains", [
     (lambda a, b: (a @ b) * (b @ a), N, True), (lambda a, b: (a @ b) * (b @ a), 120, False), (lambda a, b: (a @ b) @ a, N, False),
     (lambda a, b: a @ b, N, False), (lambda a, b: (a @ b) * (b @ a[:, :2] @ a[:2]), N, False), (lambda a, b: (a @ b) * (b @ np.abs(a)), N, True)])
-def test_sizes_decide(f: Any, n: int, gains: bool, mode: str) -> None:
-    text = compiled(f, mode, *matrices(2, (n, n)))
-    assert ("call void @tapegrad_together" in text if mode == "native" else "products((" in text) == gains
+def test_sizes_decide(f: Any, n: int, gains: bool) -> None:
+    text = compiled(f, *matrices(2, (n, n)))
+    assert ("call void @tapegrad_together" in text) == gains
 
 
-def test_numpys_code_uses_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, pairs = [], list(zip(A, B))
-    monkeypatch.setattr(parallel, "together", lambda work, helpers: (asked.append(helpers), work()))
-    for threads, of_blas in ((2, 1), (9, 1), (1, 1), (4, 2), (4, 0)):
-        tg.set_num_threads(threads)
-        monkeypatch.setattr(products, "_threads_of_blas", lambda of_blas=of_blas: lambda: of_blas)
-        for (a, b), found in zip(pairs, products.products(*pairs)):
-            np.testing.assert_array_equal(found, a @ b)
-    assert asked == [1, 3, 0]
-
-
-def test_where_blas_has_threads_of_its_own(mode: str) -> None:
-    code = f"""
+def test_where_blas_has_threads_of_its_own() -> None:
+    code = """
 import ctypes, numpy as np, tapegrad as tg
-from tapegrad.compile import products
-from tapegrad.numbers import parallel
+from tapegrad.compile.native import machine
 tg.set_num_threads(2)
 a = np.random.default_rng(0).normal(size=(300, 300))
-step = tg.compile(lambda a: (a @ a) * (a @ a.T), mode={mode!r}, warmup=1)
+step = tg.compile(lambda a: (a @ a) * (a @ a.T), mode="native", warmup=1)
 for threads in (1, 2, 1):
-    products.blas("scipy_openblas_set_num_threads64_")(threads)
+    machine.blas("scipy_openblas_set_num_threads64_")(threads)
     for _ in range(3):
         np.testing.assert_allclose(step(a), (a @ a) * (a @ a.T), rtol=1e-9)
 """
     try:
-        products.blas(products.THREADS_OF_BLAS)
+        machine.blas(machine.THREADS_OF_BLAS)
     except (OSError, AttributeError):
         pytest.skip("another BLAS")
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -199,8 +181,8 @@ for threads in (1, 2, 1):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("settings", [{}, {"over": "raise"}, {"invalid": "raise"}, {"all": "ignore"}, {"all": "raise"}], ids=str)
-def test_errors_and_warnings_are_those_of_one_thread(settings: dict[str, Any], mode: str) -> None:
-    step = tg.compile(branches, mode=mode, warmup=1)
+def test_errors_and_warnings_are_those_of_one_thread(settings: dict[str, Any]) -> None:
+    step = tg.compile(branches, mode="native", warmup=1)
     large, nothing = [a.copy() for a in A], [a.copy() for a in A]
     large[2][:] = 1e300
     nothing[1][0, 0], nothing[3][0, 0] = np.inf, -np.inf
@@ -223,14 +205,6 @@ def test_errors_and_warnings_are_those_of_one_thread(settings: dict[str, Any], m
         assert found[0] == found[1]
 
 
-def test_an_error_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refuses:
-        def __matmul__(self, other: Any) -> Any:
-            raise KeyError(threading.current_thread().name)
-    with pytest.raises(KeyError):
-        products.products((A[0], B[0]), (Refuses(), B[1]), (A[2], B[2]))
-
-
 @pytest.mark.parametrize("n", [0, -1, 2.0, True, "2", None])
 def test_a_number_that_is_none(n: Any) -> None:
     with pytest.raises(tg.ArgumentError, match="set_num_threads"):
@@ -241,8 +215,8 @@ def test_a_number_that_is_none(n: Any) -> None:
 # -- beside other threads and processes
 
 
-def test_threads_call_one_function(mode: str) -> None:
-    step, wrong = tg.value_and_grad(branches, argnums=(0, 1), mode=mode, warmup=1), []
+def test_threads_call_one_function() -> None:
+    step, wrong = tg.value_and_grad(branches, argnums=(0, 1), mode="native", warmup=1), []
     args = [(A[k:] + A[:k], B) for k in range(4)]
     expected = [[np.asarray(x).tobytes() for x in tg.tree.leaves((step(*each),))] for each in args]
     expected = [[np.asarray(x).tobytes() for x in tg.tree.leaves((step(*each),))] for each in args]
@@ -257,10 +231,10 @@ def test_threads_call_one_function(mode: str) -> None:
 
 
 @pytest.mark.parametrize("f", [lambda a, b: a @ b, lambda a, b: (a @ b) * (b @ a)], ids=["one", "two"])
-def test_other_threads_run_meanwhile(f: Any, mode: str) -> None:
+def test_other_threads_run_meanwhile(f: Any) -> None:
     """The lock is asked for once in ten seconds: it is free while products are computed, or not at all."""
     a, b = matrices(2, (900, 900))
-    step = tg.compile(f, mode=mode, warmup=1)
+    step = tg.compile(f, mode="native", warmup=1)
     for _ in range(2):
         step(a, b)
     ticks, stop = [0], threading.Event()
@@ -286,13 +260,13 @@ def test_other_threads_run_meanwhile(f: Any, mode: str) -> None:
         other.join()
 
 
-def test_ctrl_c_and_fork(mode: str) -> None:
+def test_ctrl_c_and_fork() -> None:
     """An interrupt arrives once products have been computed, and the next call is as ever; so are calls of a child."""
-    code = f"""
+    code = """
 import os, signal, threading, numpy as np, tapegrad as tg
 tg.set_num_threads(2)
 a = np.random.default_rng(0).normal(size=(600, 600))
-step = tg.compile(lambda a: ((a @ a) * (a @ a.T)).sum(), mode={mode!r}, warmup=1)
+step = tg.compile(lambda a: ((a @ a) * (a @ a.T)).sum(), mode="native", warmup=1)
 values = [step(a) for _ in range(3)][1:]
 for attempt in range(5):
     timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
