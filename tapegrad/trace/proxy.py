@@ -148,10 +148,8 @@ class Proxy(Slotted):
             if name in _STATIC_ATTRIBUTES and isinstance(val, (np.ndarray, np.generic)):
                 self._fact("shape", shape_of(val))
                 self._fact("dtype", dtype_of(val))
-                if name in ("flags", "strides"):
-                    self._fact("strides", val.strides)
-                if name == "flags":
-                    self._fact("writeable", bool(found.writeable))
+                for fact in {"flags": ("strides", "writeable"), "strides": ("strides",)}.get(name, ()):
+                    self._fact(fact, bool(found.writeable) if fact == "writeable" else val.strides)
                 return found
             raise unknown(key if key is not None else found, f"{owner.__name__}.{name}")
         if not callable(found) or type(key).__name__ == "getset_descriptor":

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import tapegrad as tg
 
@@ -143,3 +144,21 @@ def compare(found: Any, wanted: Any, module: Any, given: list[Any]) -> None:
     for dx, x in zip(dxs, given):
         if x.is_floating_point():
             torch.testing.assert_close(dx, torch.zeros_like(x) if x.grad is None else x.grad)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "batch_norm", "instance_norm"])
+def test_third_derivatives_that_torch_has_wrong_are_refused(name: str) -> None:
+    shape, w = (1, 2, 4), torch.linspace(1.0, 2.0, 8, dtype=torch.float64).reshape(1, 2, 4)
+    x = torch.linspace(0.1, 1.7, 8, dtype=torch.float64).reshape(shape) ** 1.3
+    norm = {"layer_norm": lambda x: F.layer_norm(x, (4,)), "instance_norm": F.instance_norm,
+            "batch_norm": lambda x: F.batch_norm(x[0].T, None, None, training=True).T[None]}[name]
+
+    def f(t: Any) -> Any:
+        return (norm(x + t * torch.cos(w * 3.0)) * w).pow(3).sum()
+    first, second = (lambda t: tg.gradient(f, t)[0]), (lambda t: tg.gradient(first, t)[0])
+    t, h = torch.tensor(0.0, dtype=torch.float64), 1e-5
+    assert abs(float(second(t)) - float(first(t + h) - first(t - h)) / (2 * h)) < 1e-5 * abs(float(second(t)))
+    one = torch.tensor(1.0, dtype=torch.float64)
+    for call in (lambda: tg.gradient(second, t), lambda: tg.jvp(lambda t: tg.jvp(f, (t,), (one,))[1], (t,), (one,))):
+        with pytest.raises(tg.MissingRule, match=f"no gradient of {name}_vjp_vjp.*third derivatives of it are wrong"):
+            call()
