@@ -1,4 +1,5 @@
-"""bytecode: code of a Python function in which some instructions are replaced by longer sequences.
+"""bytecode: where code of a Python function names, calls and jumps; code in which some instructions are replaced by
+longer sequences.
 
 Jumps, the table of exception handlers and the table of positions are made anew; the stack's depth must not grow.
 """
@@ -71,12 +72,17 @@ def named(code: CodeType, opnames: frozenset[str]) -> Iterator[tuple[str, str]]:
 
 def name_in(code: CodeType, place: int) -> str:
     """Return the name in an instruction, by its place among the units of code."""
+    return code.co_names[argument(code, place) >> FLAGS.get(code.co_code[2 * place], 0)]
+
+
+def argument(code: CodeType, place: int) -> int:
+    """Return the whole argument of an instruction."""
     units, at = code.co_code, 2 * place
     arg, shift = units[at + 1], 8
     while at and units[at - 2] == _EXTENDED:
         at -= 2
         arg, shift = arg | units[at + 1] << shift, shift + 8
-    return code.co_names[arg >> FLAGS.get(units[2 * place], 0)]
+    return arg
 
 
 def uses_of_global(code: CodeType, name: str) -> list[tuple[int, bool]] | None:
@@ -90,31 +96,34 @@ def uses_of_global(code: CodeType, name: str) -> list[tuple[int, bool]] | None:
         if opcode in _NAMING and name_in(code, place) == name:
             if opcode != _LOAD_GLOBAL:
                 return None
-            called: bool | None = bool(code.co_code[2 * place + 1] & 1) and _is_called(code, place)
-            if called is None:
-                return None
+            called = bool(code.co_code[2 * place + 1] & 1)
+            if called and sys.version_info < (3, 13) and called_with(code, place) is None:
+                return None  # before 3.13 the null stands before all of an expression
             found.append((place, called or _follows(code, place, "map")))
     return found
 
 
-def _is_called(code: CodeType, place: int) -> bool | None:
-    """Return whether what an instruction loads behind a null is called before anything else uses it: `type(x)`, and not
-    `type.mro(*x)`, whose null stands there too before Python 3.13. None where a jump may lead past the call.
+def called_with(code: CodeType, place: int) -> int | None:
+    """Return with how many arguments that is called which stands on the stack after an instruction, with its null: -1
+    where they are unpacked or named. None where something else may be done with it, as in `type.mro(*x)`.
     """
-    depth = 0  # of the stack, above what is loaded
-    for at in range(2 * place + 2, len(code.co_code) if sys.version_info < (3, 13) else 0, 2):
+    depth = 0  # of the stack, above what is called
+    for at in range(2 * place + 2, len(code.co_code), 2):
         opcode, arg = code.co_code[at:at + 2]
-        if (opcode == _CALL and arg == depth) or (opcode == _CALL_EX and 1 + (arg & 1) == depth):
-            return True
+        if opcode == _CALL and arg == depth:
+            return -1 if code.co_code[at - 2] == _KEYWORDS else arg
+        if opcode == _CALL_EX and 1 + (arg & 1) == depth:
+            return -1
         depth += dis.stack_effect(opcode, arg if opcode >= dis.HAVE_ARGUMENT else None)
         if opcode in _UNCLEAR or (depth < 1 and opcode != _CACHE):
             return None
-    return sys.version_info >= (3, 13)
+    return None
 
 
 _UNCLEAR = frozenset([_EXTENDED, *dis.hasjrel, *dis.hasjabs, *(
     number for name, number in dis.opmap.items() if name.startswith(("SWAP", "COPY", "ROT", "DUP")))])
 _CALL = dis.opmap.get("PRECALL", dis.opmap.get("CALL"))
+_KEYWORDS = dis.opmap.get("KW_NAMES", -1)
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
 
 
@@ -130,6 +139,19 @@ def _follows(code: CodeType, place: int, name: str) -> bool:
     while before > 0 and opcodes[before] in (_CACHE, _EXTENDED):
         before -= 1
     return before >= 0 and opcodes[before] == _LOAD_GLOBAL and name_in(code, before) == name
+
+
+def targets_of(code: CodeType) -> set[int]:
+    """Return the places to which jumps lead."""
+    opcodes = code.co_code[::2]
+    jumps = [place for place, opcode in enumerate(opcodes) if opcode in _RELATIVE or opcode in _ABSOLUTE]
+    found = set()
+    for place in jumps:
+        end, arg = place + 1, argument(code, place)
+        while end < len(opcodes) and opcodes[end] == _CACHE:
+            end += 1
+        found.add(arg if opcodes[place] in _ABSOLUTE else end - arg if opcodes[place] in _BACKWARD else end + arg)
+    return found
 
 
 class Placed(NamedTuple):
@@ -235,11 +257,10 @@ def expanded(code: CodeType, instead: Mapping[int, Sequence[Step]], consts: tupl
             units += bytes([_EXTENDED, arg >> 8 * more & 255])
         units += bytes([step.opcode, arg & 255, *bytes(2 * step.caches)])
     lines = [(start, size) for (_, start, _), size in zip(made, sizes)]
-    tables: dict[str, Any] = {"co_linetable": _lines(code, lines)}
-    if hasattr(code, "co_exceptiontable"):  # from Python 3.11 on
-        tables = {"co_linetable": _positions(code, lines),
-                  "co_exceptiontable": _handlers(code.co_exceptiontable, places)}
-    return code.replace(co_code=bytes(units), co_consts=consts, **tables)
+    if not hasattr(code, "co_exceptiontable"):  # before Python 3.11
+        return code.replace(co_code=bytes(units), co_consts=consts, co_linetable=_lines(code, lines))
+    tables: dict[str, Any] = {"co_exceptiontable": _handlers(code.co_exceptiontable, places)}
+    return code.replace(co_code=bytes(units), co_consts=consts, co_linetable=_positions(code, lines), **tables)
 
 
 def _size(made: tuple[Step, int, int], arg: int) -> int:
@@ -261,23 +282,29 @@ def _positions(code: CodeType, sizes: Sequence[tuple[int, int]]) -> bytes:
     for start, size in sizes:
         line, end_line, column, end_column = known[start // 2]
         kind = 15 if line is None else 13 if column is None else 14
+        where = b""
+        if column is not None:
+            where = _low_first(end_line - line) + _low_first(column + 1) + _low_first(end_column + 1)
         for done in range(0, size, 8):
             table.append(128 | kind << 3 | min(size - done, 8) - 1)
             if line is not None:
                 step, last = line - last, line
-                table += _low_first(-step << 1 | 1 if step < 0 else step << 1)
-            if column is not None:
-                table += b"".join(map(_low_first, (end_line - line, column + 1, end_column + 1)))
+                table += _low_first(-step << 1 | 1 if step < 0 else step << 1) + where
     return bytes(table)
 
 
 def _low_first(value: int) -> bytes:
     """Return a number in groups of six bits, the lowest first."""
+    if value < 64:
+        return _SHORT[value]
     groups = bytearray()
     while value > 63:
         groups.append(64 | value & 63)
         value >>= 6
     return bytes([*groups, value])
+
+
+_SHORT = [bytes([value]) for value in range(64)]
 
 
 def _handlers(table: bytes, places: Mapping[int, int]) -> bytes:

@@ -24,13 +24,13 @@ _PARTS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 class ClosedWorld:
     """What roots lead to: `met` by id, with what leads to each, the ids of all that was `seen` on the way; what of it a
     trace makes a copy of where it is `given`; and what is `open`, to be followed at each search. `spaces` are read
-    besides those of the functions.
+    besides those of the functions; `readers` tell objects by `id` or search for them.
     """
 
     def __init__(self, met: dict[int, Any], parents: dict[int, list[tuple[Any, str]]],
-                 spaces: dict[int, tuple[Any, list[Any]]],
+                 spaces: dict[int, tuple[Any, list[Any]]], readers: dict[int, FunctionType],
                  given: Callable[[Any], bool], is_open: Callable[[Any], bool]) -> None:
-        self.met, self.parents, self.seen = met, parents, {*parents, *met}
+        self.met, self.parents, self.readers, self.seen = met, parents, readers, {*parents, *met}
         self.given = {key: x for key, x in met.items() if given(x)}
         self.open = [x for x in met.values() if is_open(x)]
         closed = [x for x in met.values() if not is_open(x)]
@@ -91,6 +91,7 @@ def _is_same(holder: Any, then: list[Any]) -> bool:
 
 
 _worlds: dict[Any, ClosedWorld] = {}
+ENDS: dict[Any, dict[int, Any]] = {}  # by roots: the originals at which their world ends
 
 
 def closed_world(key: Any, make: Callable[[], ClosedWorld]) -> tuple[ClosedWorld, list[Any]]:
@@ -100,6 +101,7 @@ def closed_world(key: Any, make: Callable[[], ClosedWorld]) -> tuple[ClosedWorld
     if world is None or len(changed) > FEW:
         if len(_worlds) >= KEPT:
             _worlds.clear()
+            ENDS.clear()
         world, changed = make(), []
         _worlds[key] = world
     return world, [*world.open, *changed]

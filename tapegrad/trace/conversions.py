@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import builtins
 import dis
-import itertools
 import re
 import sys
 import typing
@@ -32,7 +31,16 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
-from tapegrad.trace.bytecode import Placed, Step, expanded, is_attribute_of, placed, uses_of_global, with_name
+from tapegrad.trace.bytecode import (
+    Placed,
+    Step,
+    called_with,
+    expanded,
+    is_attribute_of,
+    placed,
+    uses_of_global,
+    with_name,
+)
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
@@ -296,8 +304,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
     if installed and "modules" in names and scope.get("sys") is sys and is_attribute_of(code, "modules", "sys"):
         names = tuple(_MODULES if name == "modules" else name for name in names)
     parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
-    instead = (_calls_of_variables(code, len(parts)) if _VARIABLE is not None and installed and len(parts) < 256
-               and any(found.start() % 2 == 0 for found in _VARIABLE.finditer(code.co_code)) else {})
+    instead = _calls_of_variables(code, len(parts)) if installed and len(parts) < 256 else {}
     if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
         made = compared(code)
         if made is not code:
@@ -374,21 +381,33 @@ def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int,
     """Return, by offset, the instructions that replace those by which a variable is called with one argument:
     `to_class`, the constant number `place`, is called instead, with the variable as its first argument.
     """
-    steps, found = placed(code), dict[int, list[tuple[int, int]]]()
+    units, found = code.co_code, dict[int, list[tuple[int, int]]]()
     const, fast = (dis.opmap[name] for name in ("LOAD_CONST", "LOAD_FAST"))
-    for first, second in itertools.pairwise(steps):
-        step, null = (first, second) if _SECOND else (second, first)
-        if null.opname != "PUSH_NULL" or step.opcode not in _LOADS or step.arg > 255:
+    for match in _VARIABLE.finditer(units) if _VARIABLE is not None else ():
+        if (at := match.start()) % 2 or (at and units[at - 2] == dis.EXTENDED_ARG):
             continue
-        load = [(step.opcode, step.arg)]
-        if len(names := step.opname.split("_FAST")) > 2:  # two in one
-            load = [(dis.opmap[f"{names[0]}_FAST"], step.arg >> 4), (fast, step.arg & 15)]
-        call = _around(steps, second, second)[:1]
-        if call and call[0].opname in ("PRECALL", "CALL") and call[0].arg == 1:
-            found[null.offset] = [load[-1]] if _SECOND else [(const, place)]
-            if _SECOND:
-                found[step.offset] = [*load[:-1], (const, place)]
+        count = called_with(code, at // 2 + 1)
+        if (_called_in_text(code, at + 2) if count is None else count) != 1:
+            continue
+        null, step = (at + 2, at) if _SECOND else (at, at + 2)
+        opcode, arg = units[step:step + 2]
+        load = [(opcode, arg)]
+        if len(names := dis.opname[opcode].split("_FAST")) > 2:  # two in one
+            load = [(dis.opmap[f"{names[0]}_FAST"], arg >> 4), (fast, arg & 15)]
+        found[null] = [load[-1]] if _SECOND else [(const, place)]
+        if _SECOND:
+            found[step] = [*load[:-1], (const, place)]
     return found
+
+
+def _called_in_text(code: CodeType, offset: int) -> int:
+    """Return with how many arguments that is called which an instruction loads, as the places in the text tell: there
+    may be jumps on the way. -1 where something else is done with it.
+    """
+    steps = placed(code)
+    second = next(step for step in steps if step.offset == offset)
+    call = _around(steps, second, second)[:1]
+    return call[0].arg if call and call[0].opname in ("PRECALL", "CALL") else -1
 
 
 def _calls(steps: list[Placed], at: int, scope: dict[str, Any], fn: Any) -> bool:

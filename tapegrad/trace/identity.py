@@ -23,7 +23,7 @@ from tapegrad.numbers.tensors import ORDINARY, is_memory
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import StandIn
 from tapegrad.tape.tape import Input
-from tapegrad.trace.bytecode import expanded, steps_of
+from tapegrad.trace.bytecode import expanded, steps_of, targets_of
 from tapegrad.trace.guards import are_apart
 from tapegrad.tree.copies import running
 
@@ -112,7 +112,22 @@ _COMPARED = (_Compared(same), _Compared(is_not))  # by the argument of the instr
 COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {operator.is_: same, operator.is_not: is_not}
 _PAIR, _MATMUL = (next(step for step in steps_of((lambda a, b, c: (a, b) @ c).__code__) if step.name.startswith(name))
                   for name in ("BUILD_TUPLE", "BINARY_"))
-_LOAD_CONST, _IS_OP = dis.opmap["LOAD_CONST"], dis.opmap["IS_OP"]
+_LOAD_CONST, _IS_OP, _EXTENDED_ARG = map(dis.opmap.__getitem__, ("LOAD_CONST", "IS_OP", "EXTENDED_ARG"))
+
+
+def _compares_variables(code: CodeType) -> bool:
+    """Return whether code compares by `is`, but for `x is None` and such, as far as a look at these places tells."""
+    opcodes, at = code.co_code[::2], code.co_code[::2].find(_IS_OP)
+    targets = None
+    while at >= 0:
+        if at < 2 or opcodes[at - 1] != _LOAD_CONST or opcodes[at - 2] == _EXTENDED_ARG or (
+                type(code.co_consts[code.co_code[2 * at - 1]]) in (int, float, complex)):
+            return True
+        targets = targets_of(code) if targets is None else targets
+        if at in targets:
+            return True
+        at = opcodes.find(_IS_OP, at + 1)
+    return False
 
 
 def compared(code: CodeType) -> CodeType:
@@ -120,7 +135,7 @@ def compared(code: CodeType) -> CodeType:
 
     What is compared with a constant that is no number, `x is None`, stays: True and False are handed on as they are.
     """
-    if _IS_OP not in code.co_code[::2]:
+    if not _compares_variables(code):
         return code
     steps = steps_of(code)
     targets, instead = {step.target for step in steps}, {}

@@ -60,8 +60,10 @@ def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
     if bare and not [x for x in args if type(x) not in PROXIES and type(x) not in _PLAIN]:
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
-    roots = _roots(fn, args, near)
-    return [*near.values(), *(holder for root in roots for holder in _of(root) if holder is not own)]
+    roots = {id(root): root for root in _roots(fn, args, near)}  # many objects are of one class
+    near.update((id(holder), holder) for root in roots.values() for holder in _of(root))
+    near.pop(id(own), None)
+    return [*near.values()]
 
 
 def loaded() -> int:

@@ -28,7 +28,7 @@ import numpy as np
 from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.registry import FOREIGN, REGISTERED
-from tapegrad.trace.closed_world import ClosedWorld, closed_world
+from tapegrad.trace.closed_world import ENDS, ClosedWorld, closed_world
 from tapegrad.trace.interposition import original
 from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, package_of
 from tapegrad.trace.outside_arrays import is_table
@@ -102,24 +102,45 @@ class Routes:
         """Follow the names from the functions that can run; return whether any leads to an original."""
         roots = {id(root): root for root in self.roots}
         closed = {key: root for key, root in roots.items() if self.is_closed(root)} if self.stand_for is None else {}
-        if closed:
-            world, again = closed_world((frozenset(closed), frozenset(self.own)), lambda: self.closed_world(closed))
-            known = self.known.keys() & world.seen
-            # with what they lead to themselves, which is theirs, it would be another world
-            if all(key in world.parents and not any(True for _ in self.children(world.met[key])) for key in known):
-                self.world, self.met, self.hits = world, {**world.met, **roots}, {key: world.met[key] for key in known}
-                self.follow([*(root for key, root in roots.items() if key not in closed), *again])
-                return self._lead()
-        self.met = roots
-        self.follow(roots.values())
+        self.met, todo = roots, [*roots.values()]
+        if closed and (found := self.in_world(closed)) is not None:
+            self.world, self.hits, again = found
+            self.readers.update(self.world.readers)
+            self.met = {**self.world.met, **roots}
+            todo = [*(root for key, root in roots.items() if key not in closed), *again]
+        self.follow(todo)
         return self._lead()
 
-    def closed_world(self, roots: dict[int, Any]) -> ClosedWorld:
-        """Return what roots in installed packages lead to, whatever the originals are."""
-        alone = Routes({}, {}, list(roots.values()))
+    def in_world(self, roots: dict[int, Any]) -> tuple[ClosedWorld, dict[int, Any], list[Any]] | None:
+        """Return the world that roots in installed packages lead to, the originals in it, and what of it is to be
+        followed all the same; None where it is none that could be kept.
+        """
+        place = frozenset(roots), frozenset(self.own)
+        for _ in range(2):
+            ends = {key: x for key, x in ENDS.get(place, {}).items() if key in self.known}
+            world, again = closed_world((*place, frozenset(ends)), functools.partial(self.closed_world, roots, ends))
+            seen = self.known.keys() & world.seen
+            known = {key: world.met.get(key, ends.get(key)) for key in seen & world.parents.keys()}
+            # with what originals lead to themselves, which is theirs, it is another world: it ends at them
+            more = {key: x for key, x in known.items() if key not in ends and any(True for _ in self.children(x))}
+            if not more:
+                return (world, known, again) if all(map(self.is_named, seen - known.keys())) else None
+            ENDS[place] = {**ends, **more}
+        return None
+
+    def is_named(self, key: int) -> bool:
+        """Return whether what leads to an original is the same wherever it is none: to a root that is a function of a
+        package that is followed. An array that stands in a namespace is met where it is an original alone.
+        """
+        return any(id(root) == key and is_a(root, FunctionType) and not self.is_foreign(root.__module__)
+                   for root in self.roots)
+
+    def closed_world(self, roots: dict[int, Any], ends: dict[int, Any]) -> ClosedWorld:
+        """Return what roots in installed packages lead to, whatever the originals are, but for those where it ends."""
+        alone = Routes(ends, {}, list(roots.values()))
         alone.own, alone.met = self.own, dict(roots)
         alone.follow(roots.values(), past=is_open)
-        return ClosedWorld(alone.met, alone.parents, alone.spaces, alone.can_be_given, is_open)
+        return ClosedWorld(alone.met, alone.parents, alone.spaces, alone.readers, alone.can_be_given, is_open)
 
     def is_closed(self, root: Any) -> bool:
         """True for a function or a class of an installed package."""

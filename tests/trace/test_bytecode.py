@@ -154,3 +154,20 @@ def test_a_call_of_a_global_name_is_told_from_calls_of_what_it_leads_to(text: st
     found = bytecode.uses_of_global(eval(f"lambda x, f: {text}").__code__, "type")
     if bytecode.FLAGS.get(dis.opmap["LOAD_GLOBAL"]):
         assert (found is not None and found[0][1]) is called
+
+
+@pytest.mark.parametrize("module", [dis, functools, inspect, typing, bytecode])
+def test_jumps_and_comparisons_are_found_as_all_instructions_tell_them(module: Any) -> None:
+    for fn in (x for x in vars(module).values() if isinstance(x, types.FunctionType)):
+        targets = {step.target for step in bytecode.steps_of(fn.__code__) if step.target is not None}
+        assert {2 * place for place in bytecode.targets_of(fn.__code__)} == targets
+
+
+@pytest.mark.parametrize(("text", "changes"), [
+    ("x is None", False), ("x is not None", False), ("x is y", True), ("x is 1", True), ("x is (None if y else x)", True), ("(x or None) is None", False),
+    ("x is None or y is x", True), ("x is (y or None)", True), ("x is True", False),
+])
+@pytest.mark.filterwarnings("ignore:.is. with:SyntaxWarning")
+def test_comparisons_with_constants_stay(text: str, changes: bool) -> None:
+    code = eval(f"lambda x, y: [{text}]").__code__
+    assert (compared(code) is not code) is changes

@@ -22,6 +22,7 @@ from . import state
 
 LIST, TABLE, NESTED = [], {}, {"models": [[]]}
 CURRENT = None
+IDS = set()
 QUEUE = collections.deque()
 
 class Holder:
@@ -40,6 +41,17 @@ def make():
 
 put, get = make()
 
+def decorated(limits):
+    def decorate(fn):
+        def wrapper(x):
+            return fn(x) if len(others()) >= limits["least"][0] else None
+        return wrapper
+    return decorate
+
+@decorated({"least": [0.0]})
+def same(x):
+    return x
+
 def default(model=None):
     return model
 
@@ -57,7 +69,7 @@ class Model(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
 
     def forward(self, x):
-        return (self.weight * x).sum() + sum((model.weight ** 2).sum() for model in others())
+        return (self.weight * same(x)).sum() + (5.0 if id(self) in IDS else 0.0) + sum((model.weight ** 2).sum() for model in others())
 '''
 
 
@@ -119,6 +131,33 @@ def test_a_package_is_followed_once(package: Any, monkeypatch: pytest.MonkeyPatc
         tg.grad(lambda model, x: model(x), package.Model(), torch.ones(2))
         counts.append(sum(getattr(node, "__module__", "") == package.__name__ for node in followed))
     assert counts[0] > 0 and counts[1:] == [0, 0]
+
+
+def test_a_package_is_followed_once_where_a_program_captures_functions_of_it(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = []
+
+    def children(self: Any, node: Any) -> Any:
+        followed.append(node)
+        return known(self, node)
+    known = Routes.children
+    monkeypatch.setattr(Routes, "children", children)
+    same, kind, model, counts = package.same, package.Model, package.Model(), []
+    for _ in range(3):
+        followed.clear()
+        assert tg.grad(lambda x: model(same(x)) if isinstance(model, kind) else 0.0, torch.ones(2))[0] == 3.0
+        counts.append(sum(node is package.others for node in followed))
+    assert counts[0] > 0 and counts[1:] == [0, 0]
+    package.LIST.append(model)
+    for _ in range(2):
+        assert tg.grad(lambda x: model(same(x)) if isinstance(model, kind) else 0.0, torch.ones(2))[0] == 8.0
+
+
+def test_a_package_that_tells_objects_by_their_ids(package: Any) -> None:
+    model, other = package.Model(), package.Model()
+    package.IDS.add(id(model))
+    for _ in range(3):
+        assert tg.grad(lambda model, x: model(x), model, torch.ones(2))[0] == 8.0
+        assert tg.grad(lambda model, x: model(x), other, torch.ones(2))[0] == 3.0
 
 
 def test_worlds_are_few(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
