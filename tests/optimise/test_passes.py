@@ -212,11 +212,15 @@ def test_passes_keep_infinities_subnormal_numbers_and_signed_zeros(f: Any, dtype
     def total(x: Any) -> Any:
         return np.sum(np.real(f(x)))
     samples = [np.array(EXTREME), *[np.full(4, number) for number in EXTREME], np.array([1.0, -1.0])]
+    made: dict[Any, tuple[tg.Tape, Any, tg.Tape, tg.Tape]] = {}  # a tape of no branches is that of all numbers
     with np.errstate(all="ignore"):
         for x in [sample.astype(dtype) for sample in samples]:
-            tape, flat = tg.trace(f, x)[1], flat_tape(total, x)
-            assert is_near(optimise(tape).play(x), f(x)) and is_near(tg.compile(tape)(x), f(x)), (x, f(x))
-            assert is_near(optimise(flat).play(x)[1][1], flat.play(x)[1][1])
+            if x.shape not in made:
+                tape, flat = tg.trace(f, x)[1], flat_tape(total, x)
+                made[x.shape] = optimise(tape), tg.compile(tape), optimise(flat), flat
+            best, fast, best_flat, flat = made[x.shape]
+            assert is_near(best.play(x), f(x)) and is_near(fast(x), f(x)), (x, f(x))
+            assert is_near(best_flat.play(x)[1][1], flat.play(x)[1][1])
 
 
 def test_a_number_of_numpys_and_one_of_pythons_are_two() -> None:

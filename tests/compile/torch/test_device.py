@@ -292,12 +292,12 @@ def test_checks(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_on_the_cpu_and_on_the_device_that_is_not_there(tmp_path: Path) -> None:
-    for where, peers in (("cpu", ["torch", "tapegrad graph"]), ("meta", ["tapegrad eager"])):
+    for where, peers, precisions in (("cpu", ["torch", "tapegrad graph"], ["float32"]), ("meta", ["tapegrad eager"], ["float64", "float32"])):
         out = tmp_path / where
-        options = ["gp", "--small", "--device", where, "--out", str(out), "--processes", "2", "--parts", "problems", "--peers", *peers]
+        options = ["gp", "--small", "--device", where, "--out", str(out), "--processes", "2", "--parts", "problems", "--peers", *peers, "--precisions", *precisions]
         assert run.main(options) == 0
         found = json.loads((out / "gpu.json").read_text())
-        assert len(found["rows"]) == 2 * len(peers) and all(row["seconds"] and not row["missing"] for row in found["rows"])
+        assert len(found["rows"]) == len(precisions) * len(peers) and all(row["seconds"] and not row["missing"] for row in found["rows"])
         assert "gp, float32" in (out / "gpu.txt").read_text()
     assert found["counts"][0]["launches"] > 10
 
