@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-import subprocess
 import sys
 import threading
 import warnings
@@ -323,11 +322,6 @@ def test_threads_share_no_memory() -> None:
 
 
 # -- where there is no native code
-
-
-def test_importing_tapegrad_does_not_import_llvmlite() -> None:
-    program = "import sys, tapegrad; print('llvmlite' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_what_is_missing_is_said(monkeypatch: Any) -> None:
