@@ -12,19 +12,23 @@ import sys
 import traceback
 from time import perf_counter
 
-import torch._dynamo  # noqa: F401  # DTensor imports it at its first call
+import torch._dynamo  # DTensor imports it at its first call
 import torch.distributed as dist
 import torch.distributed.tensor.debug
 import torch.distributed.tensor.parallel  # noqa: F401
 
 import tapegrad as tg
-import tapegrad.frontends.torch  # noqa: F401
+import tapegrad.frontends.torch
 from tests.distributed.launch import rank_environment
 
 
 def checks() -> None:
     """Run the checks on this rank; exit at the first that fails, since ranks may no longer stand at the same call."""
-    from tests.distributed import collective_checks, data_checks, mesh_checks  # which ask for the rank as they are imported
+    from tests.distributed import (  # which ask for the rank as they are imported
+        collective_checks,
+        data_checks,
+        mesh_checks,
+    )
     for module in (data_checks, collective_checks, mesh_checks):
         for name, check in list(vars(module).items()):
             if name.startswith("check_"):
