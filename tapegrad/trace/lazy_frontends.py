@@ -41,10 +41,10 @@ def register_imported() -> None:
     """
     if "numpy.random" in _WAITING:
         importlib.import_module("numpy.random")
-    if _WAITING.keys().isdisjoint(sys.modules.keys()):
+    if _WAITING.copy().keys().isdisjoint(sys.modules.keys()):  # a copy, since another thread may register some
         return
     with _lock:
-        for name in [name for name in _WAITING if sys.modules.get(name) is not None]:
+        for name in [name for name in list(_WAITING) if sys.modules.get(name) is not None]:
             # another thread is at it
             if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
                 _register(name)
