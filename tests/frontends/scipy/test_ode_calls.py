@@ -170,7 +170,7 @@ def counting(t: Any, y: Any, p: Any) -> Any:
                          ids=["raises early", "writes", "differences", "large values"])
 def test_slopes_that_are_differentiated_one_by_one(slope: Callable[..., Any]) -> None:
     def f(p: Any) -> Any:
-        return si.solve_ivp(slope, (0.0, 0.5), [1.0, 0.5], args=(p,), rtol=1e-5, max_step=0.05).y[:, -1].sum()
+        return si.solve_ivp(slope, (0.0, 0.5), [1.0, 0.5], args=(p,), rtol=1e-5, max_step=0.02).y[:, -1].sum()
     step = tg.value_and_grad(f, warmup=1)
     for p in (0.5, 0.6, 0.7):
         wanted = pytest.approx(differences(f, p, 1e-4), 2e-4)
