@@ -179,12 +179,14 @@ class _Search:
         """
         own = self.targets, self.values, self.made.copies
         todo = [*self.holders.values(), *(x for x in things if not any(x is part for part in own))]
-        met = {id(x) for x in todo}
-        for x in todo:
+        met, inner = {id(x) for x in todo}, list[Any]()
+        for x in chain(todo, inner):
             for part in () if issubclass(type(x), _PASSED) and type(x) is not FrameType else _parts_of(x):
                 if (type(part) is tuple or is_array_of_objects(part)) and id(part) not in met:
                     met.add(id(part))
-                    todo.append(part)
+                    inner.append(part)
+        todo = [*reversed(inner), *todo]  # what holds such a tuple, as a frame does, is looked at once it is known
+        inner.clear()
         again = True
         while again:
             again = False
