@@ -295,3 +295,26 @@ def test_traces_of_several_threads_that_end_at_once_leave_each_other_alone() -> 
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
+
+
+def test_classes_that_cannot_be_compared() -> None:
+    class Compared(type):
+        def __eq__(cls, other: object) -> bool:
+            raise RuntimeError("no comparison")
+        __hash__ = type.__hash__
+
+    class Made(metaclass=Compared):  # type: ignore[metaclass]
+        pass
+
+    def f(x: Any) -> Any:
+        kept = [Made(), Made(), x]
+        LOG.append((x * x, kept))
+        if x < 0:
+            raise KeyError("mine")
+        return x * x
+    clear()
+    assert tg.grad(f, 2.0)[0] == 4.0
+    with pytest.raises(KeyError, match="mine"):
+        tg.grad(f, -2.0)
+    assert [(value, kept[2]) for value, kept in LOG] == [(4.0, 2.0), (4.0, -2.0)]
+    clear()
