@@ -303,6 +303,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
             names = (*names, _label(fn)) if called else names
     if installed and "modules" in names and scope.get("sys") is sys and is_attribute_of(code, "modules", "sys"):
         names = tuple(_MODULES if name == "modules" else name for name in names)
+        vars(sys).setdefault(_MODULES, Modules())  # such code alone finds it: it stays
     parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
     instead = _calls_of_variables(code, len(parts)) if installed and len(parts) < 256 else {}
     if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
@@ -310,7 +311,6 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
         if made is not code:
             ORIGINAL[made] = code
         return made
-    vars(sys).setdefault(_MODULES, Modules())
     consts = (*parts, to_class) if instead else parts
     longer = {at: [Step(at, at + 2, *new, 0) for new in several] for at, several in instead.items()}
     if max(map(len, longer.values()), default=1) == 1:

@@ -117,14 +117,20 @@ def test_a_model_that_the_package_keeps_from_now_on(package: Any, way: str) -> N
     torch.testing.assert_close(tg.grad(loss, package.Model(), x, argnums=0)[1]["weight"], x)
 
 
-def test_a_package_is_followed_once(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = []
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What traces follow from now on."""
+    nodes = list[Any]()
 
     def children(self: Any, node: Any) -> Any:
-        followed.append(node)
+        nodes.append(node)
         return known(self, node)
     known = Routes.children
     monkeypatch.setattr(Routes, "children", children)
+    return nodes
+
+
+def test_a_package_is_followed_once(package: Any, followed: list[Any]) -> None:
     counts = []
     for _ in range(3):
         followed.clear()
@@ -133,14 +139,7 @@ def test_a_package_is_followed_once(package: Any, monkeypatch: pytest.MonkeyPatc
     assert counts[0] > 0 and counts[1:] == [0, 0]
 
 
-def test_a_package_is_followed_once_where_a_program_captures_functions_of_it(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = []
-
-    def children(self: Any, node: Any) -> Any:
-        followed.append(node)
-        return known(self, node)
-    known = Routes.children
-    monkeypatch.setattr(Routes, "children", children)
+def test_a_package_is_followed_once_where_a_program_captures_functions_of_it(package: Any, followed: list[Any]) -> None:
     same, kind, model, counts = package.same, package.Model, package.Model(), []
     for kept in (closed_world._worlds, closed_world.ENDS):
         kept.clear()  # so that none makes room for another meanwhile

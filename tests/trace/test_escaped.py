@@ -18,6 +18,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.rules.op import Traced
+from tests.threads import at_once
 
 LAZY: dict[str, Any] = {}
 LOG: list[Any] = []
@@ -269,14 +270,14 @@ def test_tuples_that_another_thread_is_making_are_left_alone() -> None:
 
 
 def test_traces_of_several_threads_that_end_at_once_leave_each_other_alone() -> None:
-    interval, wrong = sys.getswitchinterval(), list[Any]()
+    wrong = list[Any]()
 
     def f(x: Any, y: Any) -> Any:
         if x < 0:
             raise ValueError("negative")
         return math.log(x) * y
 
-    def work() -> None:
+    def work(_: int) -> None:
         for i in range(150):
             x = (0.3, -1.5, 2.0)[i % 3]
             try:
@@ -285,15 +286,7 @@ def test_traces_of_several_threads_that_end_at_once_leave_each_other_alone() -> 
             except Exception as err:
                 if str(err) != "negative":
                     wrong.append(err)
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    at_once(work, range(4), interval=1e-5)
     assert not wrong
 
 

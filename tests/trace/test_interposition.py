@@ -5,8 +5,6 @@ from __future__ import annotations
 import builtins
 import cmath
 import math
-import sys
-import threading
 from math import cos as cosine
 from typing import Any
 
@@ -16,6 +14,7 @@ from numpy import zeros
 
 import tapegrad as tg
 from tapegrad.testing import check_grads
+from tests.threads import at_once
 
 
 def names() -> list[Any]:
@@ -109,7 +108,6 @@ def test_closures_with_a_rule_keep_it_wherever_they_are_captured() -> None:
 
 def test_other_threads_never_notice() -> None:
     failures: list[Any] = []
-    interval = sys.getswitchinterval()
 
     def ordinary() -> None:
         for _ in range(1500):
@@ -124,15 +122,7 @@ def test_other_threads_never_notice() -> None:
             got = tg.gradient(lambda x: program(x * k).sum(), x)[0]
             if got != pytest.approx(k * (-math.sin(x * k) + math.cos(x * k) + 7.0)):
                 failures.append((k, x, got))
-    threads = [threading.Thread(target=ordinary) for _ in range(2)] + [threading.Thread(target=traced, args=(k,)) for k in range(1, 4)]
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    at_once(lambda k: traced(k) if k else ordinary(), [0, 0, 1, 2, 3], interval=1e-5)
     assert not failures
 
 

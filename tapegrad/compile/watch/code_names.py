@@ -26,6 +26,7 @@ _IN_TEXTS = LEADING | {"format", "format_map"}
 _IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
 _GLOBAL = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"])
 _IMPORTING = frozenset(["IMPORT_NAME"])
+PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"])  # instructions between those that compute
 _MATCH_CLASS = dis.opmap["MATCH_CLASS"]
 _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
@@ -86,7 +87,7 @@ def global_names(code: CodeType) -> frozenset[str]:
 def chains(code: CodeType) -> frozenset[tuple[str, str]]:
     """Return the attributes that code reads of what a global name holds: `conf.rate`, `getattr(conf, "rate")`."""
     steps = [(place, opname) for place, opname in enumerate(map(dis.opname.__getitem__, code.co_code[::2]))
-             if opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL")]
+             if opname not in PASSED]
     pairs = [(name_in(code, first), name_in(code, second)) for (first, a), (second, b) in itertools.pairwise(steps)
              if a in ("LOAD_GLOBAL", "LOAD_NAME") and b in ("LOAD_ATTR", "LOAD_METHOD")]
     return frozenset(pairs).union(asked(code).chains, *map(chains, _inner(code)))
@@ -159,9 +160,9 @@ def _inner(code: CodeType) -> list[CodeType]:
 @functools.lru_cache(maxsize=4096)
 def modules_asked(code: CodeType) -> frozenset[str] | None:
     """Return the names that code itself asks `sys.modules` for, where all stand in it; None where it computes some."""
-    steps = [step for step in dis.get_instructions(code) if step.opname not in _PASSED] if (
+    found, passed = set(), PASSED | {"NOP"}
+    steps = [step for step in dis.get_instructions(code) if step.opname not in passed] if (
         "modules" in code.co_names) else []
-    found = set()
     for at, step in enumerate(steps):
         if step.argval == "modules" and step.opname != "LOAD_CONST":
             name = _module_asked(steps[max(at - 2, 0):at], steps[at + 1:at + 5])
@@ -183,9 +184,6 @@ def _module_asked(before: list[dis.Instruction], after: list[dis.Instruction]) -
     else:
         name, fits = after[0], after[1].opname.startswith("BINARY_SUBSCR")
     return name.argval if fits and name.opname == "LOAD_CONST" and type(name.argval) is str else None
-
-
-_PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL", "NOP"])
 
 
 def reads_by_name(code: CodeType, heard: bool) -> bool:

@@ -16,7 +16,7 @@ from weakref import ref
 
 import numpy as np
 
-from tapegrad.compile.watch.code_names import asked, matches_classes
+from tapegrad.compile.watch.code_names import PASSED, asked, matches_classes
 from tapegrad.errors import Location, user_frame
 from tapegrad.trace.bytecode import named
 from tapegrad.trace.conversions import ORIGINAL, is_heard
@@ -25,7 +25,6 @@ from tapegrad.tree.copies import running
 ANSWERS = frozenset([
     "uuid.uuid1", "uuid.uuid4", "datetime.now", "datetime.utcnow",
     *(f"time.{clock}{unit}" for unit in ("", "_ns") for clock in ("time", "monotonic", "perf_counter"))])
-_PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"])
 # by one of these an attribute is read that no instruction names
 _WHOLE = frozenset(["__dict__", "vars", "attrgetter", "methodcaller", "__getattribute__", "__reduce_ex__", "__reduce__",
                     "__getstate__", "__slots__", "dir", "eval", "exec", "format", "format_map"])
@@ -61,7 +60,7 @@ def stored(asked: str, code: CodeType | None, frame: FrameType | None) -> Unread
     """
     if asked not in ANSWERS or frame is None:
         return None
-    steps = [step for step in dis.get_instructions(frame.f_code) if step.opname not in _PASSED]
+    steps = [step for step in dis.get_instructions(frame.f_code) if step.opname not in PASSED]
     at = sum(step.offset <= frame.f_lasti for step in steps) - 1  # its caches belong to the call
     if [step.opname for step in steps[at + 1:at + 3]] != ["LOAD_FAST", "STORE_ATTR"] or not (
             steps[at].opname.startswith("CALL") if code is None else _called(steps[:at + 1], frame) is code):
