@@ -8,7 +8,6 @@ left to `tree.flatten`, which takes microseconds.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -70,10 +69,7 @@ class Unpacked:
         """Write the parameters, and take each apart."""
         if structure.function.spec.leafy or not isinstance(structure.function.spec, Static):
             self.captured(structure)
-        shared = Counter(key for part in (structure.function, *structure.args, *structure.kwargs.values())
-                         for key, node in part.seen.items()
-                         if getattr(node, "volatile", False))
-        if any(count > 1 for count in shared.values()):
+        if structure.shared:
             raise _Intricate  # one list for two arguments
         parameters = self.arguments(structure)
         apart = self.mutable + self.cells

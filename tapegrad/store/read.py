@@ -392,7 +392,8 @@ class Reader:
 
     # -- how values are nested
 
-    def signature(self, function: Any, args: Any, kwargs: Any, asked: Any = (None, True)) -> Signature:
+    def signature(self, function: Any, args: Any, kwargs: Any, asked: Any = (None, True),
+                  shared: Any = ()) -> Signature:
         """Return how the inputs are nested, and what is wanted; each part's leaves follow those of the one before."""
         start = 0
         parts: list[Structure] = []
@@ -403,8 +404,10 @@ class Reader:
         if len(set(names)) != len(names):
             fail("a keyword argument is given twice")
         argnums, captured = asked
-        return Signature(None, parts[0], tuple(parts[1: 1 + len(args)]), dict(zip(names, parts[1 + len(args):])),
-                         wanted(argnums, bool(captured)).among(len(args)))
+        found = Signature(None, parts[0], tuple(parts[1: 1 + len(args)]), dict(zip(names, parts[1 + len(args):])),
+                          wanted(argnums, bool(captured)).among(len(args)))
+        found.shared = tuple([(int(again), int(first)) for again, first in shared])
+        return found
 
     def gradients(self, number: Any, shapes: Any) -> ValueAndGradients:
         """Return the nesting of what a gradient tape returns."""

@@ -421,9 +421,11 @@ class Writer:
             self.alive.append(x)
             row = [self.structure(x.function, bare=True), [self.structure(part) for part in x.args],
                    [[name, self.structure(part)] for name, part in x.kwargs.items()]]
-            if x.wanted != ALL:
+            if x.wanted != ALL or x.shared:
                 row.append([list(x.wanted.argnums) if isinstance(x.wanted.argnums, tuple) else x.wanted.argnums,
                             x.wanted.captured])
+            if x.shared:
+                row.append([list(pair) for pair in x.shared])
             self.numbers[key] = len(self.signatures)
             self.signatures.append(row)
         return self.numbers[key]

@@ -18,7 +18,7 @@ from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.attributes import is_table
 from tapegrad.tree.flatten import Structure, Walk, is_leaf, leaves_of
 from tapegrad.tree.modules import Module, difference
-from tapegrad.tree.nodes import Static, class_of_part, key_difference
+from tapegrad.tree.nodes import Record, Static, class_of_part, key_difference
 from tapegrad.tree.opaque import holds_numbers, is_foreign_array
 from tapegrad.tree.seeds import is_nothing
 from tapegrad.tree.sparse import is_sparse
@@ -58,11 +58,12 @@ class Reached:
 class Signature:
     """How a tape's inputs are nested in its function and its arguments, and by which its gradient is `wanted`."""
 
-    __slots__ = ("args", "effects", "fn", "function", "given_up", "kwargs", "of", "reached", "wanted")
+    __slots__ = ("args", "effects", "fn", "function", "given_up", "kwargs", "of", "reached", "shared", "wanted")
 
     def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure],
                  wanted: Wanted = ALL) -> None:
         self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
+        self.shared = shared_among([function, *args, *kwargs.values()])  # which the program may compare by `is`
         # known of a traced function alone: what it reaches by names of its own, and what it writes once it has ended
         self.reached: Reached | None = None
         self.of: Any = None  # the unit of the value that the gradient is of, if it has one
@@ -72,7 +73,7 @@ class Signature:
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Signature) and self.args == other.args and self.kwargs == other.kwargs
-                and self.function == other.function)
+                and self.function == other.function and self.shared == other.shared)
 
     __hash__ = object.__hash__
 
@@ -86,6 +87,8 @@ class Signature:
                     for node in part.seen.values() if type(node) is Module] for each in (self, other)]
         parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
         told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(key_difference, *parts)), "")
+        if not told and self.shared != other.shared:
+            return "the arguments have other parts in common"
         if repr(self) == repr(other):
             return told or f"both are {self!r}, and the functions or the objects in them others"
         return told or f"recorded {self!r}, given {other!r}"
@@ -133,6 +136,23 @@ class Signature:
             leaves = [None if x is None else self.of.make(x) for x in leaves]
         nests = tuple([None if part is None else part.gradient(leaves, self.of) for part in self.asked])
         return nests[0] if self.is_single else nests
+
+
+def shared_among(parts: Sequence[Structure]) -> tuple[tuple[int, int], ...]:
+    """Return which objects, functions, lists and dicts occur in several arguments, by their places among all of them:
+    where each is met again, and where first.
+    """
+    held = [part.seen for part in parts if part.seen]
+    if len(held) < 2 or len(set().union(*held)) == sum(map(len, held)):
+        return ()
+    first, found, place = dict[int, tuple[int, int]](), [], 0
+    for number, seen in enumerate(held):
+        for key, node in seen.items():
+            if getattr(node, "volatile", False) or isinstance(node, Record):
+                place, (before, known) = place + 1, first.setdefault(key, (number, place))
+                if before != number:
+                    found.append((place - 1, known))
+    return tuple(found)
 
 
 class Recorded:

@@ -114,6 +114,25 @@ def test_an_object_that_two_arguments_hold_is_one() -> None:
         assert step(a, b, x) == (x, 1.0)
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("made", [lambda: P(3.0), lambda: P("text"), lambda: [1.0], lambda: {}, lambda: {3}, lambda: (lambda v: lambda: v)(3.0), lambda: functools.partial(pow, 2.0)],  # type: ignore[arg-type]
+                         ids=["object", "no number", "list", "dict", "set", "closure", "partial"])
+@pytest.mark.parametrize("mode", ["native", "numpy"])
+def test_a_tape_holds_for_arguments_that_have_as_much_in_common(made: Callable[[], Any], mode: Any) -> None:
+    one, two = made(), made()
+    pairs = [((one, one), 2.0), ((one, two), -1.0)]
+    for (pair, known), (other, then) in (pairs, pairs[::-1]):
+        def f(a: Any, b: Any, x: Any) -> Any:
+            return x * 2 if a[0] is b[0] else -x
+        step = tg.compile(f, mode=mode, warmup=1)
+        for given, value in ((pair, known), (other, then), (pair, known)):
+            assert [step(*[[part] for part in given], x) for x in (1.0, 2.0)] == [value, 2 * value]
+        tape = tg.trace(f, *[[part] for part in pair], 1.0)[1]
+        assert tape.play(*[[part] for part in pair], 3.0) == 3 * known
+        with pytest.raises(tg.ArgumentError, match=r"have other parts in common|functions or the objects"):
+            tape.play(*[[part] for part in other], 1.0)
+
+
 def test_what_the_documentation_says_of_objects() -> None:
     """docs/limits.md, Copies and other names; Cached functions; Results of a tape."""
     a, b = P(1.0), P(2.0)
