@@ -8,22 +8,30 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import register
 
+_DOUBLE, _NARROW = np.dtype(float), (np.dtype(np.float32), np.dtype(np.float16))
+
 
 def means(fn: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises."""
+    """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises, and
+    says whether a number is Python's or NumPy's.
+    """
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(composite)
         def checked(*args: Any, **kwargs: Any) -> Any:
             args, kwargs = tuple(map(_listed, args)), {name: _listed(arg) for name, arg in kwargs.items()}
-            fn(*map(_plain, args), **{name: _plain(arg) for name, arg in kwargs.items()})
-            return composite(*args, **kwargs)
+            known = fn(*map(_plain, args), **{name: _plain(arg) for name, arg in kwargs.items()})
+            return _like(composite(*args, **kwargs), known)
         register(fn, checked)
-        return checked
+        return composite
     return decorate
 
 
@@ -35,6 +43,18 @@ def _plain(x: Array) -> Any:
     if isinstance(x, list):
         return [_plain(part) for part in x]
     return plain(x) if isinstance(x, Traced) else x
+
+
+def _wide(x: Any) -> Any:
+    """Return a number of less than double precision as a double, where the library has fractions."""
+    return ops.astype(x, dtype=_DOUBLE) if isinstance(x, Traced) and dtype_of(x) in _NARROW else x
+
+
+def _like(y: Any, known: Any) -> Any:
+    """Return numbers as NumPy's where those that are known are."""
+    if isinstance(known, tuple):
+        return type(known)(*map(_like, y, known))
+    return ops.astype(y, dtype=known.dtype) if isinstance(known, np.floating) else y
 
 
 @means(statistics.mean)
@@ -55,12 +75,12 @@ def geometric_mean(data: Array) -> Any:
 @means(statistics.harmonic_mean)
 def harmonic_mean(data: Any, weights: Any = None) -> Any:
     weights = [1.0] * len(data) if weights is None else weights
-    return math.fsum(weights) / math.fsum([w / x for x, w in zip(data, weights)])
+    return math.fsum(weights) / math.fsum([w / x for x, w in zip(map(_wide, data), weights)])
 
 
 def _squares(data: Array, center: Any) -> Any:
     center = mean(data) if center is None else center
-    return math.fsum([(x - center) ** 2 for x in data])
+    return math.fsum([(x - center) ** 2 for x in map(_wide, data)])
 
 
 @means(statistics.variance)

@@ -203,6 +203,19 @@ def test_single_precision_stays(name: str) -> None:
     np.testing.assert_allclose(dx, tg.grad(f, x)[1][1], rtol=2e-3, atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", [float, np.float64, np.float32])
+def test_statistics_are_of_the_type_of_their_numbers(dtype: Any) -> None:
+    numbers = [dtype(v) for v in (0.3, 1.2, 2.1, 0.7, 1.5)]
+    for fn in (statistics.mean, statistics.fmean, statistics.variance, statistics.stdev, statistics.pvariance, statistics.harmonic_mean, statistics.median, statistics.geometric_mean,
+               lambda v: statistics.linear_regression(v, v).slope, lambda v: statistics.covariance(v, v)):
+        def f(*v: Any, fn: Any = fn) -> Any:
+            return fn([abs(part) for part in v])
+        want, step = f(*numbers), tg.compile(f, warmup=1)
+        for got in (tg.trace(f, *numbers)[0], step(*numbers), step(*numbers)):
+            assert type(got) is type(want)
+            assert got == pytest.approx(want, rel=1e-15 if dtype is not np.float32 or type(want) is float else 1e-7)
+
+
 def test_errors_are_the_librarys() -> None:
     for f in (lambda x: statistics.stdev([x]), lambda x: statistics.geometric_mean([-x])):
         with pytest.raises(statistics.StatisticsError):
