@@ -442,6 +442,18 @@ def test_what_numpy_puts_in_no_order_is_refused() -> None:
             tg.trace(np.unique_values, np.ones(3))
 
 
+@pytest.mark.parametrize("low", [-0.0, 0.0, -1.0, np.float64(-0.0), None])
+@pytest.mark.parametrize("high", [0.0, -0.0, 1.0, None])
+@pytest.mark.parametrize("x", [0.0, -0.0, np.float64(0.0), np.array(-0.0), np.array([0.0, -0.0, 2.0, -2.0, np.nan])])
+def test_what_lies_within_bounds_keeps_its_sign(x: Any, low: Any, high: Any) -> None:
+    given = [bound for bound in (low, high) if bound is not None]
+    for args, f in (((x,), lambda x: np.clip(x, low, high)), ((x, *given), lambda x, *given: np.clip(x, *(bound if bound is None else given[k - (low is None)] for k, bound in enumerate((low, high)))))):
+        want, step = f(*args), tg.compile(f, warmup=1)
+        for got in (tg.trace(f, *args)[0], step(*args), step(*args), tg.trace(f, *args)[1].play(*args)):
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+            np.testing.assert_array_equal(got, want)
+
+
 def test_a_call_that_numpy_takes_and_its_meaning_does_not_is_refused_in_our_words() -> None:
     with pytest.raises(tg.UnknownFunction, match=r"this call of np\.clip cannot be recorded"):
         tg.trace(lambda x: np.clip(x, 0, 1, dtype=np.float32), np.ones(3, np.float32))

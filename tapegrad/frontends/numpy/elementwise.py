@@ -142,8 +142,15 @@ def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = Non
         y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)
     if is_extension(numpy_dtype(y)):  # of ml_dtypes, with rules of its own
         y = ops.astype(y, dtype=np.clip(np.ones((), numpy_dtype(y)), plain(low), plain(high)).dtype)
-    y = y if low is None else ops.maximum(y, low)
-    return numpys(y if high is None else ops.minimum(y, high))
+    if low is None or high is None:
+        return numpys(ops.maximum(y, low) if high is None else ops.minimum(y, high))
+    # between two numbers a zero keeps its sign; of equal operands maximum and minimum return the second
+    y = ops.maximum(low, y) if _may_be_zero(low) else ops.maximum(y, low)
+    return numpys(ops.minimum(high, y) if _may_be_zero(high) else ops.minimum(y, high))
+
+
+def _may_be_zero(bound: Any) -> bool:
+    return shape_of(bound) == () and (isinstance(bound, Traced) or bound == 0)
 
 
 def _bound(x: Any, dtype: Any, is_high: bool) -> Any:
