@@ -7,7 +7,7 @@ import functools
 import numbers
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ProxyTypes, ReferenceType
@@ -22,7 +22,7 @@ from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
-from tapegrad.tree.attributes import attributes_of, holds_proxies, is_foreign, is_table
+from tapegrad.tree.attributes import HEAP, attributes_of, holds_proxies, is_foreign, is_table
 from tapegrad.tree.copies import Member, NoInput, base_of, beside, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
@@ -57,6 +57,7 @@ from tapegrad.tree.ways import owner_of
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_])
 BOOLS = frozenset([bool, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
+_OBJECTS = frozenset([Instance, Module])
 _STATES = frozenset([Closure, Instance, Module, Partial])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
 
@@ -237,6 +238,12 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
     return is_sparse(x) and "data" in vars(x) and _quickly(x.data, leaves, seen)
 
 
+def code_of_parts(parts: Iterable[Any]) -> list[Any]:
+    """Return the functions among some parts, and the classes of the program's of which others are."""
+    return [x if type(x) is FunctionType else type(x) for x in parts
+            if type(x) is FunctionType or (type(x).__flags__ & HEAP and not is_foreign(type(x).__module__))]
+
+
 class Walk:
     """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
 
@@ -306,6 +313,7 @@ class Walk:
         if isinstance(x, (set, frozenset)):
             self.opaque.append((label, x))
         if isinstance(x, (set, bytearray)):
+            self.called += code_of_parts(set.__iter__(x)) if isinstance(x, set) else ()
             self.seen[id(x)] = Fresh(x)
             self.keep.append((x, label))
             return self.seen[id(x)]
@@ -327,6 +335,8 @@ class Walk:
             self.changeable = self.changeable or isinstance(part, Content)
             return part
         node, parts = found
+        if type(x) not in _NESTS and type(node) not in _OBJECTS:
+            self.called += code_of_parts((x,))
         if type(node) is Instance and is_table(x):
             self.opaque.append((label, x))
         self.seen[id(x)] = node
@@ -355,6 +365,8 @@ class Walk:
     def leaf(self, x: Any, label: str) -> Leaf:
         if self.states and type(x) not in _NUMBERS and is_memory(x):
             self.kept.add(len(self.leaves))
+        if type(x) not in ORDINARY:
+            self.called += code_of_parts((x,))
         self.leaves.append(x)
         self.labels.append(label)
         return Leaf(len(self.leaves) - 1)

@@ -130,6 +130,19 @@ def up(x): L.append(x); S.add("b"); N.k = N.w * x; E["k"] = x
 def f(l, s, n, e, x): up(x); return l[0] * l[-1] * len(s) * n.k * e["k"]""",
                                 "L = [{0}]; S = set('a'); N = types.SimpleNamespace(w={0}); E = collections.defaultdict(float)",
                                 "f, (L, S, N, E, {1}), lambda df, l, s, n, e, x: (l[0] + n.w, x)"),
+    "a closure without numbers": ("""
+def build(name):
+    def get(): return D['w'] if name else 0.0
+    def f(d, x): return get() * D['w'] * x
+    return functools.wraps(get)(f)
+f = build("f")""", GLOBAL_DICT, BY_DICT),
+    **{f"a method of {what}": (f"""
+def get(self=None): return D['w']
+def kind(base): return type("K", (base,), dict(get=get))
+class User: get = get
+def f(d, held, x): return x * {how}""", f"D = dict(w={{0}}); held = {held}", "f, (D, held, {1}), lambda df, d, held, x: (d['w'], x)")
+       for what, held, how in [("a tuple", "kind(collections.namedtuple('T', 'n'))('a')", "held.get()"), ("an integer", "kind(int)(2)", "held.get()"),
+                               ("what is in a set", "{{User()}}", "next(iter(held)).get()"), ("a set", "{{(lambda n: lambda: get(n))('a')}}", "next(iter(held))()")]},
     "a kind of dict": ("class K(dict): pass\ndef f(d, x): D['k'] = x; return {{**D}}['w'] * G('w') * d['k'] * sum(D.values())",
                        "D = K(w={0}); G = D.get", BY_DICT),
 }
