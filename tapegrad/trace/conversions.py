@@ -47,7 +47,7 @@ from tapegrad.trace.identity import compared
 from tapegrad.trace.observers import Modules, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
-from tapegrad.tree.copies import CODE, code_of
+from tapegrad.tree.copies import CODE, class_of, code_of
 
 
 def to_float(*args: Any) -> Any:
@@ -98,7 +98,7 @@ def _converted(x: Any, name: str) -> Any:
 def to_type(*args: Any, **kwargs: Any) -> Any:
     """Return what `type` returns; of a traced value the type of the value."""
     if len(args) != 1 or not isinstance(args[0], Traced):
-        found = type(*args, **kwargs)
+        found = type(*args, **kwargs) if len(args) != 1 else class_of(args[0])
         return str if found is Text else found
     if hasattr(type(args[0]), "_viewed_as"):
         return type(args[0])._viewed_as  # type: ignore[attr-defined, no-any-return]

@@ -7,7 +7,9 @@ object no tape knows: it is not played again.
 
 from __future__ import annotations
 
+import contextlib
 import dis
+import functools
 import itertools
 import operator
 from collections.abc import Callable
@@ -25,7 +27,9 @@ from tapegrad.rules.registry import StandIn
 from tapegrad.tape.tape import Input
 from tapegrad.trace.bytecode import expanded, steps_of, targets_of
 from tapegrad.trace.guards import are_apart
-from tapegrad.tree.copies import running
+from tapegrad.trace.redirection import set_class, subclass
+from tapegrad.tree.attributes import HEAP
+from tapegrad.tree.copies import class_of, running
 
 _SMALL = range(-5, 257)  # the integers of which CPython keeps one object each
 
@@ -62,9 +66,52 @@ def _copy(x: Any) -> Any:
     """
     for tracer in running.tracers:
         if tracer.copies:
-            x = tracer.rerouting.first.get(id(x), x)
+            x = first_of(x)
             x = tracer.copies.get(id(x), x)
-    return x
+    return first_of(x)
+
+
+_EQ: Any = object.__eq__
+_HASH: Any = object.__hash__
+_first: dict[int, Any] = {}  # by the id of a second copy of an object, the first one
+
+
+def first_of(x: Any) -> Any:
+    """Return the first copy of what `x` is a copy of, if there are several; else the object itself."""
+    return _first.get(id(x), x)
+
+
+@functools.lru_cache(maxsize=1024)
+def _joined(cls: Any) -> Any:
+    """Return the subclass of a class by whose objects the copies of one object are equal, and have one hash, where
+    Python would tell them apart by identity.
+    """
+    namespace = {"__class__": property(lambda self: cls), "__hash__": cls.__hash__}
+    if cls.__eq__ is _EQ:
+        namespace["__eq__"] = lambda self, other: _copy(self) is _copy(other) or NotImplemented
+    if cls.__hash__ is _HASH:
+        namespace["__hash__"] = lambda self: object.__hash__(first_of(self))
+    return subclass(cls, namespace)
+
+
+def join(first: Any, second: Any) -> None:
+    """Let the copies of one object be one to the program: by `is`, and where their class can be replaced by ==, and in
+    lists, sets and dicts, also for other threads.
+    """
+    _first[id(second)] = first
+    for x in (first, second):
+        cls: Any = class_of(x)
+        if type(x) is cls and cls.__flags__ & HEAP and (cls.__eq__ is _EQ or cls.__hash__ is _HASH):
+            with contextlib.suppress(TypeError):  # of a kind that has its class for good
+                set_class(x, _joined(cls))  # type: ignore[arg-type]
+
+
+def part(first: Any, second: Any) -> None:
+    """End what `join` began."""
+    _first.pop(id(second), None)
+    for x in (first, second):
+        if type(x) is not class_of(x):
+            set_class(x, class_of(x))
 
 
 def _may_be_one(x: Any, y: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from operator import is_
 from typing import Any
 
+from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.tensors import detached, is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.trace.outside_arrays import write_refused
@@ -35,16 +36,36 @@ def fill(x: Any, kept: Any) -> None:
     (TableWrite(x, kept, True) if isinstance(x, dict) else GroupWrite(x, kept))()
 
 
-def rekey(x: Any, copies: dict[int, Any]) -> None:
+def rekey(x: Any, copies: dict[int, Any]) -> list[tuple[Any, Any]]:
     """Put copies into a set, and among the keys of a dict, in place of what they were made of, where that is told from
-    others by identity: what is in a set, or is a key, is found by its hash.
+    others by identity: what is in a set, or is a key, is found by its hash. Return the tuples and frozensets that were
+    made to hold copies, each with the one that it stands for.
     """
+    made: list[tuple[Any, Any]] = []
     if not isinstance(x, (set, dict)):
-        return
+        return made
     items = content(x)
-    if any(id(key) in copies and is_hashed_by_identity(key) for key in items):
-        keys = [copies.get(id(key), key) if is_hashed_by_identity(key) else key for key in items]
-        fill(x, dict(zip(keys, items.values())) if isinstance(x, dict) else keys)
+    if any(id(key) in copies or isinstance(key, _NESTS) for key in items):
+        keys = [_with_copies(key, copies, made) for key in items]
+        if not all(map(is_, keys, items)):
+            fill(x, dict(zip(keys, items.values())) if isinstance(x, dict) else keys)
+    return made
+
+
+_NESTS = (tuple, frozenset)
+
+
+def _with_copies(key: Any, copies: dict[int, Any], made: list[tuple[Any, Any]]) -> Any:
+    """Return a key, or a copy where it is told from others by identity; of a tuple or a frozenset, one of such keys."""
+    if not isinstance(key, _NESTS):
+        return copies.get(id(key), key) if is_hashed_by_identity(key) else key
+    base: Any = tuple if isinstance(key, tuple) else frozenset
+    parts = [_with_copies(part, copies, made) for part in base.__iter__(key)]
+    if all(map(is_, parts, base.__iter__(key))):
+        return key
+    new = tuple_of(type(key), parts) if base is tuple else base.__new__(type(key), parts)
+    made.append((new, key))
+    return new
 
 
 class Write:

@@ -22,7 +22,7 @@ from tapegrad.interrupts import whole
 from tapegrad.numbers.object_state import ALONE
 from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.tape.tape import Call, Tape
-from tapegrad.trace import redirection
+from tapegrad.trace import identity, redirection
 from tapegrad.trace.conversions import converted
 from tapegrad.trace.interposition import trampoline
 from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
@@ -42,6 +42,7 @@ from tapegrad.tree.copies import (
     class_of,
     current,
     is_empty,
+    is_hashed_by_identity,
     running,
 )
 from tapegrad.tree.flatten import Walk
@@ -66,7 +67,7 @@ class Rerouting:
         self.attributes: list[tuple[type, str]] = []
         self.made: list[tuple[Any, Any, list[Any]]] = []  # what leads to originals, its copy, and what was in that
         self.pairs: list[tuple[Any, Any]] = []  # the copies, and what they were made of
-        self.first: dict[int, Any] = {}  # by the id of a second copy, the first one of the same thing
+        self.joined: list[tuple[Any, Any]] = []  # the first copy of what has several, and another
         self.used: dict[int, Any] = {}  # the originals that were reached by another name
         self.routes: Routes | None = None
         # captured variables that lead to originals, their copies, and what was in these
@@ -114,7 +115,8 @@ class Rerouting:
                 # of what two arguments share, either copy will do: the gradients of both add up to its own
                 if built is None or key in copies:
                     if built is not None and built is not copies[key]:
-                        self.first[id(built)] = copies[key]
+                        self.joined.append((copies[key], built))
+                        identity.join(*self.joined[-1])
                     continue
                 same = [x, *stands_for.get(key, ())]
                 for each in same:
@@ -140,8 +142,7 @@ class Rerouting:
         if not copies and not tables and not double:
             return
         tracer.copies, tracer.rerouting = copies, self
-        for new, _ in self.pairs:
-            rekey(new, copies)
+        self.pairs += [pair for new, _ in self.pairs for pair in rekey(new, copies)]
         self.copies = Copies([*self.pairs, *arrays], labels)
         self.objects = redirection.begin(objects)
         self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
@@ -208,6 +209,8 @@ class Rerouting:
     def end(self) -> None:
         """Restore what was replaced."""
         redirection.end(self.objects)
+        for pair in self.joined:
+            identity.part(*pair)
         with _lock:
             for fn in self.functions:
                 if _ended(fn):
@@ -378,14 +381,23 @@ def _id(x: Any) -> int:
 
 
 def _hash(x: Any) -> int:
-    """Return the hash that the program knows of an object: by the identity of the original."""
+    """Return the hash that the program knows of an object: by the identity of the original, in tuples and frozensets
+    too.
+    """
+    return hash(_hashed(x))
+
+
+def _hashed(x: Any) -> Any:
     own: Any = type(x).__hash__
-    return hash(_original(x) if own is object.__hash__ else x)
+    if own is tuple.__hash__ or own is frozenset.__hash__:
+        return (tuple if own is tuple.__hash__ else frozenset)(map(_hashed, x))
+    return _original(x) if is_hashed_by_identity(x) else x
 
 
 def _original(x: Any) -> Any:
     for tracer in reversed(running.tracers):
         pairs = tracer.rerouting.pairs if tracer.rerouting is not None else ()
+        x = identity.first_of(x)
         x = next((original for copy, original in pairs if copy is x), x)
     return x
 

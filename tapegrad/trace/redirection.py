@@ -16,7 +16,7 @@ from tapegrad.numbers.memory import C_DATA
 from tapegrad.tree.copies import class_of, current
 
 # frozen dataclasses refuse the ordinary way, and a class may have a `__class__` of its own
-_set_class = object.__dict__["__class__"].__set__
+set_class = object.__dict__["__class__"].__set__
 _lock = threading.RLock()
 # id of an object that redirects: it, its class, and how many traces want it
 _swapped: dict[int, tuple[Any, type, int]] = {}
@@ -70,18 +70,7 @@ def redirecting(cls: Any) -> type:
         else:
             cls.__delattr__(self, name)
 
-    def reduce(self: Any, protocol: Any) -> Any:
-        found = cls.__reduce_ex__(self, protocol)  # of another thread: this one asks the copy
-        if isinstance(found, tuple) and len(found) > 1 and isinstance(found[1], tuple):
-            return (found[0], tuple(cls if part is new else part for part in found[1]), *found[2:])
-        return found
-
-    namespace: dict[str, Any] = {
-        # a copy that another thread makes is an ordinary one
-        "__new__": lambda made, *args, **kwargs: cls.__new__(cls, *args, **kwargs),
-        "__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__,
-        "_redirects_for": cls,
-        "__getattribute__": get, "__setattr__": set_, "__delattr__": delete, "__reduce_ex__": reduce}
+    namespace: dict[str, Any] = {"__getattribute__": get, "__setattr__": set_, "__delattr__": delete}
     for name in dir(cls):
         if name.startswith("__") and name.endswith("__") and name not in _KEPT:
             found = getattr(cls, name, None)
@@ -90,10 +79,27 @@ def redirecting(cls: Any) -> type:
                 namespace[name] = _reflected(cls, name) if name in _FORWARD else _special(cls, name)
     hashes = cls.__hash__ is not None and cls.__hash__ is not object.__hash__
     namespace["__hash__"] = _special(cls, "__hash__") if hashes else cls.__hash__
+    return subclass(cls, namespace)
+
+
+def subclass(cls: Any, namespace: dict[str, Any]) -> type:
+    """Return a subclass that stands for a class: none of the program's code runs, and a call of it makes an object of
+    the class.
+    """
+    def reduce(self: Any, protocol: Any) -> Any:
+        found = cls.__reduce_ex__(self, protocol)  # of another thread, where this one asks a copy
+        if isinstance(found, tuple) and len(found) > 1 and isinstance(found[1], tuple):
+            return (found[0], tuple(cls if part is new else part for part in found[1]), *found[2:])
+        return found
+
     order = {"mro": lambda made: [made, _Silent, *cls.__mro__],
              "__call__": lambda made, *args, **kwargs: cls(*args, **kwargs)}
     meta = type.__new__(type, type(cls).__name__, (type(cls),), order)
-    new: type = type.__new__(meta, cls.__name__, (cls,), namespace)
+    shown = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__,
+             # a copy that the program makes is an ordinary one
+             "__new__": lambda made, *args, **kwargs: cls.__new__(cls, *args, **kwargs), "__reduce_ex__": reduce,
+             "_redirects_for": cls}
+    new: type = type.__new__(meta, cls.__name__, (cls,), {**shown, **namespace})
     return new
 
 
@@ -136,7 +142,7 @@ def begin(objects: Iterable[Any]) -> list[Any]:
                 continue
             if not count:
                 try:
-                    _set_class(x, redirecting(cls))
+                    set_class(x, redirecting(cls))
                 except TypeError:
                     continue
             _swapped[id(x)] = x, cls, count + 1
@@ -152,4 +158,4 @@ def end(objects: Iterable[Any]) -> None:
             if count > 1:
                 _swapped[id(x)] = x, cls, count - 1
             else:
-                _set_class(x, cls)
+                set_class(x, cls)

@@ -150,7 +150,7 @@ KINDS = (list, deque, set, bytearray)
 
 def is_hashed_by_identity(x: Any) -> bool:
     """True for an object that is found in a set, or as a dict's key, by its identity alone."""
-    kind: Any = type(x)
+    kind: Any = class_of(x)
     return kind.__hash__ is object.__hash__
 
 
