@@ -310,6 +310,47 @@ def f(x, n="name", key=__name__):
     installed.library_of.cache_clear()
 
 
+BY_ITSELF = ["vars(conf)[n]", "conf.__dict__[n]", "attrgetter(n)(conf)", "operator.attrgetter(n)(conf)", "GET(conf)", "NESTED(ME)", "dict(inspect.getmembers(conf))[n]",
+             "inspect.getattr_static(conf, n)", "type(conf).__getattribute__(conf, n)", "conf.__getattribute__(n)", "operator.methodcaller('__getattribute__', n)(conf)",
+             "functools.reduce(getattr, ['conf', n], ME)", "vars(given)[n]", "passed(conf, n)", "vars(HOLDER.conf)[n]", "vars(HELD['conf'])[n]", "conf.helper.__globals__[n]", "helper.__globals__[n]",
+             "vars(inspect.getmodule(helper))[n]", "vars(sys.modules[helper.__module__])[n]", "pkgutil.resolve_name('reading_by.conf:' + n)", "vars(importlib.import_module('reading_by.' + c))[n]",
+             "vars(ME)[n]", "ME.__dict__.get(n)"]
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")  # or the path stays traced
+@pytest.mark.parametrize("library", [True, False])
+@pytest.mark.parametrize("text", BY_ITSELF)
+def test_what_code_reads_of_modules_by_names_that_it_computes(text: str, library: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "reading_by"
+    package.mkdir(parents=True)
+    (package / "conf.py").write_text("rate = 2.0\ndef helper(): return rate\n")
+    (package / "__init__.py").write_text(f"""
+import functools, importlib, inspect, operator, pkgutil, sys, types
+from operator import attrgetter
+from . import conf
+ME, rate, NAMES, GET, NESTED, HOLDER, HELD = sys.modules[__name__], 2.0, ["rate", "conf"], attrgetter("rate"), attrgetter("conf.rate"), types.SimpleNamespace(conf=conf), dict(conf=conf)
+def helper(): return NAMES[0]
+def passed(module, n): return vars(module)[n]
+def f(x, given=conf):
+    n, c = NAMES
+    return x * {text}
+""")
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    if library:
+        monkeypatch.setattr(installed, "_FOLDERS", (*installed._FOLDERS, str(tmp_path)))
+    installed.library_of.cache_clear()
+    reading: Any = importlib.import_module("reading_by")
+    step = tg.compile(lambda x: reading.f(x), warmup=1)
+    try:
+        assert [step(x) for x in (1.0, 2.0, 3.0)] == [2.0, 4.0, 6.0]
+        reading.rate = reading.conf.rate = 5.0
+        assert [step(x) for x in (1.0, 2.0, 3.0)] == [5.0, 10.0, 15.0]
+    finally:
+        for name in ("reading_by", "reading_by.conf"):
+            del sys.modules[name]
+        installed.library_of.cache_clear()
+
+
 def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Settings:
         def __init__(self) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import chain
 from operator import is_
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from tapegrad.compile.watch.namespaces import Attributes
 from tapegrad.compile.watch.wrappers import kept_in
 from tapegrad.numbers.equality import alike, are_made_alike, parts_of, values_of
 from tapegrad.numbers.lazy import torch
@@ -26,6 +27,7 @@ from tapegrad.tree.modules import has_hook
 FEW = 1 << 12  # bytes that are compared in less time than a call takes
 PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType,
                            Enum)
+DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
 Check = Callable[[Any], bool]
 """Says of what is found whether it is the same as what there was."""
 
@@ -89,6 +91,22 @@ class Members:
 
 
 _CONTAINERS = (Sequence, Table, Members)
+
+
+def container_check(reads: Any, x: Any, label: str) -> Check:
+    """Return what compares what is in a container, which `reads` notes."""
+    parts = parts_of(x)
+    if isinstance(x, defaultdict):
+        reads.place(Attributes(x), "default_factory", f"default_factory of {label}")
+    if isinstance(x, (dict, MappingProxyType)):
+        for key in parts:
+            if type(key) not in DATA:
+                reads.explore(key, f"a key of {label}")
+        found = zip(parts, values_of(x))
+        return Table(x, [reads.explore(original(part), f"{label}[{key!r}]") for key, part in found])
+    checks = [reads.explore(original(part), f"{label}[{at}]" if isinstance(x, (list, tuple)) else label)
+              for at, part in enumerate(parts)]
+    return Members(x) if isinstance(x, (set, frozenset)) else Sequence(x, checks)
 
 
 def is_container(check: Check) -> bool:

@@ -19,19 +19,18 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.watch.checks import (
+    DATA,
     PLAIN,
     Array,
     Bytes,
     Cached,
     Check,
     Edits,
-    Members,
     Never,
     Objects,
     Plain,
     Sample,
-    Sequence,
-    Table,
+    container_check,
     is_sealed,
     tensor_check,
 )
@@ -53,6 +52,7 @@ from tapegrad.compile.watch.code_names import (
     whose_modules,
 )
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, shape
+from tapegrad.compile.watch.handed_modules import asks_for_modules, handed_modules, handed_names
 from tapegrad.compile.watch.namespaces import (
     NAMED,
     OF_ALL,
@@ -76,7 +76,7 @@ from tapegrad.compile.watch.world import (
     reads_the_world,
 )
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
-from tapegrad.numbers.equality import kind_of, parts_of, values_of
+from tapegrad.numbers.equality import kind_of
 from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.object_state import slots_of
 from tapegrad.numbers.sparse_tensors import stored_bytes
@@ -96,7 +96,6 @@ from tapegrad.tree.signature import Signature
 MOST = 50_000  # places: a function that reads more is not worth watching
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, defaultdict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
 _NOBODY = "nobody"  # whose names are read as code mentions them, and never whole
 _MAY_LACK = ASKED | {"AttributeError", "Exception"}
 
@@ -113,6 +112,7 @@ class Reads:
         # some code asks for attributes that need not be there; some matches classes, by attributes that these name
         self.asks = self.matches = False
         self.library, self.ran = "", set[CodeType]()  # whose code runs
+        self.handed, self.modules = set[str](), list[ModuleType]()  # names of what it hands on, modules in things
         self.places: dict[tuple[int, Any], Place] = {}
         self.inputs, self.sized = set[int](), set[int]()  # of namespaces: those to which nothing may be added
         # attributes of objects, classes and modules, of which the code names some
@@ -127,11 +127,19 @@ class Reads:
 
     def result(self) -> Freshness:
         """Return what tells whether all of it is the same, and nothing came that the code would read."""
+        self.note_handed()
         names = set(self.names)
         shapes = [shape(namespace, label, names, id(namespace) in self.sized, self.is_read_whole(owner))
                   for namespace, label, owner in self.open
                   if namespace or self.asks or self.by_name or id(namespace) not in self.idle]
         return Freshness(self.places.values(), shapes, names)
+
+    def note_handed(self) -> None:
+        """Note all names of the modules that code may be handed which reads names that it computes."""
+        found = [(place.namespace, place.name, place.value) for place in self.places.values()]
+        for module in (*handed_modules(found, self.handed, self.by_name), *self.modules):
+            if library_of(module.__name__) in self.by_name:
+                self.note(vars(module), vars(module).keys() - OF_ALL, module.__name__)
 
     def settle(self) -> None:
         """Take caches as the run that has ended left them."""
@@ -160,6 +168,9 @@ class Reads:
     def enter(self, code: CodeType, scope: dict[str, Any], heard: bool = False) -> None:
         """Note what a code object reads, which is about to run; of the names that it computes it may be `heard`."""
         self.ran.add(code)
+        self.handed |= handed_names(code)
+        if asks_for_modules(code):
+            self.refused = self.refused or "it reads modules that it computes"
         mentioned, module = names_of(code), scope.get("__name__", "")
         self.library = library_of(module)
         self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
@@ -202,7 +213,7 @@ class Reads:
                 self.place(vars(held), name, f"{owner}.{name}")
         for there, name in library_parts(code, scope, mentioned):
             part, label = there[name], f"{there.get('__name__')}.{name}"
-            if isinstance(part, _DATA):
+            if isinstance(part, DATA):
                 self.place(there, name, label)
             elif not self.library and id(part) not in self.seen and (own := own_names(part)):
                 self.seen[id(part)] = (part, Plain(part))
@@ -250,7 +261,9 @@ class Reads:
             return
         value = original(namespace.get(name, Missing))
         self.places[key] = Place(namespace, name, value, Plain(value), label)  # what it leads to may lead back
-        if type(check := self.explore(value, label)) is not Plain:
+        if isinstance(value, ModuleType):
+            self.follow(value, label)
+        elif type(check := self.explore(value, label)) is not Plain:
             self.places[key] = Place(namespace, name, value, check, label)
 
     def watch(self, x: Any, label: str) -> None:
@@ -273,6 +286,7 @@ class Reads:
             self.refused = self.refused or f"{label} holds a traced value"
             return Plain(x)
         if kind in (FunctionType, MethodType, decimal.Decimal) or isinstance(x, (type, ModuleType)):
+            self.modules += [x] if isinstance(x, ModuleType) else ()
             self.follow(kind if kind is decimal.Decimal else x, label)
             return Plain(x)
         if id(x) in self.inputs:
@@ -296,7 +310,7 @@ class Reads:
             exact = not self.samples
             return Plain(x) if exact and self.is_too_much(stored_bytes(x), label) else tensor_check(x, exact)
         if kind in _CONTAINERS:
-            return self.container(x, label)
+            return container_check(self, x, label)
         if isinstance(x, (bytearray, array)):
             if kind is not bytearray and kind is not array:
                 self.object(x, label)
@@ -324,7 +338,7 @@ class Reads:
             return Never()
         if kind_of(x) is not None:  # a user's kind of container, with attributes
             self.object(x, label)
-            return self.container(x, label)
+            return container_check(self, x, label)
         if (why := is_opaque(x)):
             self.refused = self.refused or f"{label} is {why}"
         else:
@@ -340,21 +354,6 @@ class Reads:
         if self.samples and not x.dtype.hasobject:
             return Sample(x)
         return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
-
-    def container(self, x: Any, label: str) -> Check:
-        """Note what is in a container."""
-        parts = parts_of(x)
-        if isinstance(x, defaultdict):
-            self.place(Attributes(x), "default_factory", f"default_factory of {label}")
-        if isinstance(x, (dict, MappingProxyType)):
-            for key in parts:
-                if type(key) not in _DATA:
-                    self.explore(key, f"a key of {label}")
-            found = zip(parts, values_of(x))
-            return Table(x, [self.explore(original(part), f"{label}[{key!r}]") for key, part in found])
-        checks = [self.explore(original(part), f"{label}[{at}]" if isinstance(x, (list, tuple)) else label)
-                  for at, part in enumerate(parts)]
-        return Members(x) if isinstance(x, (set, frozenset)) else Sequence(x, checks)
 
     def is_too_much(self, size: int, label: str) -> bool:
         """Return whether to compare so many bytes more would take too long."""
