@@ -442,6 +442,22 @@ def test_what_numpy_puts_in_no_order_is_refused() -> None:
             tg.trace(np.unique_values, np.ones(3))
 
 
+RECORD = [("a", float), ("b", int)]
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.array([(1.0, 2), (3.0, 4)], dtype=RECORD)["a"] * x, lambda x: np.asarray([(1.0, 2), (3.0, 4)], RECORD)["b"].sum() * x, lambda x: np.array((1.0, 2), dtype=RECORD)["a"] * x,
+    lambda x: np.asanyarray([(1.0, 2)], dtype=np.dtype(RECORD))["a"] * x, lambda x: np.array([(1.0, [2, 3])], dtype=[("a", float), ("v", float, 2)])["v"] * x,
+    lambda x: sum(r["a"] * r["b"] for r in np.ascontiguousarray([(1.0, 2), (3.0, 4)], dtype=RECORD)) * x, lambda x: np.array([[1, 2], [3]], dtype=object)[1][0] * x,
+    lambda x: np.array([{"a": 2.0}, [1]], dtype=object)[0]["a"] * x])
+def test_records_and_objects_without_traced_numbers_are_numpys(f: Any) -> None:
+    step = tg.compile(f, warmup=1)
+    for got in (tg.trace(f, 2.0)[0], step(2.0), step(2.0)):
+        np.testing.assert_array_equal(got, f(2.0))
+    with pytest.raises(tg.ConcretizationError):
+        tg.trace(lambda x: np.array([(x, 2)], dtype=RECORD), 2.0)
+
+
 @pytest.mark.parametrize("low", [-0.0, 0.0, -1.0, np.float64(-0.0), None])
 @pytest.mark.parametrize("high", [0.0, -0.0, 1.0, None])
 @pytest.mark.parametrize("x", [0.0, -0.0, np.float64(0.0), np.array(-0.0), np.array([0.0, -0.0, 2.0, -2.0, np.nan])])

@@ -93,6 +93,9 @@ _ORDERS = {"ascontiguousarray": "C", "asfortranarray": "F"}
 @constructs(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     a = shown_array(a)
+    if type(a) in (list, tuple) and dtype is not None and not numeric(dtype) and not holds_traced(a):
+        _refuse_text(a)
+        return constant(tracer, fn, a, dtype, *args, **kwargs)  # of records a tuple is one
     listed = type(a) in (list, tuple) and dtype is not None and numeric(dtype)
     value = as_elements(a, dtype) if listed else as_array(a)
     if not isinstance(value, Traced):
