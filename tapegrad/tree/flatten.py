@@ -284,6 +284,7 @@ class Walk:
         if (type(x) in _STATIC and not is_traced_slice(x)) or type(x) is Text or type(x) is NoInput:
             if type(x) is type:
                 self.called.append(x)
+            self.restored = self.restored or type(x) is Text
             return Static(x.value if type(x) is NoInput else x if type(x) is not Text else plain_text(x))
         if type(x) is Member:
             return self.leaf(x.value, label)
@@ -445,6 +446,8 @@ class Walk:
             if not attributes:
                 return None
             return Instance(x, list(attributes)), ((part, _join(label, name)) for name, part in attributes.items())
+        if type(x) is dict and Text in map(type, x):
+            self.restored, x = True, {plain_text(key) if type(key) is Text else key: part for key, part in x.items()}
         one = level(x)
         if hasattr(x, "_fields"):
             return Container(x, one), ((part, f"{label}.{name}") for part, name in zip(one.children, x._fields))
