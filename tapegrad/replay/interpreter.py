@@ -44,6 +44,7 @@ from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import SURROUNDINGS, check_surroundings
 from tapegrad.trace.inputs import argument_names, flatten_call
 from tapegrad.trace.results import apart
+from tapegrad.tree.flatten import Structure, Walk
 from tapegrad.tree.signature import ValueAndGradients
 
 
@@ -408,8 +409,15 @@ def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
     leaves = [x.val for x in tape.inputs[1:]]
     if tape.structure is None:
         return tuple(leaves), {}
-    return tuple(part.build(leaves) for part in tape.structure.args), {name: part.build(leaves)
-                                                                       for name, part in tape.structure.kwargs.items()}
+    memo: dict[int, Any] = {}
+    first: dict[int, Any] = {}  # what two arguments hold is one again
+
+    def built(part: Structure) -> Any:
+        memo.update((id(node), memo[first[key]]) for key, node in part.seen.items() if first.get(key) in memo)
+        value = part.build(leaves, memo)
+        first.update((key, id(node)) for key, node in part.seen.items())
+        return value
+    return tuple(map(built, tape.structure.args)), {name: built(part) for name, part in tape.structure.kwargs.items()}
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = True) -> list[Any]:
@@ -433,7 +441,12 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: boo
                             f"({', '.join(recorded)}), and is given {given}", None,
                             "a value for each; by keyword those that were recorded so")
     kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
-    signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
+    walks: list[Walk] = []
+    signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs, walks)
+    reached = tape.structure.reached
+    if reached is not None and reached.among(walks) != reached.places:
+        raise ArgumentError(f"{tape.name} was recorded with arguments of which others have names of their own in the "
+                            "program: a global, a default", None, "trace the function again with these arguments")
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"{tape.structure.difference(signature)}", None,
