@@ -242,7 +242,8 @@ cosh = elementwise("cosh", np.cosh, lambda _y, x: sinh(x), means=(np.cosh,), pyt
 tanh = elementwise("tanh", np.tanh, lambda y, _x: 1 - y * y, means=(np.tanh,), python=math.tanh)
 asinh = elementwise("asinh", np.asinh, lambda y, x: 1 / cosh(y) if is_complex(x) else 1 / sqrt(x * x + 1),
                     means=(np.asinh,), python=math.asinh)
-acosh = elementwise("acosh", np.acosh, lambda y, x: 1 / sinh(y) if is_complex(x) else 1 / (sqrt(x - 1) * sqrt(x + 1)),
+acosh = elementwise("acosh", np.acosh,
+                    lambda y, x: 1 / sinh(y) if is_complex(x) else (1 / sqrt(x - 1), 1 / sqrt(x + 1)),
                     means=(np.acosh,), python=math.acosh, poles=True)
 atanh = elementwise("atanh", np.atanh, lambda _y, x: 1 / (1 - x * x), poles=True, means=(np.atanh,), python=math.atanh)
 

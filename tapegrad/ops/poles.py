@@ -145,8 +145,15 @@ def squared(y: Any) -> Any:
 
 
 def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool) -> Partial:
-    """Return the partial that multiplies by a derivative which has poles, or may have with these arguments."""
+    """Return the partial that multiplies by a derivative which has poles, or may have with these arguments; by several
+    factors one after the other: in a gradient of a gradient a zero stops at each.
+    """
     def partial(dy: Any, y: Any, *x: Any) -> Any:
-        found = conj(derivative(y, *x))
+        found = derivative(y, *x)
+        if type(found) is tuple:
+            for factor in found:
+                dy = times(dy, conj(factor))
+            return dy
+        found = conj(found)
         return times(dy, found) if poles is True or poles(*x) else dy * found  # type: ignore[operator]
     return update_wrapper(partial, derivative, (), ())

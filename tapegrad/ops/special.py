@@ -174,7 +174,7 @@ def _polygamma(x: Any, n: int) -> Any:
     return (-1) ** (n + 1) * math.factorial(n) * torch.special.zeta(order, x)
 
 
-gamma = special("gamma", lambda y, x: y * digamma(x), python=math.gamma, means=(math.gamma,), on_torch=_gamma)
+gamma = special("gamma", lambda y, x: (y, digamma(x)), python=math.gamma, means=(math.gamma,), on_torch=_gamma)
 gammasgn = constant("gammasgn", implementation("gammasgn"),
                     on_torch=tensors.on_host(implementation("gammasgn")), batch=batching.elementwise,
                     spec=types.by_scipy("gammasgn"))
@@ -198,12 +198,12 @@ lambertw = define("lambertw", _lambertw,
                   memory=FRESH, spec=types.branch)
 zeta = special("zeta", "x", lambda _y, x, q: -x * zeta(x + 1, q), on_torch="special.zeta",
                spec=types.by_scipy("_zeta"))
-beta = special("beta", lambda y, a, b: y * (digamma(a) - digamma(a + b)),
-               lambda y, a, b: y * (digamma(b) - digamma(a + b)))
+beta = special("beta", lambda y, a, b: (y, digamma(a) - digamma(a + b)),
+               lambda y, a, b: (y, digamma(b) - digamma(a + b)))
 betaln = special("betaln", lambda _y, a, b: digamma(a) - digamma(a + b), lambda _y, a, b: digamma(b) - digamma(a + b))
-binom = special("binom", lambda y, n, k: y * (digamma(n + 1) - digamma(n - k + 1)),
-                lambda y, n, k: y * (digamma(n - k + 1) - digamma(k + 1)))
-poch = special("poch", lambda y, z, m: y * (digamma(z + m) - digamma(z)), lambda y, z, m: y * digamma(z + m))
+binom = special("binom", lambda y, n, k: (y, digamma(n + 1) - digamma(n - k + 1)),
+                lambda y, n, k: (y, digamma(n - k + 1) - digamma(k + 1)))
+poch = special("poch", lambda y, z, m: (y, digamma(z + m) - digamma(z)), lambda y, z, m: (y, digamma(z + m)))
 
 # -- error functions and the normal distribution
 
