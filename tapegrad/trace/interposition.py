@@ -238,10 +238,15 @@ class Ufunc(StandIn):
         return fn(x, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.__wrapped__, name)
-        if name not in ("reduce", "accumulate", "reduceat"):
-            return found
-        return functools.wraps(found)(lambda array, *args, **kwargs: found(_array(array), *args, **kwargs))
+        return (getattr(self.__wrapped__, name) if name not in ("reduce", "accumulate", "reduceat")
+                else _of_ufunc(self.__wrapped__, name))
+
+
+@functools.cache
+def _of_ufunc(ufunc: Any, name: str) -> Any:
+    """Return what stands in for a ufunc's method."""
+    found = getattr(ufunc, name)
+    return standing_for(found, lambda array, *args, **kwargs: found(_array(array), *args, **kwargs))
 
 
 _LISTS = frozenset([list, tuple])

@@ -15,6 +15,7 @@ from tapegrad.numbers.view_path import follow
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.holding import FIXED, filled
+from tapegrad.trace.interposition import original
 from tapegrad.trace.outside_arrays import OutsideArray
 from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.flatten import OPAQUE
@@ -43,6 +44,8 @@ class PlainValues:
             return kept[id(x)]
         if isinstance(x, Traced):
             return self.number(x)
+        if (known := original(x)) is not x:  # what stands in for a function while a trace runs
+            return known
         if id(x) in self.originals:
             return self.originals[id(x)]
         if id(x) in self.made:

@@ -28,6 +28,7 @@ from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Operation, Tape, has_value
+from tapegrad.trace.interposition import original
 from tapegrad.trace.outside_arrays import code_of_program
 from tapegrad.trace.plain_values import PlainValues
 from tapegrad.trace.put_off import NOTHING, AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
@@ -277,7 +278,8 @@ class _Written:
 
     def table(self, new: Any, x: Any, then: dict[Any, Any], owner: Any) -> None:
         """Take what was written to a dict, or to the dict of an object's attributes."""
-        found, there = self.by_originals(base_of(new).items(new)), dict(base_of(x).items(x))
+        found = self.by_originals(base_of(new).items(new))
+        there = {key: original(value) for key, value in base_of(x).items(x)}
         then = self.by_originals(then.items())
         kept = {id(then[key]): there[key] for key in then if key in there}
         now: dict[Any, Any] = {}
@@ -318,8 +320,8 @@ class _Written:
     def group(self, new: Any, x: Any, then: list[Any]) -> None:
         """Take what was written to a list, a deque, a set or a bytearray."""
         now = _items_of(new)
-        before = _items_of(x) if not isinstance(new, set) else []
-        kept = {id(value): original for value, original in zip(then, before)}
+        before = list(map(original, _items_of(x))) if not isinstance(new, set) else []
+        kept = {id(value): known for value, known in zip(then, before)}
         stored = None
         if isinstance(new, (list, deque)) and len(now) >= len(then):
             parts = {i: self.form(a) for i, (a, b) in enumerate(zip(now, then)) if a is not b}
@@ -338,7 +340,7 @@ class _Written:
     def cell(self, new: CellType, x: CellType, then: list[Any]) -> None:
         """Take what was assigned to a captured variable."""
         now = _content(new)
-        kept = {id(value): original for value, original in zip(then, _content(x))}
+        kept = {id(value): known for value, known in zip(then, _content(x))}
         if not (now and then and self.keeps(then[0], now[0], None, x)):
             stored = Stored(x, None, {...: self.form(now[0])}) if now else None
             self.put(CellWrite(x, self.plain(now[0], kept) if now else NOTHING), x, "", stored)

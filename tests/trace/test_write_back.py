@@ -239,6 +239,33 @@ def test_a_call_leaves_what_the_program_leaves(name: str, mode: str) -> None:
         assert told(state) == told(wanted)
 
 
+STORED_FUNCTIONS: dict[str, Any] = {
+    "math.cos": math.cos, "np.cos": np.cos, "np.linalg.norm": np.linalg.norm, "np.add.reduce": np.add.reduce, "np.maximum.accumulate": np.maximum.accumulate, "np.errstate": np.errstate,
+    "np.random.rand": np.random.rand, "np.zeros": np.zeros, "math.floor": math.floor, "max": max, "np": np}
+
+
+@pytest.mark.filterwarnings("ignore::tapegrad.RetraceWarning")
+@pytest.mark.parametrize("text", STORED_FUNCTIONS)
+@pytest.mark.parametrize("mode", ["trace", "grad", "compiled"])
+def test_functions_that_a_program_stores_are_themselves_afterwards(text: str, mode: str) -> None:
+    known, space = STORED_FUNCTIONS[text], dict[str, Any](math=math, np=np)
+    exec(f"""
+def made(o, items, table, members):
+    def f(x):
+        o.f, o.both = {text}, ({text}, [{text}])
+        items.append({text})
+        table["f"] = {text}
+        members.add({text})
+        return x * x
+    return f""", space)
+    o, items, table, members = types.SimpleNamespace(f=math.sin), list[Any](), dict[str, Any](), set[Any]()
+    f = space["made"](o, items, table, members)
+    runs: dict[str, Any] = {"trace": lambda x: tg.trace(f, x)[0], "grad": lambda x: tg.grad(f, x)[0], "compiled": tg.compile(f, warmup=1)}
+    assert [runs[mode](x) for x in (1.0, 2.0, 3.0)] == [1.0, 4.0, 9.0]
+    found = [o.f, o.both[0], o.both[1][0], *items, table["f"], *members]
+    assert len(items) == 3 and all(type(part) is type(known) and part == known for part in found)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_call_that_raises_writes_nothing(mode: str) -> None:
     model = Model()
