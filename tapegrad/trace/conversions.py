@@ -44,6 +44,7 @@ from tapegrad.trace.bytecode import (
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
+from tapegrad.trace.number_methods import with_operators
 from tapegrad.trace.observers import Modules, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
@@ -307,7 +308,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
     parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
     instead = _calls_of_variables(code, len(parts)) if installed and len(parts) < 256 else {}
     if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
-        made = compared(code)
+        made = with_operators(compared(code))
         if made is not code:
             ORIGINAL[made] = code
         return made
@@ -318,7 +319,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
             changed[at:at + 2] = opcode, arg
         longer = {}
     made = code.replace(co_names=names, co_consts=consts, co_code=bytes(changed))
-    made = compared(expanded(made, longer, consts) if longer else made)
+    made = with_operators(compared(expanded(made, longer, consts) if longer else made))
     ORIGINAL[made] = code
     return made
 

@@ -157,7 +157,7 @@ class _Compared:
 
 _COMPARED = (_Compared(same), _Compared(is_not))  # by the argument of the instruction
 COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {operator.is_: same, operator.is_not: is_not}
-_PAIR, _MATMUL = (next(step for step in steps_of((lambda a, b, c: (a, b) @ c).__code__) if step.name.startswith(name))
+PAIR, MATMUL = (next(step for step in steps_of((lambda a, b, c: (a, b) @ c).__code__) if step.name.startswith(name))
                   for name in ("BUILD_TUPLE", "BINARY_"))
 _LOAD_CONST, _IS_OP, _EXTENDED_ARG = map(dis.opmap.__getitem__, ("LOAD_CONST", "IS_OP", "EXTENDED_ARG"))
 
@@ -190,5 +190,5 @@ def compared(code: CodeType) -> CodeType:
         if step.opcode == _IS_OP and not (before.opcode == _LOAD_CONST and step.start not in targets
                                           and type(code.co_consts[before.arg]) not in (int, float, complex)):
             at = len(code.co_consts) + step.arg
-            instead[step.start] = _PAIR, step._replace(opcode=_LOAD_CONST, arg=at), _MATMUL
+            instead[step.start] = PAIR, step._replace(opcode=_LOAD_CONST, arg=at), MATMUL
     return expanded(code, instead, (*code.co_consts, *_COMPARED)) if instead else code

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
+import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -680,3 +682,38 @@ def test_operators_ask_objects_of_the_program_as_numpy_does(f: Any) -> None:
     value, (_, dx) = tg.grad(lambda x: f(x).sum(), x)
     assert value == pytest.approx(f(x).sum())
     np.testing.assert_allclose(dx, [(f(x + e).sum() - f(x - e).sum()) / 2e-6 for e in 1e-6 * np.eye(3)], rtol=1e-6)
+
+
+class Scaled(float):
+    def __mul__(self, other: Any) -> Any:
+        found = float.__mul__(self, other)
+        return found if found is NotImplemented else found * 3.0
+
+    def __radd__(self, other: Any) -> Any:
+        found = super().__radd__(other)  # type: ignore[misc]
+        return "none" if found is NotImplemented else found + 1.0
+
+    def __sub__(self, other: Any) -> Any:
+        found = super().__sub__(other)
+        return 0.0 if found is NotImplemented else found * 2.0
+
+    def __lt__(self, other: Any) -> bool:
+        return not super().__lt__(other)
+
+
+SCALED = Scaled(2.0)
+
+
+@pytest.mark.parametrize("x", [1.5, np.float64(1.5), 2.0, 3])
+@pytest.mark.parametrize("f", [
+    lambda x: x if any(map((2.0).__eq__, [x])) else -x, lambda x: x * 10 if (2.0).__lt__(x) else x, lambda x: x * len([i for i, t in enumerate([x, 3.0]) if (2.0).__ge__(t)]),
+    lambda x: sum(map((2.0).__mul__, [x, x])), lambda x: functools.reduce(float.__mul__, [1.0, 2.0, float.__float__(1.0), x]), lambda x: sorted([x, 0.5], key=(2.0).__sub__)[0] * x,
+    lambda x: float.__pow__(2.0, x), lambda x: float.__rtruediv__(2.0, x), lambda x: abs(complex.__mul__(2j, x)), lambda x: (7.0).__divmod__(x)[1], lambda x: (7.0).__rsub__(x) * x,
+    lambda x: float.__add__(2.0, x) if float.__ne__(2.0, x) is True else x, lambda x: x if int.__mul__(2, x) is NotImplemented else int.__mul__(2, x), lambda x: SCALED * x, lambda x: x + SCALED,
+    lambda x: SCALED - x, lambda x: x if operator.lt(SCALED, x) else -x, lambda x: operator.sub(SCALED, x) * (2.0).__add__(1.0)])
+def test_operators_of_plain_numbers_that_are_called_by_name(f: Any, x: Any) -> None:
+    step, want = tg.compile(f, warmup=1), f(x)
+    for got in (tg.trace(f, x)[0], step(x), step(x), tg.trace(f, x)[1].play(x)):
+        assert got == want and type(got) is type(want)
+    if x == 1.5:
+        assert tg.gradient(f, float(x))[0] == pytest.approx((f(x + 1e-6) - f(x - 1e-6)) / 2e-6)

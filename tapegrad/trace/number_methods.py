@@ -1,0 +1,119 @@
+"""number_methods: operators of plain numbers that code calls by name, `(2.0).__lt__(x)`, `float.__mul__(2.0, x)`,
+`super().__mul__(x)` in a class of numbers.
+
+These are C code, which answers NotImplemented for a traced number. Where traced code loads such a name, from a number,
+a class of numbers or `super()`, it finds what records the operator.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import operator
+from types import CodeType, MethodWrapperType, WrapperDescriptorType
+from typing import Any
+
+import numpy as np
+
+from tapegrad.numbers.formatting import plain
+from tapegrad.rules.op import Traced
+from tapegrad.rules.registry import FOREIGN
+from tapegrad.trace.bytecode import Step, expanded, name_in, steps_of
+from tapegrad.trace.identity import MATMUL, PAIR
+
+_CLASSES = (int, float, complex)
+_FORWARD: dict[str, Any] = {**{f"__{name}__": getattr(operator, f"__{name}__") for name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "eq", "ne", "gt", "ge")},
+    "__divmod__": builtins.divmod}
+_REFLECTED = {f"__r{name[2:]}": fn for name, fn in _FORWARD.items() if f"__r{name[2:]}" in vars(float)}
+_NAMES = frozenset([*_FORWARD, *_REFLECTED])
+_LOADS = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
+
+
+def _itself(x: Any) -> Any:
+    """Return a number as one of Python's own class, past what a class of the program's makes of operators."""
+    base: Any = next((kind for kind in _CLASSES if isinstance(x, kind)), None)
+    return x if base is None or isinstance(x, Traced) else base.__pos__(x)
+
+
+def _called(found: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Return what an operator in C returns; of a traced number the traced result."""
+    operands = (found.__self__, *args) if type(found) is MethodWrapperType else args
+    if len(operands) != 2 or kwargs or not any(issubclass(type(x), Traced) for x in args):
+        return found(*args, **kwargs)
+    known = found(*map(plain, args))
+    if known is NotImplemented:
+        return known
+    a, b = map(_itself, operands)
+    y = _FORWARD[name](a, b) if name in _FORWARD else _REFLECTED[name](b, a)
+    return tuple(map(_of_python, y, known)) if isinstance(known, tuple) else _of_python(y, known)
+
+
+def _of_python(y: Any, known: Any) -> Any:
+    """Return a result as Python's number, where it is one."""
+    if type(known) is bool:
+        return bool(y)  # guarded
+    return FOREIGN[np.ndarray.item](y) if type(known) is float and type(plain(y)) is np.float64 else y
+
+
+class _Methods:
+    """Stands for a number, its class or `super()`, where an operator is taken from it."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __getattribute__(self, name: str) -> Any:
+        found = getattr(object.__getattribute__(self, "of"), name)
+        is_own = (type(found) is MethodWrapperType and isinstance(found.__self__, _CLASSES)) or (
+            type(found) is WrapperDescriptorType and found.__objclass__ in _CLASSES)
+        return functools.partial(_called, found, name) if is_own else found
+
+
+class _Owner:
+    """What `(x,) @ self` returns has the operators of x; a call that needs no name."""
+
+    __slots__ = ()
+
+    def __rmatmul__(self, one: tuple[Any]) -> Any:
+        x, = one
+        kind = type(x)
+        plain_number = issubclass(kind, _CLASSES) and not issubclass(kind, Traced)
+        return _Methods(x) if plain_number or kind is super or (kind is type and x in _CLASSES) else x
+
+
+class _Super:
+    """What `(super, cls, x) @ self` returns stands for `super()`; from Python 3.12 on one instruction calls that, and
+    loads the name.
+    """
+
+    __slots__ = ()
+
+    def __rmatmul__(self, given: tuple[Any, Any, Any]) -> Any:
+        made, cls, x = given
+        return _Methods(made(cls, x))
+
+
+_OWNERS = (_Owner(), _Super())
+_LOAD_ATTR = next(step for step in steps_of((lambda x: x.a).__code__) if step.opcode == dis.opmap["LOAD_ATTR"])
+
+
+def with_operators(code: CodeType) -> CodeType:
+    """Return code in which operators that are loaded by name take traced numbers; the same where it loads none."""
+    if _NAMES.isdisjoint(code.co_names):
+        return code
+    instead, at = dict[int, tuple[Step, ...]](), len(code.co_consts)
+    owner, of_super = (Step(0, 0, dis.opmap["LOAD_CONST"], at + more, 0) for more in range(len(_OWNERS)))
+    for step in steps_of(code):
+        if step.name not in _LOADS or name_in(code, (step.end - 2) // 2 - step.caches) not in _NAMES:
+            continue
+        if step.name == "LOAD_SUPER_ATTR":  # a bit more tells how `super` was called
+            load = _LOAD_ATTR._replace(arg=step.arg >> 2 << 1 | step.arg & 1)
+            instead[step.start] = PAIR._replace(arg=3), of_super, MATMUL, load
+        else:
+            instead[step.start] = PAIR._replace(arg=1), owner, MATMUL, step
+    if not instead:
+        return code
+    return expanded(code, instead, (*code.co_consts, *_OWNERS)).replace(co_stacksize=code.co_stacksize + 1)
