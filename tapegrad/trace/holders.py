@@ -92,6 +92,11 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
 _seen: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
 
 
+def forget(holder: Any) -> None:
+    """Scan a module again when it is asked for next: a name in it has another value."""
+    _seen.pop(id(holder), None)
+
+
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
     """Return, by place, the values in a holder that have a stand-in, with the stand-in. A value that another trace has
     replaced already is the original. A module is scanned again when it has grown.

@@ -32,7 +32,7 @@ from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.conversions import Conversion, conversion
-from tapegrad.trace.holders import FEW, parts, replaced, replacement
+from tapegrad.trace.holders import FEW, forget, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
 from tapegrad.tree.attributes import HEAP, is_foreign
@@ -98,6 +98,10 @@ def _of(root: Any) -> tuple[Any, ...]:
     if known != state or any(original(scope.get(name)) is not then for scope, name, then in standing):
         if len(_found) >= KEPT:
             _found.clear()
+        if known and type(root) is FunctionType and any(
+                id(value := names.get(name)) != then and callable(value)
+                for name, then in zip(root.__code__.co_names, known[3:])):
+            forget(names)
         reached = tuple(_reached(root))
         converts = type(root) is FunctionType and conversion(root) is not None
         _found[key] = state, reached, _standing(reached), converts

@@ -217,3 +217,14 @@ def test_a_module_that_comes_later_is_found() -> None:
         assert tg.grad(by_name, 0.7)[1][1] == pytest.approx(math.cos(0.7))
     finally:
         del sys.modules["names_later"]
+
+
+def test_a_name_that_leads_to_another_function_later() -> None:
+    module: Any = types.ModuleType("rebound")
+    exec("import math\nscale = 2.0\ndef helper(x): return x\ndef f(x): return helper(x) * scale\n", vars(module))
+    vars(module).update({f"name{k}": k for k in range(100)})
+    assert tg.grad(module.f, 1.5) == (3.0, (None, 2.0))
+    module.helper = math.sin
+    assert tg.grad(module.f, 1.5) == (2 * math.sin(1.5), (None, 2 * math.cos(1.5)))
+    module.scale, module.helper = 3.0, math.exp
+    assert tg.compile(module.f)(0.0) == 3.0 and module.helper is math.exp
