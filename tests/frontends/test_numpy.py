@@ -442,6 +442,14 @@ def test_what_numpy_puts_in_no_order_is_refused() -> None:
             tg.trace(np.unique_values, np.ones(3))
 
 
+def test_where_takes_both_values_or_neither() -> None:
+    for x in (np.array([1.0, -1.0]), 2.0):
+        for f, kind in ((lambda x: np.where(x > 0, 1.0), ValueError), (lambda x: np.where(x > 0, x), ValueError), (lambda x: np.where(x > 0, y=x), TypeError), (lambda x: np.where(x > 0, x, x, x), TypeError)):
+            with pytest.raises(kind):
+                tg.trace(f, x)
+        assert [*map(list, tg.trace(lambda x: np.where(np.asarray(x) > 0), np.array([1.0, -1.0]))[0])] == [[0]]
+
+
 RECORD = [("a", float), ("b", int)]
 
 

@@ -185,10 +185,12 @@ def fix(x: Array, out: Array | None = None) -> Any:
 
 
 @means(np.where)
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    if x is None and y is None:
+def where(condition: Any, /, *given: Any) -> Any:
+    if not given:
         return FOREIGN[np.nonzero](condition)
-    return ops.where(as_array(condition), as_array(x), as_array(y))
+    if len(given) != 2:
+        np.where(True, *[0] * len(given))  # ValueError or TypeError, in NumPy's words
+    return ops.where(as_array(condition), *map(as_array, given))
 
 
 @means(np.ndarray.astype)
