@@ -23,6 +23,7 @@ from tapegrad.trace.call_arguments import shown_array
 from tapegrad.trace.guards import number_type, option
 from tapegrad.trace.handing import gives_up
 from tapegrad.trace.interposition import as_named
+from tapegrad.trace.operators import is_sequence
 from tapegrad.trace.views import peek
 
 
@@ -32,13 +33,21 @@ def as_array(x: Array) -> Any:
     if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
         if type(x) is OfMatrix:
             return x.A
-        return x if type(x) in _SHOWN else shown_array(x)
+        shown = x if type(x) in _SHOWN else shown_array(x)
+        return _listed(x) if shown is x and type(x) not in _SHOWN and is_sequence(x) else shown
     if not holds_traced(x):
         return np.asarray(x)
     viewed = FOREIGN.get("viewed")
     if viewed is not None and (y := viewed(as_array, np.array, (x,), {})) is not NotImplemented:
         return y
     return stack(*map(as_array, x), axis=0)
+
+
+def _listed(x: Any) -> Any:
+    """Return the array that NumPy makes of a sequence that is no list, a range or a deque, say."""
+    if isinstance(x, (range, memoryview, bytearray)) or not holds_traced(items := list(x)):
+        return np.asarray(x)
+    return as_array(items)
 
 
 def as_elements(x: Any, dtype: DType) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import cmath
+import collections
 import functools
 import inspect
 import itertools
@@ -448,6 +450,31 @@ def test_where_takes_both_values_or_neither() -> None:
             with pytest.raises(kind):
                 tg.trace(f, x)
         assert [*map(list, tg.trace(lambda x: np.where(np.asarray(x) > 0), np.array([1.0, -1.0]))[0])] == [[0]]
+
+
+class Pair:
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, at: int) -> Any:
+        return (1.0, 2.0)[at]
+
+
+SEQUENCES: dict[str, Any] = {"range": range(1, 3), "deque": collections.deque([1.0, 2.0]), "UserList": collections.UserList([1.0, 2.0]), "a class's": Pair(), "array": array.array("d", [1.0, 2.0]),
+                             "memory": memoryview(np.array([1.0, 2.0])), "bytearray": bytearray(b"\1\2")}
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+@pytest.mark.parametrize("f", [
+    lambda x, s: np.dot(s, [x, 1.0]), lambda x, s: np.inner(np.array([x, 1.0]), s), lambda x, s: np.array([x, 1.0]).dot(s), lambda x, s: np.dot([[x, 1.0], [2.0, 3.0]], s),
+    lambda x, s: np.kron(s, [x, 1.0]), lambda x, s: np.convolve(s, [x, 1.0]), lambda x, s: np.interp(x, s, s), lambda x, s: np.polyval(s, x), lambda x, s: np.average([x, 1.0], weights=s),
+    lambda x, s: np.clip([x, 1.0], s, 9), lambda x, s: np.linspace(s, x, 3), lambda x, s: np.hstack([s, x]), lambda x, s: np.diff(s, append=x), lambda x, s: np.gradient([x, 1.0], s),
+    lambda x, s: np.dot(np.array([x, 1.0]), collections.deque([x, s[0]]))])
+def test_sequences_that_are_no_lists_are_arrays(f: Any, kind: str) -> None:
+    def g(x: Any) -> Any:
+        return f(x, SEQUENCES[kind])
+    np.testing.assert_array_equal(tg.trace(g, 1.5)[0], g(1.5))
+    np.testing.assert_allclose(tg.jvp(g, (1.5,), (1.0,))[1], (g(1.5 + 1e-6) - g(1.5 - 1e-6)) / 2e-6, atol=1e-6)
 
 
 RECORD = [("a", float), ("b", int)]
