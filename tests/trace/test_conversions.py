@@ -114,6 +114,10 @@ def imports(x):
     return cos(float(x))
 KIND = float
 def of_name(x): return KIND(x) * x
+class Absent:
+    def __getattr__(self, name): raise ImportError(name)
+ABSENT = Absent()
+def of_absent(x): return x.other if ABSENT is None and isinstance(x, Absent) else float(x) * x
 def field(x):
     y = np.asarray(x).view(Field)
     return float(y) * (y.same() + np.float64(y))
@@ -145,7 +149,7 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_dtypes", "of_map",
-                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point",
+                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point", "of_absent",
                                   *(["of_variable", "of_variables", "of_loads", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)
