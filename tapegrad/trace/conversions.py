@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import builtins
 import dis
+import functools
 import re
 import sys
 import typing
 from collections.abc import Iterable
+from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, UnionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -267,7 +269,7 @@ def conversion(fn: FunctionType) -> Conversion | None:
         return None
     code = code_of(fn)
     scope = fn.__globals__
-    meant = (code, *[id(scope.get(name)) for name in _BUILTINS])  # the program may give such a name another meaning
+    meant = (code, *map(id, map(scope.get, _BUILTINS)))  # the program may give such a name another meaning
     own, found = _known.get(fn, (None, None))
     if own != meant:
         made = _renamed(code, scope, is_installed(code))
@@ -278,7 +280,12 @@ def conversion(fn: FunctionType) -> Conversion | None:
 
 def is_installed(code: CodeType) -> bool:
     """True for code of an installed package, whose users cannot change it."""
-    return not _INSTALLED.isdisjoint(code.co_filename.replace("\\", "/").split("/"))
+    return _is_in_installed(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_in_installed(file: str) -> bool:
+    return not _INSTALLED.isdisjoint(file.replace("\\", "/").split("/"))
 
 
 def converted(fn: FunctionType) -> CodeType:
@@ -306,9 +313,11 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
     if installed and "modules" in names and scope.get("sys") is sys and is_attribute_of(code, "modules", "sys"):
         names = tuple(_MODULES if name == "modules" else name for name in names)
         vars(sys).setdefault(_MODULES, Modules())  # such code alone finds it: it stays
-    parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
+    parts = old = code.co_consts
+    if CodeType in map(type, old):
+        parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in old)
     instead = _calls_of_variables(code, len(parts)) if installed and len(parts) < 256 else {}
-    if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
+    if names == code.co_names and not instead and all(map(is_, parts, old)):
         made = compared(code)
         if made is not code:
             ORIGINAL[made] = code

@@ -82,6 +82,11 @@ _loaded = [0, 0]  # modules, and those of programs
 
 def _is_closed(module: Any) -> bool:
     """True for the name of a module whose code is not followed."""
+    return _is_closed_name(str(module))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _is_closed_name(module: str) -> bool:
     return is_foreign(module) and not f"{module}.".startswith(FOLLOWED)
 
 
@@ -197,7 +202,10 @@ def _reached(root: Any) -> Iterator[Any]:
     stack: deque[Any] = deque([root])  # the nearest first, which are most likely called
     seen: set[int] = set(_interposed())
     while stack and len(seen) < MOST:
-        x = original(stack.popleft())
+        x = stack.popleft()
+        if type(x) in _PLAIN or id(x) in seen:
+            continue
+        x = original(x)
         kind = type(x)  # the user's objects are asked for nothing
         if id(x) in seen or kind in _PLAIN:
             continue
@@ -234,8 +242,8 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack += [part for part in vars(x).values() if type(part) is FunctionType]
             elif not _is_closed(x.__module__):
                 for base in x.__mro__:
-                    if (base.__flags__ & HEAP and not _is_closed(base.__module__) and id(base) not in seen
-                        | {id(x)}) or base is x:
+                    if base is x or (base.__flags__ & HEAP and not _is_closed(base.__module__)
+                                     and id(base) not in seen):
                         seen.add(id(base))
                         stack += vars(base).values()
                         if base.__flags__ & HEAP and replaced(base):
@@ -291,20 +299,23 @@ def _given(fn: FunctionType) -> Iterator[Any]:
 
 def captured_by(fn: FunctionType) -> dict[str, Any]:
     """Return what a function has captured, by its names for it."""
-    return {name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__ or ())
-            if not is_empty(cell)}
+    return {} if fn.__closure__ is None else {
+        name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__) if not is_empty(cell)}
 
 
 def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
     """Yield what names lead to from where a function looks for them, attributes of modules that are
     named beside them included.
     """
-    for name in names:
-        value: Any = scope.get(name, sys.modules.get(name))
-        for module in _modules(value):
-            yield from _of_module(module, names)
-        if value is not None and not issubclass(type(value), ModuleType):
+    value: Any
+    for value in map(scope.get, names, map(sys.modules.get, names)):
+        if type(value) is FunctionType:
             yield value
+        elif type(value) not in _PLAIN:
+            for module in _modules(value):
+                yield from _of_module(module, names)
+            if not issubclass(type(value), ModuleType):
+                yield value
 
 
 def _modules(x: Any) -> list[ModuleType]:
@@ -321,12 +332,13 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
     while stack:
         module = stack.pop()
         if not _is_closed(getattr(module, "__name__", "")):
-            found = [vars(module)[name] for name in names if name in vars(module)]
+            own = vars(module)
+            found = [own[name] for name in names & own.keys()]
             inner = [part for part in found if issubclass(type(part), ModuleType) and id(part) not in seen
                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
             seen.update(map(id, inner))  # modules name each other
             stack += inner
-            if any(replacement(part) is not part for part in found) and replaced(vars(module)):
+            if any(replacement(part) is not part for part in found) and replaced(own):
                 yield module
             yield from (part for part in found if not issubclass(type(part), ModuleType))
 
