@@ -18,10 +18,11 @@ import functools
 import re
 import sys
 import typing
-from collections.abc import Iterable
-from operator import is_
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import attrgetter, is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, UnionType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -228,27 +229,73 @@ _MODULES = "_modules, as tapegrad hears of them"  # of sys
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
-class Conversion:
+class Conversion(NamedTuple):
     """A function with its own code, and the code that names stand-ins, which it has while traces run that may reach it.
     """
 
-    __slots__ = ("count", "fn", "made", "own")
+    fn: FunctionType
+    own: CodeType
+    made: CodeType
 
-    def __init__(self, fn: FunctionType, own: CodeType, made: CodeType) -> None:
-        self.fn, self.own, self.made, self.count = fn, own, made, 0
+
+class Conversions:
+    """The conversions of functions that a trace may reach, begun and ended together: of a package they are thousands.
+
+    A function has the other code while any begun ones have its conversion. Who begins and ends them holds a lock.
+    """
+
+    def __init__(self, found: Iterable[Conversion]) -> None:
+        self.all = (*found,)
+        self.functions, self.own, self.made = zip(*self.all)
+        self.count = 0
+
+    @functools.cached_property
+    def ids(self) -> frozenset[int]:
+        """The ids of the conversions."""
+        return frozenset(map(id, self.all))
 
     def begin(self) -> None:
-        """Give the function such code, unless it has another's now; for as many traces as reach it."""
-        if not self.count and self.fn.__code__ is self.own:
-            CODE[self.fn], self.fn.__code__ = self.own, self.made
+        """Give the functions such code, unless they have another's now."""
         self.count += 1
+        if self.count > 1:
+            return
+        _begun.append(self)
+        if all(map(is_, map(_CODE_OF, self.functions), self.own)):
+            _give(self.functions, self.own, self.made)
+        elif found := [each for each in self.all if each.fn.__code__ is each.own]:
+            _give(*zip(*found))
 
     def end(self) -> None:
-        """Give it back its own."""
+        """Give them back their own, but those that others want."""
         self.count -= 1
-        if not self.count and self.fn.__code__ is self.made:
-            self.fn.__code__ = self.own
-            del CODE[self.fn]
+        if self.count:
+            return
+        _begun.remove(self)
+        if not _begun and all(map(is_, map(_CODE_OF, self.functions), self.made)):
+            _give_back(self.functions, self.own)
+        elif found := [each for each in self.all if each.fn.__code__ is each.made
+                       and not any(id(each) in other.ids for other in _begun)]:
+            _give_back(*[*zip(*found)][:2])
+
+
+_CODE_OF = attrgetter("__code__")
+_begun: list[Conversions] = []
+
+
+def _give(functions: Sequence[FunctionType], own: Sequence[CodeType], made: Sequence[CodeType]) -> None:
+    CODE.update(zip(functions, own))
+    any(map(setattr, functions, repeat("__code__"), made))  # in C, at each trace
+
+
+def _give_back(functions: Sequence[FunctionType], own: Sequence[CodeType]) -> None:
+    any(map(setattr, functions, repeat("__code__"), own))
+    all(map(CODE.pop, functions))
+
+
+@functools.lru_cache(maxsize=32)
+def merged(*several: Conversions) -> Conversions:
+    """Return the conversions of which some are in each of several."""
+    return Conversions({id(each): each for part in several for each in part.all}.values())
 
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None]] = WeakKeyDictionary()

@@ -31,7 +31,7 @@ from tapegrad.numbers.object_state import attributes, slots_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
-from tapegrad.trace.conversions import Conversion, conversion
+from tapegrad.trace.conversions import Conversion, Conversions, conversion, merged
 from tapegrad.trace.holders import FEW, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
@@ -63,7 +63,10 @@ def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
     roots = {id(root): root for root in _roots(fn, args, near)}  # many objects are of one class
     near.update((id(holder), holder) for root in roots.values() for holder in _of(root))
     near.pop(id(own), None)
-    return [*near.values()]
+    converted = [near.pop(id(holder)) for holder in [*near.values()]
+                 if type(holder) is Conversions and len(holder.all) > 1]
+    # first, while its functions have their own code
+    return [*([merged(*converted)] if converted else ()), *near.values()]
 
 
 def loaded() -> int:
@@ -103,19 +106,21 @@ def _of(root: Any) -> tuple[Any, ...]:
     if known != state or any(original(scope.get(name)) is not then for scope, name, then in standing):
         if len(_found) >= KEPT:
             _found.clear()
-        reached = tuple(_reached(root))
+        found = [*_reached(root)]
+        converted = [x for x in found if type(x) is Conversion]
+        reached = *(x for x in found if type(x) is not Conversion), *([Conversions(converted)] if converted else ())
         converts = type(root) is FunctionType and conversion(root) is not None
-        _found[key] = state, reached, _standing(reached), converts
+        _found[key] = state, reached, _standing(converted), converts
     # functions of the same code are made anew, and each is given other code itself
-    return (*reached, conversion(root)) if converts else reached
+    own = conversion(root) if converts else None
+    return reached if own is None else (*reached, Conversions([own]))
 
 
-def _standing(reached: Iterable[Any]) -> Standing:
+def _standing(converted: Iterable[Conversion]) -> Standing:
     """Return where functions stand of which the code is another while a trace runs: a module that is loaded again, or
     changed, has others there.
     """
-    functions = [holder.fn for holder in reached if type(holder) is Conversion]
-    return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn in functions
+    return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn, _, _ in converted
             if fn.__qualname__ == fn.__name__]
 
 
