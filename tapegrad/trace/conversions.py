@@ -57,6 +57,7 @@ from tapegrad.trace.observers import Modules, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, code_of
+from tapegrad.tree.installed import is_installed
 
 
 def to_float(*args: Any) -> Any:
@@ -226,7 +227,6 @@ _INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_in
 """The same of classes that code of installed packages alone calls so."""
 _BUILTINS = [name for name, x in vars(builtins).items() if type(x) in _NAMEABLE and (x in CALLED or x in _INEXACT)]
 _MODULES = "_modules, as tapegrad hears of them"  # of sys
-_INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
 class Conversion(NamedTuple):
@@ -319,20 +319,10 @@ def conversion(fn: FunctionType) -> Conversion | None:
     meant = (code, *map(id, map(scope.get, _BUILTINS)))  # the program may give such a name another meaning
     own, found = _known.get(fn, (None, None))
     if own != meant:
-        made = _renamed(code, scope, is_installed(code))
+        made = _renamed(code, scope, is_installed(code.co_filename))
         found = None if made is code else Conversion(fn, code, made)
         _known[fn] = meant, found
     return found
-
-
-def is_installed(code: CodeType) -> bool:
-    """True for code of an installed package, whose users cannot change it."""
-    return _is_in_installed(code.co_filename)
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_in_installed(file: str) -> bool:
-    return not _INSTALLED.isdisjoint(file.replace("\\", "/").split("/"))
 
 
 def converted(fn: FunctionType) -> CodeType:
