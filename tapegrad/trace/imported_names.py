@@ -348,7 +348,6 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
             yield from (part for part in found if not issubclass(type(part), ModuleType))
 
 
-@functools.lru_cache(maxsize=KEPT)
 def _names(code: CodeType) -> frozenset[str]:
     found = frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts
                                                                    if type(part) is CodeType])
