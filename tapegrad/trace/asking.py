@@ -34,11 +34,11 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN
 from tapegrad.tape.tape import Input
 from tapegrad.trace.constructor_calls import callee, spelled
-from tapegrad.trace.conversions import is_installed
 from tapegrad.trace.handing import loses, taken
 from tapegrad.trace.numpy_warnings import registry_of
 from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.trace.views import peek
+from tapegrad.tree.installed import is_installed
 
 _OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]
 _CALLS = ("CALL", "PRECALL")  # Python 3.11 calls a builtin at the second, once it has seen which
@@ -160,7 +160,7 @@ def _cure(asker: Asker, frame: FrameType) -> str:
     """Say what to do instead of a call of a C function by a frame."""
     fn = asker.fn
     numbers = isinstance(fn, type) and issubclass(fn, (float, complex, np.generic))
-    if getattr(fn, "__name__", "") == "__new__" or (numbers and is_installed(frame.f_code)):
+    if getattr(fn, "__name__", "") == "__new__" or (numbers and is_installed(frame.f_code.co_filename)):
         return f"finite differences of a function of yours that calls it, g = tg.differences(g); {_ON_PURPOSE}"
     if numbers:
         also = " (a + 1j * b, for complex(a, b))" if fn is complex else ""

@@ -7,9 +7,11 @@ Jumps, the table of exception handlers and the table of positions are made anew;
 from __future__ import annotations
 
 import dis
+import re
 import sys
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -25,6 +27,8 @@ FLAGS = {dis.opmap[name]: bits for name, bits, since in (
     if sys.version_info >= since and name in dis.opmap}
 _NAMING = frozenset(dis.hasname)
 _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
+_NAMED, _JUMP = (re.compile(b"[" + re.escape(bytes(number for number in kind if number < 256)) + b"]", re.DOTALL)
+                 for kind in (_NAMING, _ABSOLUTE | _RELATIVE))
 
 
 class Step(NamedTuple):
@@ -65,9 +69,9 @@ def steps_of(code: CodeType) -> list[Step]:
 
 def named(code: CodeType, opnames: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield the instructions of these kinds, as `dis` calls them, each with the name in it: those alone are decoded."""
-    for place, opcode in enumerate(code.co_code[::2]):
-        if dis.opname[opcode] in opnames:
-            yield dis.opname[opcode], name_in(code, place)
+    for match in _NAMED.finditer(opcodes := code.co_code[::2]):
+        if (opname := dis.opname[opcodes[match.start()]]) in opnames:
+            yield opname, name_in(code, match.start())
 
 
 def name_in(code: CodeType, place: int) -> str:
@@ -85,22 +89,42 @@ def argument(code: CodeType, place: int) -> int:
     return arg
 
 
+def places_of(code: CodeType, name: str) -> list[int]:
+    """Return the places of the instructions that have a name in them."""
+    units, found = code.co_code, list[int]()
+    if name in code.co_names:
+        number = code.co_names.index(name)
+        for match in _NAMED.finditer(opcodes := units[::2]):
+            place, flags = match.start(), FLAGS.get(opcodes[match.start()], 0)
+            if units[2 * place + 1] >> flags == number & 255 >> flags and name_in(code, place) == name:
+                found.append(place)
+    return found
+
+
 def uses_of_global(code: CodeType, name: str) -> list[tuple[int, bool]] | None:
-    """Return the places of the instructions that load a global name, and whether each calls it or hands it to `map`:
-    Python 3.11 and later say so in a flag. None where nothing says it, or the name is another's too.
+    """Return the places of the instructions that have a global name in them, and whether each calls what it leads to
+    or hands it to `map`: Python 3.11 and later say so in a flag. None where nothing says it, or it may be that of an
+    attribute of a module.
     """
     opcodes, found = code.co_code[::2], []
     if not FLAGS.get(_LOAD_GLOBAL):
         return None
-    for place, opcode in enumerate(opcodes):
-        if opcode in _NAMING and name_in(code, place) == name:
-            if opcode != _LOAD_GLOBAL:
+    for place in places_of(code, name):
+        owner, called = place, False
+        while opcodes[owner] in ATTRIBUTES:
+            owner = before(opcodes, owner)
+        if opcodes[owner] == _LOAD_GLOBAL:
+            if owner != place:
                 return None
             called = bool(code.co_code[2 * place + 1] & 1)
             if called and sys.version_info < (3, 13) and called_with(code, place) is None:
                 return None  # before 3.13 the null stands before all of an expression
-            found.append((place, called or _follows(code, place, "map")))
+            called = called or follows(code, place, "map")
+        found.append((place, called))
     return found
+
+
+ATTRIBUTES = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 
 
 def called_with(code: CodeType, place: int) -> int | None:
@@ -129,55 +153,49 @@ _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
 
 def is_attribute_of(code: CodeType, name: str, owner: str) -> bool:
     """Return whether every use of a name is that of an attribute of what a global name holds: `sys.modules`."""
-    return all(_follows(code, place, owner) for place, opcode in enumerate(code.co_code[::2])
-               if opcode in _NAMING and name_in(code, place) == name)
+    return all(follows(code, place, owner) for place in places_of(code, name))
 
 
-def _follows(code: CodeType, place: int, name: str) -> bool:
+def follows(code: CodeType, place: int, name: str) -> bool:
     """Return whether the instruction before one loads a global name."""
-    opcodes, before = code.co_code[::2], place - 1
-    while before > 0 and opcodes[before] in (_CACHE, _EXTENDED):
-        before -= 1
-    return before >= 0 and opcodes[before] == _LOAD_GLOBAL and name_in(code, before) == name
+    at = before(code.co_code[::2], place)
+    return at >= 0 and code.co_code[2 * at] == _LOAD_GLOBAL and name_in(code, at) == name
 
 
-def targets_of(code: CodeType) -> set[int]:
-    """Return the places to which jumps lead."""
-    opcodes = code.co_code[::2]
-    jumps = [place for place, opcode in enumerate(opcodes) if opcode in _RELATIVE or opcode in _ABSOLUTE]
-    found = set()
-    for place in jumps:
-        end, arg = place + 1, argument(code, place)
+def before(opcodes: bytes, place: int) -> int:
+    """Return the place of the instruction before one."""
+    place -= 1
+    while place > 0 and opcodes[place] in (_CACHE, _EXTENDED):
+        place -= 1
+    return place
+
+
+def jumps_of(code: CodeType) -> list[Step]:
+    """Return the instructions that jump."""
+    opcodes, found = code.co_code[::2], list[Step]()
+    for match in _JUMP.finditer(opcodes):
+        start = at = match.start()
+        end = at + 1
+        while start and opcodes[start - 1] == _EXTENDED:
+            start -= 1
         while end < len(opcodes) and opcodes[end] == _CACHE:
             end += 1
-        found.add(arg if opcodes[place] in _ABSOLUTE else end - arg if opcodes[place] in _BACKWARD else end + arg)
+        found.append(Step(2 * start, 2 * end, opcodes[at], argument(code, at), end - at - 1))
     return found
 
 
-class Placed(NamedTuple):
-    """An instruction with the name in it, "" where there is none, and where it stands in the text, as `positions` says.
+def around(code: CodeType, start: int, place: int) -> list[int]:
+    """Return the places of the instructions of the smallest expression that begins with that from `start` to `place`,
+    but those of its parts: of a call, with those that load the names of its keywords.
     """
-
-    opcode: int
-    arg: int
-    offset: int  # of itself, behind what extends its argument
-    name: str
-    positions: tuple[int | None, ...]
-
-    @property
-    def opname(self) -> str:
-        return dis.opname[self.opcode]
+    where, opcodes = positions(code), code.co_code[::2]
+    (line, _, column, _), end = where[start], where[place][1::2]
+    found = [(other[1::2], at) for at, other in enumerate(where) if other[0] == line and other[2] == column
+             and opcodes[at] not in _APART and other[1::2] > end]  # type: ignore[operator]
+    return [at for ends, at in found if ends == min(found)[0]]
 
 
-def placed(code: CodeType) -> list[Placed]:
-    """Return the instructions of code, as `dis` does in several times the time."""
-    names, where = code.co_names, positions(code)
-    found = []
-    for _, end, opcode, arg, caches in steps_of(code):
-        offset = end - 2 * caches - 2
-        name = names[arg >> FLAGS.get(opcode, 0)] if opcode in _NAMING else ""
-        found.append(Placed(opcode, arg, offset, name, where[offset // 2]))
-    return found
+_APART = frozenset([_CACHE, _EXTENDED, dis.opmap.get("PUSH_NULL", -1)])
 
 
 def with_name(opcode: int, arg: int, number: int) -> int:
@@ -233,64 +251,93 @@ def _depths(steps: list[Step]) -> dict[int, int]:
     return depths
 
 
+class _Moved:
+    """Where the instructions of code stand once some of them, by the offset where each begins, take more units."""
+
+    def __init__(self, longer: Mapping[int, int]) -> None:
+        self.starts = sorted(longer)
+        self.before = [0, *accumulate(longer[start] for start in self.starts)]
+
+    def __call__(self, offset: int) -> int:
+        return offset + 2 * self.before[bisect_left(self.starts, offset)]
+
+
 def expanded(code: CodeType, instead: Mapping[int, Sequence[Step]], consts: tuple[Any, ...]) -> CodeType:
-    """Return code with sequences in place of the instructions that begin at these offsets, and these constants."""
-    made = [(new, step.start, number) for step in steps_of(code)
-            for number, new in enumerate(instead.get(step.start, (step,)))]
-    args = [step.arg for step, _, _ in made]
-    sizes, needed = list[int](), list(map(_size, made, args))
-    while sizes != needed:  # until no jump needs a longer argument
-        sizes, place, ends = needed, 0, list[int]()
-        places = dict[int, int]()  # where instructions begin, by where they began
-        for (_, start, number), size in zip(made, sizes):
-            if not number:
-                places[start] = place
-            place += 2 * size
-            ends.append(place)
-        places[len(code.co_code)] = place
-        args = [step.arg if start in instead else _argument(step, places, end)
-                for (step, start, _), end in zip(made, ends)]
-        needed = list(map(max, sizes, map(_size, made, args)))
-    units = bytearray()
-    for (step, _, _), arg, size in zip(made, args, sizes):
-        for more in range(size - 1 - step.caches, 0, -1):
-            units += bytes([_EXTENDED, arg >> 8 * more & 255])
-        units += bytes([step.opcode, arg & 255, *bytes(2 * step.caches)])
-    lines = [(start, size) for (_, start, _), size in zip(made, sizes)]
+    """Return code with sequences in place of the instructions that begin at these offsets, and these constants: what
+    lies between is copied, and of the tables only what moves is made anew.
+    """
+    old, jumps = code.co_code, [step for step in jumps_of(code) if step.start not in instead]
+    ends = {start: _end(old, start) for start in instead}
+    ends.update((step.start, step.end - 2 * step.caches) for step in jumps)
+    parts = {start: b"".join(_encoded(step.opcode, step.arg) + bytes(2 * step.caches) for step in steps)
+             for start, steps in instead.items()}
+    longer: dict[int, int] | None = None
+    while longer != (more := {start: units for start, part in parts.items()
+                              if (units := (len(part) - ends[start] + start) // 2)}):
+        longer, moved = more, _Moved(more)
+        for step in jumps:  # until none needs a longer argument
+            parts[step.start] = _encoded(step.opcode, _argument(step, moved), (ends[step.start] - step.start) // 2)
+    made, at = bytearray(), 0
+    for start in sorted(parts):
+        made += old[at:start] + parts[start]
+        at = ends[start]
+    made += old[at:]
     if not hasattr(code, "co_exceptiontable"):  # before Python 3.11
-        return code.replace(co_code=bytes(units), co_consts=consts, co_linetable=_lines(code, lines))
-    tables: dict[str, Any] = {"co_exceptiontable": _handlers(code.co_exceptiontable, places)}
-    return code.replace(co_code=bytes(units), co_consts=consts, co_linetable=_positions(code, lines), **tables)
+        return code.replace(co_code=bytes(made), co_consts=consts, co_linetable=_lines(code, moved))
+    tables: dict[str, Any] = {"co_exceptiontable": _handlers(code.co_exceptiontable, moved)}
+    return code.replace(co_code=bytes(made), co_consts=consts, co_linetable=_locations(code.co_linetable, longer),
+                        **tables)
 
 
-def _size(made: tuple[Step, int, int], arg: int) -> int:
-    """Return how many units an instruction has, with what extends its argument."""
-    return 1 + (max(arg.bit_length(), 1) - 1) // 8 + made[0].caches
+def _end(units: bytes, start: int) -> int:
+    """Return where an instruction ends, with its caches."""
+    while units[start] == _EXTENDED:
+        start += 2
+    start += 2
+    while start < len(units) and units[start] == _CACHE:
+        start += 2
+    return start
 
 
-def _argument(step: Step, places: Mapping[int, int], end: int) -> int:
-    """Return the argument of an instruction that ends at a new place."""
-    if step.target is None:
-        return step.arg
-    target = places[step.target]
+def _encoded(opcode: int, arg: int, least: int = 1) -> bytes:
+    """Return an instruction without its caches, in some units at least."""
+    size = max(least, (arg.bit_length() + 7) // 8)
+    return bytes(part for more in range(size - 1, 0, -1) for part in (_EXTENDED, arg >> 8 * more & 255)
+                 ) + bytes([opcode, arg & 255])
+
+
+def _argument(step: Step, moved: Callable[[int], int]) -> int:
+    """Return the argument of a jump."""
+    end, target = moved(step.end), moved(step.target or 0)
     return (target if step.opcode in _ABSOLUTE else end - target if step.opcode in _BACKWARD else target - end) // 2
 
 
-def _positions(code: CodeType, sizes: Sequence[tuple[int, int]]) -> bytes:
-    """Return the table of lines and columns (CPython's Objects/locations.md)."""
-    known, table, last = list(code.co_positions()), bytearray(), code.co_firstlineno  # type: ignore[attr-defined]
-    for start, size in sizes:
-        line, end_line, column, end_column = known[start // 2]
-        kind = 15 if line is None else 13 if column is None else 14
-        where = b""
-        if column is not None:
-            where = _low_first(end_line - line) + _low_first(column + 1) + _low_first(end_column + 1)
-        for done in range(0, size, 8):
-            table.append(128 | kind << 3 | min(size - done, 8) - 1)
-            if line is not None:
-                step, last = line - last, line
-                table += _low_first(-step << 1 | 1 if step < 0 else step << 1) + where
-    return bytes(table)
+def _locations(table: bytes, longer: Mapping[int, int]) -> bytes:
+    """Return the table of lines and columns (CPython's Objects/locations.md): what became longer stands where it was.
+    """
+    begins = [match.start() for match in _ENTRY.finditer(table)]
+    ends = [*accumulate((table[begin] & 7) + 1 for begin in begins)]  # in units
+    found = dict[int, int]()
+    for start, units in longer.items():
+        place = bisect_right(ends, start // 2)
+        found[place] = found.get(place, (table[begins[place]] & 7) + 1) + units
+    made, at = bytearray(), 0
+    begins.append(len(table))
+    for place in sorted(found):
+        begin, end = begins[place:place + 2]
+        kind, where = table[begin] >> 3 & 15, table[begin + 1:end]
+        made += table[at:begin]
+        for done in range(0, found[place], 8):
+            if done and kind in (11, 12):  # by how many lines it is further
+                kind = 10
+            elif done and kind in (13, 14):
+                where = b"\0" + where[next(k for k, part in enumerate(where) if not part & 64) + 1:]
+            made += bytes([128 | kind << 3 | min(found[place] - done, 8) - 1]) + where
+        at = end
+    return bytes(made + table[at:])
+
+
+_ENTRY = re.compile(rb"[\x80-\xff]")
 
 
 def _low_first(value: int) -> bytes:
@@ -307,7 +354,7 @@ def _low_first(value: int) -> bytes:
 _SHORT = [bytes([value]) for value in range(64)]
 
 
-def _handlers(table: bytes, places: Mapping[int, int]) -> bytes:
+def _handlers(table: bytes, moved: Callable[[int], int]) -> bytes:
     """Return the table of exception handlers (CPython's Objects/exception_handling_notes.txt)."""
     numbers, value = list[int](), 0
     for byte in table:  # in groups of six bits, the highest first
@@ -317,28 +364,25 @@ def _handlers(table: bytes, places: Mapping[int, int]) -> bytes:
             value = 0
     made = bytearray()
     for start, size, target, depth in zip(*[iter(numbers)] * 4):
-        place = places[2 * start]
+        place = moved(2 * start) // 2
         row = [_low_first(number)[::-1] for number in (
-            place // 2, (places[2 * (start + size)] - place) // 2, places[2 * target] // 2, depth)]
+            place, moved(2 * (start + size)) // 2 - place, moved(2 * target) // 2, depth)]
         # the highest group comes first, and all but the last say that more follow
         row = [bytes([*[byte | 64 for byte in part[:-1]], part[-1] & 63]) for part in row]
         made += bytes([row[0][0] | 128]) + row[0][1:] + b"".join(row[1:])
     return bytes(made)
 
 
-def _lines(code: CodeType, sizes: Sequence[tuple[int, int]]) -> bytes:
+def _lines(code: CodeType, moved: Callable[[int], int]) -> bytes:
     """Return Python 3.10's table of lines (PEP 626)."""
-    ranges = [(start, line) for start, _, line in code.co_lines()]
     table, last = bytearray(), code.co_firstlineno
-    for start, size in sizes:
-        line = ranges[bisect_right(ranges, start, key=lambda pair: pair[0]) - 1][1]
-        if line is None:
-            table += bytes([2 * size, 128])
-            continue
-        step, last = line - last, line
+    for start, end, line in code.co_lines():
+        size, step = moved(end) - moved(start), 0 if line is None else line - last
+        last += step
         while not -127 <= step <= 127:
             part = max(-127, min(step, 127))
             table += bytes([0, part & 255])
             step -= part
-        table += bytes([2 * size, step & 255])
+        for done in range(0, size, 254):
+            table += bytes([min(size - done, 254), 128 if line is None else 0 if done else step & 255])
     return bytes(table)

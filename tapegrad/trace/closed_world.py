@@ -7,18 +7,19 @@ follow it again. What has changed since is followed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from gc import get_referents
 from operator import attrgetter, is_
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from tapegrad.numbers.object_state import attributes
-from tapegrad.tree.copies import is_empty
 
 KEPT = 16  # worlds
+TOGETHER = 32  # namespaces, objects and cells that are compared at once
 FEW = 256  # things in one that may have changed
 _PARTS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+_ORDER = attrgetter("__mro__")
 
 
 class ClosedWorld:
@@ -38,24 +39,36 @@ class ClosedWorld:
         self.parts = [list(map(part, self.functions)) for part in _PARTS]
         self.bare = [fn for fn in self.functions if not fn.__dict__]
         self.dicts = [fn.__dict__ for fn in self.bare]
+        self.classes = [x for x in closed if issubclass(type(x), type)]
+        self.orders = [x.__mro__ for x in self.classes]
         for fn in self.functions:
             spaces.setdefault(id(fn.__globals__), (fn.__globals__, []))[1].append(fn)
         # what holds others, what is in it, and what is to be followed again where that has changed
-        self.held = [(space, list(space.values()), fns) for space, fns in spaces.values()]
+        held = [(space, get_referents(space), fns) for space, fns in spaces.values()]
         for x in closed:
-            self.held += [(part, list(_contents(part)), [x]) for part in _holders(x)]
-        self.seen.update(id(part) for _, then, _ in self.held for part in then)
+            held += [(part, get_referents(part), [x]) for part in _holders(x)]
+        self.seen.update(map(id, self.orders), *(map(id, then) for _, then, _ in held))
+        # several together, with marks between: one call tells whether anything in them has changed
+        self.held = [([part for holder, _, _ in some for part in (holder, _END)],
+                      [part for _, then, _ in some for part in (*then, *_END)], some)
+                     for some in (held[at:at + TOGETHER] for at in range(0, len(held), TOGETHER))]
         self.seen.update(id(cell) for fn in self.functions for cell in fn.__closure__ or ())
 
     def changed(self) -> list[Any]:
         """Return what may lead elsewhere now."""
-        found = [x for holder, then, xs in self.held if not _is_same(holder, then) for x in xs]
+        found = [x for holders, contents, held in self.held if not _are(get_referents(*holders), contents)
+                 for holder, then, xs in held if not _are(get_referents(holder), then) for x in xs]
+        if not _are([*map(_ORDER, self.classes)], self.orders):
+            found += [x for x, then in zip(self.classes, self.orders) if x.__mro__ is not then]
         for part, then in zip(_PARTS, self.parts):
             if not all(map(is_, map(part, self.functions), then)):
                 found += [fn for fn, was in zip(self.functions, then) if part(fn) is not was]
         if any(self.dicts):
             found += [fn for fn, own in zip(self.bare, self.dicts) if own]
         return found
+
+
+_END = (object(),)
 
 
 def _holders(x: Any) -> Iterator[Any]:
@@ -66,42 +79,31 @@ def _holders(x: Any) -> Iterator[Any]:
             yield x.__dict__
         if x.__kwdefaults__:
             yield x.__kwdefaults__
-        return
-    yield x
-    own = attributes(x)
-    if type(own) is dict:
-        yield own
+    elif issubclass(type(x), type):
+        yield get_referents(type.__dict__["__dict__"].__get__(x))[0]  # that of which it shows a view
+    else:
+        yield x
+        own = attributes(x)
+        if type(own) is dict:
+            yield own
 
 
-def _contents(holder: Any) -> Sequence[Any]:
-    kind = type(holder)
-    if kind is CellType:
-        return () if is_empty(holder) else (holder.cell_contents,)
-    if issubclass(kind, type):
-        return (holder.__mro__, *type.__dict__["__dict__"].__get__(holder).values())
-    return get_referents(holder)
+def _are(now: list[Any], then: list[Any]) -> bool:
+    return len(now) == len(then) and all(map(is_, now, then))
 
 
-def _is_same(holder: Any, then: list[Any]) -> bool:
-    try:
-        now = _contents(holder)
-        return len(now) == len(then) and all(map(is_, now, then))
-    except RuntimeError:  # another thread writes to it
-        return False
+_worlds: dict[tuple[Any, ...], ClosedWorld] = {}
+ENDS: dict[tuple[Any, ...], dict[int, Any]] = {}  # by roots: the originals at which their world ends
 
 
-_worlds: dict[Any, ClosedWorld] = {}
-ENDS: dict[Any, dict[int, Any]] = {}  # by roots: the originals at which their world ends
-
-
-def closed_world(key: Any, make: Callable[[], ClosedWorld]) -> tuple[ClosedWorld, list[Any]]:
+def closed_world(key: tuple[Any, ...], make: Callable[[], ClosedWorld]) -> tuple[ClosedWorld, list[Any]]:
     """Return what the roots of a key lead to, and what of that is to be followed all the same."""
-    world = _worlds.get(key)
+    world = _worlds.pop(key, None)
     changed = [] if world is None else world.changed()
     if world is None or len(changed) > FEW:
-        if len(_worlds) >= KEPT:
-            _worlds.clear()
-            ENDS.clear()
         world, changed = make(), []
-        _worlds[key] = world
+    _worlds[key] = world  # behind the others: the first in line was used longest ago
+    for old in [*_worlds][:-KEPT]:
+        _worlds.pop(old, None)
+        ENDS.pop(old[:2], None)
     return world, [*world.open, *changed]

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import builtins
 import dis
+import functools
 import re
 import sys
 import typing
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import attrgetter, is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, UnionType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,12 +36,17 @@ from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.bytecode import (
-    Placed,
+    ATTRIBUTES,
     Step,
+    argument,
+    around,
+    before,
     called_with,
     expanded,
+    follows,
     is_attribute_of,
-    placed,
+    name_in,
+    places_of,
     uses_of_global,
     with_name,
 )
@@ -49,6 +58,7 @@ from tapegrad.trace.observers import Modules, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, class_of, code_of
+from tapegrad.tree.installed import is_installed
 
 
 def to_float(*args: Any) -> Any:
@@ -210,42 +220,83 @@ def _carries(x: Any, into: type = float) -> bool:
             and (into is complex or not np.iscomplexobj(value)) and not x._tracer.independent(peek(x)))
 
 
-def _key(x: Any) -> Any:
-    """Return a class or a function, which can be hashed without calling code of the program's; None for other things.
-    """
-    return x if type(x) in (type, FunctionType, BuiltinFunctionType) else None
-
-
+# classes and functions, which can be hashed without calling code of the program's
+_NAMEABLE = frozenset([type, FunctionType, BuiltinFunctionType])
 CALLED.update({type: to_type, hasattr: to_hasattr, getattr: to_getattr, isinstance: to_isinstance, super: to_super})
 _INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_inexact(cls) for cls in (
     np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.clongdouble)}}
 """The same of classes that code of installed packages alone calls so."""
-_BUILTINS = [name for name, x in vars(builtins).items() if _key(x) in CALLED or _key(x) in _INEXACT]
+_BUILTINS = [name for name, x in vars(builtins).items() if type(x) in _NAMEABLE and (x in CALLED or x in _INEXACT)]
 _MODULES = "_modules, as tapegrad hears of them"  # of sys
-_INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
-class Conversion:
+class Conversion(NamedTuple):
     """A function with its own code, and the code that names stand-ins, which it has while traces run that may reach it.
     """
 
-    __slots__ = ("count", "fn", "made", "own")
+    fn: FunctionType
+    own: CodeType
+    made: CodeType
 
-    def __init__(self, fn: FunctionType, own: CodeType, made: CodeType) -> None:
-        self.fn, self.own, self.made, self.count = fn, own, made, 0
+
+class Conversions:
+    """The conversions of functions that a trace may reach, begun and ended together: of a package they are thousands.
+
+    A function has the other code while any begun ones have its conversion. Who begins and ends them holds a lock.
+    """
+
+    def __init__(self, found: Iterable[Conversion]) -> None:
+        self.all = (*found,)
+        self.functions, self.own, self.made = zip(*self.all)
+        self.count = 0
+
+    @functools.cached_property
+    def ids(self) -> frozenset[int]:
+        """The ids of the conversions."""
+        return frozenset(map(id, self.all))
 
     def begin(self) -> None:
-        """Give the function such code, unless it has another's now; for as many traces as reach it."""
-        if not self.count and self.fn.__code__ is self.own:
-            CODE[self.fn], self.fn.__code__ = self.own, self.made
+        """Give the functions such code, unless they have another's now."""
         self.count += 1
+        if self.count > 1:
+            return
+        _begun.append(self)
+        if all(map(is_, map(_CODE_OF, self.functions), self.own)):
+            _give(self.functions, self.own, self.made)
+        elif found := [each for each in self.all if each.fn.__code__ is each.own]:
+            _give(*zip(*found))
 
     def end(self) -> None:
-        """Give it back its own."""
+        """Give them back their own, but those that others want."""
         self.count -= 1
-        if not self.count and self.fn.__code__ is self.made:
-            self.fn.__code__ = self.own
-            del CODE[self.fn]
+        if self.count:
+            return
+        _begun.remove(self)
+        if not _begun and all(map(is_, map(_CODE_OF, self.functions), self.made)):
+            _give_back(self.functions, self.own)
+        elif found := [each for each in self.all if each.fn.__code__ is each.made
+                       and not any(id(each) in other.ids for other in _begun)]:
+            _give_back(*[*zip(*found)][:2])
+
+
+_CODE_OF = attrgetter("__code__")
+_begun: list[Conversions] = []
+
+
+def _give(functions: Sequence[FunctionType], own: Sequence[CodeType], made: Sequence[CodeType]) -> None:
+    CODE.update(zip(functions, own))
+    any(map(setattr, functions, repeat("__code__"), made))  # in C, at each trace
+
+
+def _give_back(functions: Sequence[FunctionType], own: Sequence[CodeType]) -> None:
+    any(map(setattr, functions, repeat("__code__"), own))
+    all(map(CODE.pop, functions))
+
+
+@functools.lru_cache(maxsize=32)
+def merged(*several: Conversions) -> Conversions:
+    """Return the conversions of which some are in each of several."""
+    return Conversions({id(each): each for part in several for each in part.all}.values())
 
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None]] = WeakKeyDictionary()
@@ -266,18 +317,13 @@ def conversion(fn: FunctionType) -> Conversion | None:
         return None
     code = code_of(fn)
     scope = fn.__globals__
-    meant = (code, *[id(scope.get(name)) for name in _BUILTINS])  # the program may give such a name another meaning
+    meant = (code, *map(id, map(scope.get, _BUILTINS)))  # the program may give such a name another meaning
     own, found = _known.get(fn, (None, None))
     if own != meant:
-        made = _renamed(code, scope, is_installed(code))
+        made = _renamed(code, scope, is_installed(code.co_filename))
         found = None if made is code else Conversion(fn, code, made)
         _known[fn] = meant, found
     return found
-
-
-def is_installed(code: CodeType) -> bool:
-    """True for code of an installed package, whose users cannot change it."""
-    return not _INSTALLED.isdisjoint(code.co_filename.replace("\\", "/").split("/"))
 
 
 def converted(fn: FunctionType) -> CodeType:
@@ -305,9 +351,11 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
     if installed and "modules" in names and scope.get("sys") is sys and is_attribute_of(code, "modules", "sys"):
         names = tuple(_MODULES if name == "modules" else name for name in names)
         vars(sys).setdefault(_MODULES, Modules())  # such code alone finds it: it stays
-    parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in code.co_consts)
+    parts = old = code.co_consts
+    if CodeType in map(type, old):
+        parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in old)
     instead = _calls_of_variables(code, len(parts)) if installed and len(parts) < 256 else {}
-    if names == code.co_names and not instead and all(a is b for a, b in zip(parts, code.co_consts)):
+    if names == code.co_names and not instead and all(map(is_, parts, old)):
         made = with_operators(compared(code))
         if made is not code:
             ORIGINAL[made] = code
@@ -328,9 +376,8 @@ def _uses(code: CodeType, name: str, scope: dict[str, Any], fn: Any) -> tuple[in
     """Return how many instructions have a name in them, and the offsets of those that begin a call of `fn`."""
     quickly = None if fn is super or "map" in scope else uses_of_global(code, name)
     if quickly is None:
-        steps = placed(code)
-        uses = [at for at, step in enumerate(steps) if step.name == name]
-        return len(uses), [steps[at].offset for at in uses if _calls(steps, at, scope, fn)]
+        uses = places_of(code, name)
+        return len(uses), [2 * at for at in uses if _calls(code, at, scope, fn)]
     known = scope.get(name, vars(builtins).get(name)) is fn
     return len(quickly), [2 * place for place, called in quickly if called and known]
 
@@ -339,14 +386,15 @@ def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[s
     """Return the names in code that lead to a class or function with a stand-in, and that class or function: names of
     globals, and of attributes of modules that globals hold. Of two that share a name, the last.
     """
-    found, names = dict[str, Any](), code.co_names
-    for name in names:
-        value = scope.get(name, vars(builtins).get(name))
-        of_module = issubclass(type(value), ModuleType)
-        places = [(vars(module), part) for module in (value, *([np.random] if value is np else []))
-                  for part in names] if of_module else [(vars(builtins), name)]
-        for space, part in places:
-            fn = _key(space.get(part) if of_module else value)
+    found, names, built_in = dict[str, Any](), code.co_names, vars(builtins)
+    for name, value in zip(names, map(scope.get, names, map(built_in.get, names))):
+        places: Iterable[tuple[dict[str, Any], str, Any]] = ()
+        if type(value) in _NAMEABLE:
+            places = [(built_in, name, value)]
+        elif issubclass(type(value), ModuleType):
+            places = [(vars(module), part, fn) for module in (value, *([np.random] if value is np else []))
+                      for part, fn in zip(names, map(vars(module).get, names)) if type(fn) in _NAMEABLE]
+        for space, part, fn in places:
             there = CALLED.get(fn) or (_INEXACT.get(fn) if installed else None)
             if there is None or (part != fn.__name__ and (fn in _INEXACT or fn.__module__ == "builtins")):
                 continue  # another name, as a package's DTYPE, may lead elsewhere when it is called
@@ -364,7 +412,9 @@ def _label(fn: Any) -> str:
 
 def _names_protocols(code: CodeType, scope: dict[str, Any]) -> bool:
     """Return whether code names a protocol (`typing.Protocol`)."""
-    return any(getattr(scope.get(name, getattr(typing, name, None)), "_is_protocol", False) for name in code.co_names)
+    names = code.co_names
+    return any(issubclass(type(value), type) and getattr(value, "_is_protocol", False)
+               for value in map(scope.get, names, map(vars(typing).get, names)))
 
 
 # A call of a variable has a place for the object of a method, before what is called, from Python 3.13 on behind it:
@@ -405,51 +455,30 @@ def _called_in_text(code: CodeType, offset: int) -> int:
     """Return with how many arguments that is called which an instruction loads, as the places in the text tell: there
     may be jumps on the way. -1 where something else is done with it.
     """
-    steps = placed(code)
-    second = next(step for step in steps if step.offset == offset)
-    call = _around(steps, second, second)[:1]
-    return call[0].arg if call and call[0].opname in ("PRECALL", "CALL") else -1
+    call = around(code, offset // 2, offset // 2)[:1]
+    return argument(code, call[0]) if call and _opname(code, call[0]) in ("PRECALL", "CALL") else -1
 
 
-def _calls(steps: list[Placed], at: int, scope: dict[str, Any], fn: Any) -> bool:
+def _opname(code: CodeType, place: int) -> str:
+    return dis.opname[code.co_code[2 * place]]
+
+
+def _calls(code: CodeType, at: int, scope: dict[str, Any], fn: Any) -> bool:
     """True if a use of a name is the function of a call, and the name leads to `fn`; or `map` is given it."""
-    step: Any = steps[at]
-    if step.opname == "LOAD_GLOBAL":
-        owned = scope.get(step.name, getattr(builtins, step.name, None))
-        start = step
-    else:
-        start, owned = _of_module(steps, at, scope)
+    opcodes, way = code.co_code[::2], [at]
+    while way[0] > 0 and opcodes[way[0]] in ATTRIBUTES:
+        way.insert(0, before(opcodes, way[0]))
+    if _opname(code, way[0]) != "LOAD_GLOBAL":
+        return False
+    name, *parts = (name_in(code, place) for place in way)
+    owned = scope.get(name) if parts else scope.get(name, getattr(builtins, name, None))
+    for part in parts:  # `np.random.RandomState`
+        is_module = owned is np or (part == parts[-1] and issubclass(type(owned), ModuleType))
+        owned = vars(owned).get(part) if is_module else None
     if owned is not fn:
         return False
-    first = steps.index(start)
-    before = steps[first - 1] if first else step
-    if before.opname == "LOAD_GLOBAL" and before.name == "map":
+    if follows(code, way[0], "map"):
         return "map" not in scope  # `map(type, xs)`, which calls it
     # `super()` before an attribute loads the class where others have a call
-    return any(part.opname.startswith(("CALL", "PRECALL", "LOAD_SUPER", "LOAD_DEREF"))
-               for part in _around(steps, start, step))
-
-
-def _of_module(steps: list[Placed], at: int, scope: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the first instruction of an attribute of a module, `np.random.RandomState`, and what it is; None for
-    others.
-    """
-    first = at
-    while first and steps[first].opname in ("LOAD_ATTR", "LOAD_METHOD"):
-        first -= 1
-    owner = scope.get(steps[first].name) if steps[first].opname == "LOAD_GLOBAL" and first < at else None
-    for step in steps[first + 1:at]:
-        owner = vars(owner).get(step.name) if owner is np else None
-    return steps[first], vars(owner).get(steps[at].name) if issubclass(type(owner), ModuleType) else None
-
-
-def _around(steps: list[Placed], start: Any, step: Any) -> list[Placed]:
-    """Return the instructions of the smallest expression that begins with that from `start` to `step`, but those of its
-    parts: of a call, with those that load the names of its keywords.
-    """
-    def ends(other: Placed) -> tuple[Any, ...]:
-        return other.positions[1], other.positions[3]
-    begin, end = start.positions[::2], ends(step)
-    around = [other for other in steps
-              if other.positions[::2] == begin and ends(other) > end and other.opname != "PUSH_NULL"]  # a call around
-    return [other for other in around if ends(other) == min(map(ends, around))]
+    return any(_opname(code, place).startswith(("CALL", "PRECALL", "LOAD_SUPER", "LOAD_DEREF"))
+               for place in around(code, way[0], at))

@@ -67,6 +67,8 @@ def put(holder: Any, place: Any, value: Any) -> None:
 def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
     """Return the stand-in of a value while a trace runs; the value itself where it has none."""
     kind = type(value)
+    if kind is FunctionType:  # most are
+        return stand_in(value)
     if kind is staticmethod:
         there = stand_in(value.__func__)
         return value if there is value.__func__ else staticmethod(there)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
-import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -25,7 +24,7 @@ from tapegrad.numbers.tensors import ORDINARY, is_memory
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import StandIn
 from tapegrad.tape.tape import Input
-from tapegrad.trace.bytecode import expanded, steps_of, targets_of
+from tapegrad.trace.bytecode import Step, argument, expanded, jumps_of, steps_of
 from tapegrad.trace.guards import are_apart
 from tapegrad.trace.redirection import set_class, subclass
 from tapegrad.tree.attributes import HEAP
@@ -159,36 +158,29 @@ _COMPARED = (_Compared(same), _Compared(is_not))  # by the argument of the instr
 COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {operator.is_: same, operator.is_not: is_not}
 PAIR, MATMUL = (next(step for step in steps_of((lambda a, b, c: (a, b) @ c).__code__) if step.name.startswith(name))
                   for name in ("BUILD_TUPLE", "BINARY_"))
-_LOAD_CONST, _IS_OP, _EXTENDED_ARG = map(dis.opmap.__getitem__, ("LOAD_CONST", "IS_OP", "EXTENDED_ARG"))
+_LOAD_CONST, _IS_OP = map(dis.opmap.__getitem__, ("LOAD_CONST", "IS_OP"))
 
 
-def _compares_variables(code: CodeType) -> bool:
-    """Return whether code compares by `is`, but for `x is None` and such, as far as a look at these places tells."""
-    opcodes, at = code.co_code[::2], code.co_code[::2].find(_IS_OP)
-    targets = None
+def _comparisons(code: CodeType) -> Iterator[int]:
+    """Yield the places of the instructions that compare by `is`, but for `x is None` and such, True and False: these
+    are handed on as they are. Of numbers there may be several.
+    """
+    opcodes, targets = code.co_code[::2], None
+    at = opcodes.find(_IS_OP)
     while at >= 0:
-        if at < 2 or opcodes[at - 1] != _LOAD_CONST or opcodes[at - 2] == _EXTENDED_ARG or (
-                type(code.co_consts[code.co_code[2 * at - 1]]) in (int, float, complex)):
-            return True
-        targets = targets_of(code) if targets is None else targets
-        if at in targets:
-            return True
+        if at < 1 or opcodes[at - 1] != _LOAD_CONST or (
+                type(code.co_consts[argument(code, at - 1)]) in (int, float, complex)):
+            yield at
+        else:
+            targets = {step.target for step in jumps_of(code)} if targets is None else targets
+            if 2 * at in targets:
+                yield at
         at = opcodes.find(_IS_OP, at + 1)
-    return False
 
 
 def compared(code: CodeType) -> CodeType:
-    """Return code in which `is` compares what traced numbers stand for; the same code where it compares none.
-
-    What is compared with a constant that is no number, `x is None`, stays: True and False are handed on as they are.
-    """
-    if not _compares_variables(code):
-        return code
-    steps = steps_of(code)
-    targets, instead = {step.target for step in steps}, {}
-    for before, step in itertools.pairwise(steps):
-        if step.opcode == _IS_OP and not (before.opcode == _LOAD_CONST and step.start not in targets
-                                          and type(code.co_consts[before.arg]) not in (int, float, complex)):
-            at = len(code.co_consts) + step.arg
-            instead[step.start] = PAIR, step._replace(opcode=_LOAD_CONST, arg=at), MATMUL
+    """Return code in which `is` compares what traced numbers stand for; the same code where it compares none."""
+    units, count = code.co_code, len(code.co_consts)
+    instead = {2 * place: (PAIR, Step(0, 0, _LOAD_CONST, count + units[2 * place + 1], 0), MATMUL)
+               for place in _comparisons(code)}
     return expanded(code, instead, (*code.co_consts, *_COMPARED)) if instead else code

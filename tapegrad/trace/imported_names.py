@@ -31,7 +31,7 @@ from tapegrad.numbers.object_state import attributes, slots_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
-from tapegrad.trace.conversions import Conversion, conversion
+from tapegrad.trace.conversions import Conversion, Conversions, conversion, merged
 from tapegrad.trace.holders import FEW, forget, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
@@ -63,7 +63,10 @@ def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
     roots = {id(root): root for root in _roots(fn, args, near)}  # many objects are of one class
     near.update((id(holder), holder) for root in roots.values() for holder in _of(root))
     near.pop(id(own), None)
-    return [*near.values()]
+    converted = [near.pop(id(holder)) for holder in [*near.values()]
+                 if type(holder) is Conversions and len(holder.all) > 1]
+    # first, while its functions have their own code
+    return [*([merged(*converted)] if converted else ()), *near.values()]
 
 
 def loaded() -> int:
@@ -82,6 +85,11 @@ _loaded = [0, 0]  # modules, and those of programs
 
 def _is_closed(module: Any) -> bool:
     """True for the name of a module whose code is not followed."""
+    return _is_closed_name(str(module))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _is_closed_name(module: str) -> bool:
     return is_foreign(module) and not f"{module}.".startswith(FOLLOWED)
 
 
@@ -102,19 +110,21 @@ def _of(root: Any) -> tuple[Any, ...]:
                 id(value := names.get(name)) != then and callable(value)
                 for name, then in zip(root.__code__.co_names, known[3:])):
             forget(names)
-        reached = tuple(_reached(root))
+        found = [*_reached(root)]
+        converted = [x for x in found if type(x) is Conversion]
+        reached = *(x for x in found if type(x) is not Conversion), *([Conversions(converted)] if converted else ())
         converts = type(root) is FunctionType and conversion(root) is not None
-        _found[key] = state, reached, _standing(reached), converts
+        _found[key] = state, reached, _standing(converted), converts
     # functions of the same code are made anew, and each is given other code itself
-    return (*reached, conversion(root)) if converts else reached
+    own = conversion(root) if converts else None
+    return reached if own is None else (*reached, Conversions([own]))
 
 
-def _standing(reached: Iterable[Any]) -> Standing:
+def _standing(converted: Iterable[Conversion]) -> Standing:
     """Return where functions stand of which the code is another while a trace runs: a module that is loaded again, or
     changed, has others there.
     """
-    functions = [holder.fn for holder in reached if type(holder) is Conversion]
-    return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn in functions
+    return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn, _, _ in converted
             if fn.__qualname__ == fn.__name__]
 
 
@@ -201,7 +211,10 @@ def _reached(root: Any) -> Iterator[Any]:
     stack: deque[Any] = deque([root])  # the nearest first, which are most likely called
     seen: set[int] = set(_interposed())
     while stack and len(seen) < MOST:
-        x = original(stack.popleft())
+        x = stack.popleft()
+        if type(x) in _PLAIN or id(x) in seen:
+            continue
+        x = original(x)
         kind = type(x)  # the user's objects are asked for nothing
         if id(x) in seen or kind in _PLAIN:
             continue
@@ -238,8 +251,8 @@ def _reached(root: Any) -> Iterator[Any]:
                 stack += [part for part in vars(x).values() if type(part) is FunctionType]
             elif not _is_closed(x.__module__):
                 for base in x.__mro__:
-                    if (base.__flags__ & HEAP and not _is_closed(base.__module__) and id(base) not in seen
-                        | {id(x)}) or base is x:
+                    if base is x or (base.__flags__ & HEAP and not _is_closed(base.__module__)
+                                     and id(base) not in seen):
                         seen.add(id(base))
                         stack += vars(base).values()
                         if base.__flags__ & HEAP and replaced(base):
@@ -295,20 +308,23 @@ def _given(fn: FunctionType) -> Iterator[Any]:
 
 def captured_by(fn: FunctionType) -> dict[str, Any]:
     """Return what a function has captured, by its names for it."""
-    return {name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__ or ())
-            if not is_empty(cell)}
+    return {} if fn.__closure__ is None else {
+        name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__) if not is_empty(cell)}
 
 
 def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
     """Yield what names lead to from where a function looks for them, attributes of modules that are
     named beside them included.
     """
-    for name in names:
-        value: Any = scope.get(name, sys.modules.get(name))
-        for module in _modules(value):
-            yield from _of_module(module, names)
-        if value is not None and not issubclass(type(value), ModuleType):
+    value: Any
+    for value in map(scope.get, names, map(sys.modules.get, names)):
+        if type(value) is FunctionType:
             yield value
+        elif type(value) not in _PLAIN:
+            for module in _modules(value):
+                yield from _of_module(module, names)
+            if not issubclass(type(value), ModuleType):
+                yield value
 
 
 def _modules(x: Any) -> list[ModuleType]:
@@ -325,17 +341,17 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
     while stack:
         module = stack.pop()
         if not _is_closed(getattr(module, "__name__", "")):
-            found = [vars(module)[name] for name in names if name in vars(module)]
+            own = vars(module)
+            found = [own[name] for name in names & own.keys()]
             inner = [part for part in found if issubclass(type(part), ModuleType) and id(part) not in seen
                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
             seen.update(map(id, inner))  # modules name each other
             stack += inner
-            if any(replacement(part) is not part for part in found) and replaced(vars(module)):
+            if any(replacement(part) is not part for part in found) and replaced(own):
                 yield module
             yield from (part for part in found if not issubclass(type(part), ModuleType))
 
 
-@functools.lru_cache(maxsize=KEPT)
 def _names(code: CodeType) -> frozenset[str]:
     found = frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts
                                                                    if type(part) is CodeType])

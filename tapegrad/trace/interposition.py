@@ -299,18 +299,21 @@ def stand_in(x: Any) -> Any:
     """Return what replaces `x` while a trace runs: for a reference that was taken before, as
     in trace(math.sin, 1.0).
     """
-    if type(x) in WRAPPED and (wrapped := WRAPPED[type(x)](x)) is not x:
+    kind = type(x)
+    if kind in WRAPPED and (wrapped := WRAPPED[kind](x)) is not x:
         return wrapped
-    compiled = type(x).__name__ in COMPILED and type(x).__hash__ is not None
+    stand_ins()
+    numpy_module()
+    if kind is FunctionType:
+        return STAND_IN.get(x, x)
+    compiled = kind.__name__ in COMPILED and kind.__hash__ is not None
     if compiled and x in GIVEN and x not in STAND_IN:
         STAND_IN[x] = standing_for(x, GIVEN[x].run if isinstance(GIVEN[x], Op) else functools.partial(_dispatch, x, x))
         return STAND_IN[x]
-    if type(x) is BuiltinMethodType and type(x.__self__) in WRAPPED and not is_generator(x.__self__):
+    if kind is BuiltinMethodType and type(x.__self__) in WRAPPED and not is_generator(x.__self__):
         return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
-    stand_ins()
-    numpy_module()
     # the user's objects are not asked for a hash
-    return STAND_IN.get(x, x) if type(x) in _kinds() or compiled else x
+    return STAND_IN.get(x, x) if kind in _kinds() or compiled else x
 
 
 @functools.cache

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
-import sys
 from types import CodeType
 from typing import Any, NamedTuple
 
 from tapegrad.trace.bytecode import named
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
-from tapegrad.tree.installed import file_of
+from tapegrad.tree.installed import library_of
 
 SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
 _BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter",
@@ -80,13 +78,9 @@ def _mention(code: CodeType) -> Mentioned:
     return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), assigns)
 
 
-@functools.cache
-def is_foreign(package: str) -> bool:
-    """True for a package that is no user's: one that tapegrad knows, or any that is installed."""
-    if package == "__main__":
-        return False
-    file = file_of(sys.modules.get(package))
-    return package in FOREIGN_PACKAGES or "site-packages" in file or "dist-packages" in file
+def is_foreign(module: Any) -> bool:
+    """True for the name of a module that is no user's: of a package that tapegrad knows, or any that is installed."""
+    return package_of(module) in FOREIGN_PACKAGES or bool(library_of(module))
 
 
 def package_of(module: Any) -> str:

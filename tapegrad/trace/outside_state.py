@@ -130,7 +130,7 @@ class Outside:
         if isinstance(x, functools.partial):
             return [x.func, x.args, x.keywords]
         if isinstance(x, ModuleType):
-            if not is_foreign(package_of(x.__name__)):
+            if not is_foreign(x.__name__):
                 self.modules.append(x)
             return []
         if isinstance(x, tuple):
@@ -151,7 +151,7 @@ class Outside:
         full = [(cell, cell.cell_contents) for cell in fn.__closure__ or () if not is_empty(cell)]
         self.cells += full
         cells = [value for _, value in full]
-        if is_foreign(package_of(fn.__module__)):
+        if is_foreign(fn.__module__):
             return [x for x in cells if callable(x)]  # of a wrapper
         own = self._table(fn.__dict__)
         named = mentioned(code_of(fn))
@@ -164,7 +164,7 @@ class Outside:
                 *[value for value in names.values() if value is not _GONE]]
 
     def _of_class(self, cls: type) -> list[Any]:
-        if is_foreign(package_of(cls.__module__)):
+        if is_foreign(cls.__module__):
             return []
         own = {name: value for name, value in vars(cls).items() if name not in _OF_CLASSES}
         self.spaces.append((cls, {**dict.fromkeys(self.attributes - _OF_CLASSES, _GONE), **own}))
@@ -182,8 +182,8 @@ class Outside:
             self._file(x)
         elif isinstance(x, (Iterator, SimpleQueue)):
             self.lasting = True
-        package = package_of(kind.__module__)
-        if is_foreign(package) and package not in _WATCHED and not isinstance(x, BaseException) and not is_module(x):
+        if (is_foreign(kind.__module__) and package_of(kind.__module__) not in _WATCHED
+                and not isinstance(x, BaseException) and not is_module(x)):
             return [*parts, x.__wrapped__, *self._table(vars(x))] if isinstance(x, CACHED) else parts
         own = own_dict(x)
         return [*parts, *(self._table(own) if own is not None else ()), kind]

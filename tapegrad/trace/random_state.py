@@ -188,7 +188,7 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
     Of libraries that are installed, other than the one the program is of, only functions that the program names
     are looked into, if `near`.
     """
-    own = ("", library_of(str(getattr(roots[0], "__module__", ""))))
+    own = ("", library_of(getattr(roots[0], "__module__", "")))
     stack, known, keep = roots, set[int](), list[Any]()
     while stack:
         thing = stack.pop()
@@ -206,7 +206,7 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
                 continue
             stack += [cell.cell_contents for cell in thing.__closure__ or () if not is_empty(cell)]
             stack += [*(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values()]
-            names, distant = names_in(thing.__code__), near and library_of(str(thing.__module__)) not in own
+            names, distant = names_in(thing.__code__), near and library_of(thing.__module__) not in own
             held = [thing.__globals__[name] for name in names if name in thing.__globals__]
             modules = [x for x in held if isinstance(x, ModuleType)
                        and not is_foreign(x.__name__)] if not distant else []
@@ -223,7 +223,7 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
             stack += [thing.__self__,
                       getattr(thing, "__func__", None)] if not isinstance(thing.__self__, ModuleType) else ()
         elif isinstance(thing, type):
-            if not is_foreign(thing.__module__) and not (near and library_of(str(thing.__module__)) not in own):
+            if not is_foreign(thing.__module__) and not (near and library_of(thing.__module__) not in own):
                 stack += [*vars(thing).values(), *thing.__bases__, type(thing)]
         elif issubclass(type(thing), (list, tuple, set, frozenset)):
             stack += _few(parts_of(thing))

@@ -65,7 +65,7 @@ def is_open(x: Any) -> bool:
     if is_a(x, (list, tuple, dict, set, frozenset, deque)) and len(x) > LARGE:
         return True
     weak = is_a(x, (WeakKeyDictionary, WeakSet, ReferenceType, ContextVar, np.ufunc)) or type(x) is threading.local
-    return weak or not is_foreign(package_of((x if is_a(x, (FunctionType, type)) else class_of(x)).__module__))
+    return weak or not is_foreign((x if is_a(x, (FunctionType, type)) else class_of(x)).__module__)
 
 
 class Routes:
@@ -144,7 +144,7 @@ class Routes:
 
     def is_closed(self, root: Any) -> bool:
         """True for a function or a class of an installed package."""
-        return (is_a(root, (FunctionType, type)) and is_foreign(package_of(root.__module__))
+        return (is_a(root, (FunctionType, type)) and is_foreign(root.__module__)
                 and id(root) not in self.known)
 
     def follow(self, todo: Iterable[Any], past: Callable[[Any], bool] = lambda x: False) -> None:
@@ -253,8 +253,7 @@ class Routes:
 
     def is_foreign(self, module: Any) -> bool:
         """True for the name of a module that is neither the user's nor in a package of what the program was given."""
-        package = package_of(module)
-        return is_foreign(package) and package not in self.own
+        return is_foreign(module) and package_of(module) not in self.own
 
     def is_outer(self, fn: FunctionType) -> bool:
         """True for a library's function that the program was not given."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from tapegrad.interrupts import whole
 from tapegrad.rules.registry import PYTHON, StandIn
-from tapegrad.trace.conversions import Conversion
+from tapegrad.trace.conversions import Conversions
 from tapegrad.trace.holders import NEVER, parts, put, replaced
 from tapegrad.trace.import_statements import is_loaded, keeps
 from tapegrad.trace.imported_names import loaded
@@ -176,7 +176,7 @@ class Interposition:
 
     def replace_held(self, holder: Any) -> None:
         """Replace the functions that a holder keeps, for as many traces as reach it."""
-        if type(holder) is Conversion:
+        if type(holder) is Conversions:
             holder.begin()
             return
         known, count = self.held.get(id(holder), (None, 0))
@@ -193,7 +193,7 @@ class Interposition:
 
     def restore_held(self, holder: Any) -> None:
         """End the replacement that `replace_held` began; what the program has put there meanwhile stays."""
-        if type(holder) is Conversion:
+        if type(holder) is Conversions:
             holder.end()
             return
         known, count = self.held.pop(id(holder))

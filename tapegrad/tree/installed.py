@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
-import site
 import sys
 from typing import Any
 
-_FOLDERS = (*site.getsitepackages(), site.getusersitepackages())
+_FOLDERS = frozenset(["site-packages", "dist-packages"])
 
 
 @functools.lru_cache(maxsize=4096)
-def library_of(module: str) -> str:
-    """Return the name of the library that a module belongs to, "" for the user's own modules."""
-    return module.partition(".")[0] if file_of(sys.modules.get(module)).startswith(_FOLDERS) else ""
+def is_installed(file: str) -> bool:
+    """True for a file of an installed package, whose users cannot change it."""
+    return not _FOLDERS.isdisjoint(file.replace("\\", "/").split("/"))
+
+
+def library_of(module: Any) -> str:
+    """Return the name of the library that the module of a name belongs to, "" for the user's own modules."""
+    package = str(module).partition(".")[0]
+    file = file_of(sys.modules.get(str(module))) or file_of(sys.modules.get(package))
+    return package if package != "__main__" and is_installed(file) else ""
 
 
 def file_of(module: Any) -> str:

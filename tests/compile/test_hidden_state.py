@@ -45,7 +45,6 @@ import pytest
 import tapegrad as tg
 from tapegrad.compile import cache, memo
 from tapegrad.compile.watch.code_names import asked, modules_asked
-from tapegrad.tree import installed
 from tests.cases.over import over
 from tests.compile import hidden_answers, hidden_reads
 from tests.compile.hidden_programs import PROGRAMS
@@ -211,14 +210,14 @@ SHOW = False
 
 @pytest.mark.parametrize("noise", ["x * RNG.random()", "x * 2 if RNG.random() < 0.2 else x"])
 def test_a_library_that_draws_deep_inside_is_heard(noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "noisy.py").write_text("import noisy_parts\ndef noise(x): return noisy_parts.noise(x)\n")
-    (tmp_path / "noisy_parts.py").write_text("import noisy_deep\ndef noise(x): return noisy_deep.noise(x)\n")
-    (tmp_path / "noisy_deep.py").write_text(f"import numpy as np\nRNG = np.random.default_rng(7)\ndef noise(x): return {noise}\n")
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "noisy.py").write_text("import noisy_parts\ndef noise(x): return noisy_parts.noise(x)\n")
+    (folder / "noisy_parts.py").write_text("import noisy_deep\ndef noise(x): return noisy_deep.noise(x)\n")
+    (folder / "noisy_deep.py").write_text(f"import numpy as np\nRNG = np.random.default_rng(7)\ndef noise(x): return {noise}\n")
     for name in ("noisy", "noisy_parts", "noisy_deep"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(installed, "_FOLDERS", (*installed._FOLDERS, str(tmp_path)))
-    installed.library_of.cache_clear()
+    monkeypatch.syspath_prepend(folder)
     noisy: Any = importlib.import_module("noisy")
     monkeypatch.setitem(globals(), "noisy", noisy)
 
@@ -297,8 +296,6 @@ def f(x, n="name", key=__name__):
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "site-packages" / "computing.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
-    monkeypatch.setattr("tapegrad.tree.installed._FOLDERS", (str(tmp_path),))
-    installed.library_of.cache_clear()
     library = importlib.import_module("computing")
     step = tg.value_and_grad(lambda x: library.f(x), warmup=1)
     assert [step(2.0)[0] for _ in range(3)] == [20.0] * 3 and step.stats.traces == 1  # type: ignore[attr-defined]
@@ -307,7 +304,6 @@ def f(x, n="name", key=__name__):
                    lambda: monkeypatch.setitem(sys.modules, "absent_name", library), lambda: delattr(library.held, "name3")):
         change()
         assert step(2.0)[0] == library.f(2.0) == step(2.0)[0]
-    installed.library_of.cache_clear()
 
 
 BY_ITSELF = ["vars(conf)[n]", "conf.__dict__[n]", "attrgetter(n)(conf)", "operator.attrgetter(n)(conf)", "GET(conf)", "NESTED(ME)", "dict(inspect.getmembers(conf))[n]",

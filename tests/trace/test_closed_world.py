@@ -25,8 +25,11 @@ CURRENT = None
 IDS = set()
 QUEUE = collections.deque()
 
-class Holder:
+class Other:
     model = None
+
+class Holder(Other):
+    pass
 
 HOLDER = Holder()
 
@@ -97,6 +100,7 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "a class": lambda package, model: setattr(package.Holder, "model", model), "an object": lambda package, model: setattr(package.HOLDER, "model", model),
     "a captured variable": lambda package, model: package.put(model),
     "a default": lambda package, model: setattr(package.default, "__defaults__", (model,)), "a keyword's default": set_keyword,
+    "a class that it derives from": lambda package, model: setattr(package.Holder, "__bases__", (type("Base", (package.Other,), {"model": model}),)),
     "a function's attribute": lambda package, model: setattr(package.others, "model", model)}
 
 
@@ -141,8 +145,6 @@ def test_a_package_is_followed_once(package: Any, followed: list[Any]) -> None:
 
 def test_a_package_is_followed_once_where_a_program_captures_functions_of_it(package: Any, followed: list[Any]) -> None:
     same, kind, model, counts = package.same, package.Model, package.Model(), []
-    for kept in (closed_world._worlds, closed_world.ENDS):
-        kept.clear()  # so that none makes room for another meanwhile
     for _ in range(3):
         followed.clear()
         assert tg.grad(lambda x: model(same(x)) if isinstance(model, kind) else 0.0, torch.ones(2))[0] == 3.0
@@ -166,4 +168,23 @@ def test_worlds_are_few(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(closed_world.KEPT + 2):
         kind = type(f"Model{number}", (package.Model,), {"__module__": package.__name__})
         tg.grad(lambda model, x: model(x), kind(), torch.ones(2))
-    assert len(closed_world._worlds) <= closed_world.KEPT
+    assert len(closed_world._worlds) == closed_world.KEPT
+
+
+def test_what_is_used_stays(package: Any, followed: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_world, "_worlds", {})
+    tg.grad(lambda model, x: model(x), package.Model(), torch.ones(2))
+    for number in range(closed_world.KEPT + 2):
+        kind = type(f"Model{number}", (package.Model,), {"__module__": package.__name__})
+        tg.grad(lambda model, x: model(x), kind(), torch.ones(2))
+        followed.clear()
+        tg.grad(lambda model, x: model(x), package.Model(), torch.ones(2))
+        assert package.others not in followed
+
+
+def test_what_moves_to_the_next_list_is_noticed() -> None:
+    first, second, third = [object()], list[Any](), [object()]
+    world = closed_world.ClosedWorld({id(x): x for x in (first, second, third)}, {}, {}, {}, lambda x: False, lambda x: False)
+    assert world.changed() == []
+    second.append(first.pop())
+    assert world.changed() == [first, second]

@@ -116,6 +116,10 @@ def imports(x):
     return cos(float(x))
 KIND = float
 def of_name(x): return KIND(x) * x
+class Absent:
+    def __getattr__(self, name): raise ImportError(name)
+ABSENT = Absent()
+def of_absent(x): return x.other if ABSENT is None and isinstance(x, Absent) else float(x) * x
 def field(x):
     y = np.asarray(x).view(Field)
     return float(y) * (y.same() + np.float64(y))
@@ -147,7 +151,7 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_dtypes", "of_map",
-                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point",
+                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point", "of_absent",
                                   *(["of_variable", "of_variables", "of_loads", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)
@@ -183,6 +187,55 @@ def test_functions_that_are_made_anew(package: ModuleType) -> None:
         assert package.differentiated(a) == 3 * a ** 2
         assert tg.gradient(lambda x: package.differentiated(x), a) == (6 * a,)
     assert package.maker(2.0)(np.float64(2.0)) == tg.trace(package.maker(2.0), np.float64(2.0))[0] == 200.0
+
+
+SHARED = ("single", "several", "of_map", "inner", "exact")
+
+
+def test_traces_that_share_functions_leave_each_other_theirs(package: ModuleType) -> None:
+    own = {name: getattr(package, name).__code__ for name in SHARED}
+
+    def within(x: Any) -> Any:
+        return package.several([x, x]) + package.of_map(x).real
+
+    def after(x: Any) -> Any:
+        slope_within = tg.gradient(within, 0.5)[0]  # ends first, with functions that this one calls afterwards
+        return package.single(x) + package.several([x]) * slope_within + package.inner(x)
+    for _ in range(3):
+        assert tg.gradient(after, 0.7)[0] == pytest.approx(2 * 0.7 + tg.gradient(within, 0.5)[0] + 3)
+        assert {name: getattr(package, name).__code__ for name in SHARED} == own
+    waits, goes, found = threading.Event(), threading.Event(), list[Any]()
+
+    def slow(x: Any) -> Any:
+        waits.set()
+        assert goes.wait(60)
+        return package.single(x) + package.several([x])
+    thread = threading.Thread(target=lambda: found.append(tg.gradient(slow, 0.7)[0]))
+    thread.start()
+    assert waits.wait(60)
+    for _ in range(2):
+        assert tg.gradient(after, 0.7)[0] == pytest.approx(2 * 0.7 + tg.gradient(within, 0.5)[0] + 3)
+    assert package.single.__code__ is not own["single"]  # the other thread still traces it
+    goes.set()
+    thread.join()
+    assert found == [pytest.approx(2.4)]
+    assert {name: getattr(package, name).__code__ for name in SHARED} == own
+
+
+def test_code_that_the_program_gives_a_function_meanwhile_stays(package: ModuleType) -> None:
+    def three(x: Any) -> Any:
+        return 3.0 * x
+
+    def f(x: Any) -> Any:
+        y = package.single(x) + package.several([x])
+        package.single.__code__ = three.__code__
+        return y + package.single(x)
+    own = package.several.__code__
+    assert tg.gradient(f, 0.7)[0] == pytest.approx(1.4 + 1 + 3)
+    assert package.single.__code__ is three.__code__ and package.several.__code__ is own
+    for _ in range(2):
+        assert tg.gradient(lambda x: package.single(x) + package.several([x]), 0.7)[0] == pytest.approx(4.0)
+    assert package.single.__code__ is three.__code__ and package.several.__code__ is own
 
 
 def test_names_that_lead_elsewhere_later(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

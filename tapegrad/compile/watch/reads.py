@@ -161,7 +161,7 @@ class Reads:
             elif isinstance(node, Record):
                 made = node.prototype
                 self.follow(made if type(made) is FunctionType else type(made), "an argument")
-                self.attributes(held, "an argument", library_of(str(type(made).__module__)), sized=False)
+                self.attributes(held, "an argument", library_of(type(made).__module__), sized=False)
             elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # what it has may change
                 self.watch(node.value, "an argument")
 
@@ -426,7 +426,7 @@ class Reads:
             held = Held(fn)
             self.named[id(fn)] = held, fn.__qualname__
             self.idle.add(id(fn.__dict__))
-            self.attributes(fn.__dict__, fn.__qualname__, library_of(str(fn.__module__)), sized=False)
+            self.attributes(fn.__dict__, fn.__qualname__, library_of(fn.__module__), sized=False)
             self.note(held, self.names & held.named, fn.__qualname__)
         return self.named[id(fn)][0]  # type: ignore[return-value]
 
