@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad.debug.clock import clock_for
 from tapegrad.debug.report import Column, Report, Spans, table
 from tapegrad.debug.speedscope import speedscope
-from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
+from tapegrad.debug.walk import is_field, leaves_of, name_of
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.numbers.formatting import count_of
@@ -22,6 +22,7 @@ from tapegrad.numbers.tensors import is_distributed, is_tensor
 from tapegrad.progress import Work
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.op import Cotangents
+from tapegrad.show.line import reverse_start
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.unroll import unroll
@@ -71,7 +72,7 @@ class Profile(Report):
 
     def __init__(self, tape: Tape, ends: list[int], sizes: list[int], sent: list[int] | None = None) -> None:
         self.tape, self.ends, self.sizes, self.sent = tape, ends, sizes, sent or []
-        self.turn = turn(tape)
+        self.turn = reverse_start(tape) + 1
 
     @property
     def setup(self) -> int:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tapegrad.debug.report import Column, Report, Spans, cut, table
-from tapegrad.debug.walk import name_of, turn
+from tapegrad.debug.walk import name_of
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.formatting import type_name
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.user import is_triple
-from tapegrad.show.line import role_of, short, tidy
+from tapegrad.show.line import reverse_start, role_of, short, tidy
 from tapegrad.tape.tape import Guard, Operation, Tape, Variable
 from tapegrad.tree.flatten import is_leaf
 
@@ -49,7 +49,7 @@ class Stepper(Report):
         self.tape = tape
         self._run = Run(tape, leaves, redraw=False, keep=True)
         self._ahead = iter(self._run)
-        self._played, self._at, self._turn = 0, 0, turn(tape)
+        self._played, self._at, self._start = 0, 0, reverse_start(tape)
         self._error: TapeError | None = None
         self.goto(1)
 
@@ -71,7 +71,7 @@ class Stepper(Report):
     @property
     def phase(self) -> str:
         """"forward" or "backward"."""
-        return "backward" if self._at >= self._turn else "forward"
+        return "backward" if self._at > self._start else "forward"
 
     @property
     def done(self) -> bool:
