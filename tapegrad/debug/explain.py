@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, Finding, brought_along, first, lost
-from tapegrad.debug.report import Column, Report, Spans, paragraph, table
+from tapegrad.debug.report import Column, paragraph, table
 from tapegrad.debug.ties import ties
 from tapegrad.debug.values import figure, is_zero, norm, numbers
 from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of
@@ -22,6 +22,7 @@ from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
 from tapegrad.numbers.formatting import count_of, type_name
 from tapegrad.progress import Work
+from tapegrad.show.display import Displayed, Spans
 from tapegrad.show.line import Places, reverse_start, short, tidy
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.trace.collector import collector
@@ -47,7 +48,7 @@ class Source:
 
 
 @dataclass(eq=False, repr=False)
-class Explanation(Report):
+class Explanation(Displayed):
     """What `explain` returns; printing shows it on one screen.
 
     `value` and `gradient` are what `grad` returns. `sources` are the lines in the order in which they first ran,

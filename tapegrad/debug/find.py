@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.debug.report import Report, Spans, paragraph
+from tapegrad.debug.report import paragraph
 from tapegrad.debug.values import element, figure, is_zero, numbers
 from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, valued
 from tapegrad.errors import ArgumentError, Location
@@ -19,6 +19,7 @@ from tapegrad.ops import pack
 from tapegrad.progress import Work
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import memory_of
+from tapegrad.show.display import Displayed, Spans
 from tapegrad.show.line import reverse_start
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Constant, Input, Operation, Tape, has_value, operands
@@ -45,7 +46,7 @@ NOT_FINITE: dict[str, Test] = {"nan": np.isnan, "inf": np.isinf}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Finding(Report):
+class Finding(Displayed):
     """What was found: the kind, the operation and the tape it stands on, the user's line, "forward" or
     "backward", and the value.
     """

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.debug.clock import clock_for
-from tapegrad.debug.report import Column, Report, Spans, table
+from tapegrad.debug.report import Column, table
 from tapegrad.debug.speedscope import speedscope
 from tapegrad.debug.walk import is_field, leaves_of, name_of
 from tapegrad.errors import ArgumentError, Location
@@ -22,6 +22,7 @@ from tapegrad.numbers.tensors import is_distributed, is_tensor
 from tapegrad.progress import Work
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.op import Cotangents
+from tapegrad.show.display import Displayed, Spans
 from tapegrad.show.line import reverse_start
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.collector import collector
@@ -61,7 +62,7 @@ class Cost(NamedTuple):
         return self.forward.time + self.backward.time
 
 
-class Profile(Report):
+class Profile(Displayed):
     """What the fastest of several replays took; printing it shows two tables with bars.
 
     `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each

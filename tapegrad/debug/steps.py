@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tapegrad.debug.report import Report, Spans, paragraph
+from tapegrad.debug.report import paragraph
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief
 from tapegrad.rules.user import is_triple
+from tapegrad.show.display import Displayed, Spans
 from tapegrad.show.graph.fold import Folding
 from tapegrad.show.graph.local import local_derivative
 from tapegrad.show.graph.picture import MOST_BOXES, Picture
@@ -33,7 +34,7 @@ class Step(NamedTuple):
     lit: tuple[int, ...]
 
 
-class Steps(Report):
+class Steps(Displayed):
     """The steps of a tape; printing writes them one below the other, a notebook shows a page that plays them.
 
     >>> import tapegrad as tg

@@ -276,13 +276,14 @@ def tidy(text: str) -> str:
 _NOISE = re.compile(r" at 0x[0-9a-fA-F]+| (?=[,\]])")
 
 
-def shorten(text: str, width: int, dots: str = "...") -> str:
-    """Cut text to a width, with dots where something is missing.
+def shorten(text: str, width: int, dots: str = "...", ending: bool = False) -> str:
+    """Cut text to a width, with dots where something is missing: at the end, or before the `ending`.
 
     >>> shorten("pack(%11, %25, %26)", 12)
     'pack(%11,...'
     """
-    return text if len(text) <= width else text[: max(width - len(dots), 0)] + dots[:max(width, 0)]
+    kept, dots = max(width - len(dots), 0), dots[:max(width, 0)]
+    return text if len(text) <= width else dots + text[len(text) - kept:] if ending else text[:kept] + dots
 
 
 def bare(groups: Sequence[list[Line]], size: Mapping[str, int]) -> Sequence[list[Line]]:
