@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from tapegrad.compile.numpy.call_source import (
     SHAPED,
     SPELLINGS,
     UNARY,
+    Site,
     comment,
     has_path_text,
     index_text,
@@ -84,15 +85,6 @@ SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
 """How the call of an op that carries a subtape is written, by the op's type: filled by the modules that
 write a tape as this one does.
 """
-
-
-class Site:
-    """What a spelling sees of the call that is being written."""
-
-    args: Sequence[str]
-
-    def __init__(self, writer: Writer, op: Call, args: Sequence[str] = ()) -> None:
-        self.op, self.args, self.text, self.name = op, args, writer.text, writer.names.bind
 
 
 class Writer:
@@ -307,8 +299,7 @@ class Writer:
         if any(step.op is ops.reshape for step in path):
             order = op.spec.order
             like = copied(op.spec.dtype, op.spec, order) if order in ("C", "F") else None
-        site = Site(self, op)
-        target = None if like is None else path_text(site, name, like, path)
+        target = None if like is None else path_text(self.text, name, like, path)
         if target is None:
             return False
         texts = list(map(self.bare, index))
@@ -316,7 +307,7 @@ class Writer:
             self.statement(op, f"{name} = {self.use(x)}.copy({order!r})")
         elif order != "K":
             self.statement(op, f"{name} = {self.names.bind(np.asarray)}({name}, None, {order!r})")
-        self.statement(op, f"{target}[{index_text(site, index, texts)}] = {self.bare(value)}")
+        self.statement(op, f"{target}[{index_text(self.text, index, texts)}] = {self.bare(value)}")
         self.lies_in(op, name)
         return True
 
@@ -329,14 +320,14 @@ class Writer:
         if not op.spec.has_axes or op.kwargs.get("order", "C") != "C" or may_repeat(op) or not all(
                 has_path_text(op.spec, path) for path in paths):
             return False
-        name, site, like = self.names.fresh(f"v{op.id}"), Site(self, op), copied(op.spec.dtype, op.spec, "C")
+        name, like = self.names.fresh(f"v{op.id}"), copied(op.spec.dtype, op.spec, "C")
         self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, "
                            f"{self.text(op.spec.dtype)})")
         for rank, path in zip(ranks, paths):
             piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
-            text, sign = index_text(site, index, list(map(self.bare, index))), "+=" if at else "="
+            text, sign = index_text(self.text, index, list(map(self.bare, index))), "+=" if at else "="
             at += 1 + rank
-            self.statement(op, f"{path_text(site, name, like, path)}[{text}] {sign} {self.bare(piece)}")
+            self.statement(op, f"{path_text(self.text, name, like, path)}[{text}] {sign} {self.bare(piece)}")
         self.lies_in(op, name)
         return True
 
