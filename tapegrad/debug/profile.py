@@ -23,7 +23,7 @@ from tapegrad.progress import Work
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.op import Cotangents
 from tapegrad.show.display import Displayed, Spans
-from tapegrad.show.line import reverse_start
+from tapegrad.show.line import Places, reverse_start
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.unroll import unroll
@@ -98,15 +98,8 @@ class Profile(Displayed):
     @cached_property
     def lines_of_source(self) -> list[Cost]:
         """The costs by the user's line, the dearest first; what belongs to none last."""
-        places: dict[tuple[int, int], Location | None] = {}
-
-        def key(op: Operation) -> tuple[str, Location | None]:
-            at = id(op.code), op.lasti
-            if at not in places:  # resolved once for each place in the program, however often it ran
-                places[at] = op.where
-            where = places[at]
-            return "" if where is None else where.short, where
-        return self._costs(key)
+        places = Places()
+        return self._costs(lambda op: (places.texts(op)[0], places.line(op)))
 
     def _costs(self, key: Callable[[Operation], tuple[str, Location | None]]) -> list[Cost]:
         found: dict[tuple[str, Location | None], list[list[int]]] = {}

@@ -33,6 +33,7 @@ from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
 from tapegrad.rules.op import Op
 from tapegrad.rules.types.layout import copied
+from tapegrad.show.line import Places
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
@@ -67,7 +68,7 @@ class Shared:
 
     def __init__(self, miss: str, names: Names) -> None:
         self.miss, self.names = miss, names
-        self.lines: dict[tuple[int, int], str] = {}
+        self.places = Places()
         self.wheres: dict[str, Location] = {}  # of the lines that name the program's
         self.guards: list[Guard] = []
 
@@ -103,7 +104,7 @@ class Writer:
         self.given: set[Storage] = set()  # what lies in the result already
         self.dead = last_uses(tape)
         self.holders: Counter[str] = Counter()  # how many values, not used up yet, a name of an array stands for
-        self.line = ""
+        self.where: Location | None = None
 
     def write(self) -> Source:
         result = ""
@@ -149,15 +150,10 @@ class Writer:
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below the user's line that it comes from."""
-        place = (id(op.code), op.lasti)  # the hash of a code object is that of all its instructions
-        line = self.shared.lines.get(place)
-        if line is None:
-            where = op.where
-            line = self.shared.lines[place] = "" if where is None else comment(where)
-            if where is not None:
-                self.shared.wheres[line.strip()] = where
-        if line and line != self.line:
-            self.line = line
+        where = self.shared.places.line(op)
+        if where is not None and where is not self.where:
+            self.where, line = where, comment(where)
+            self.shared.wheres[line] = where
             self.body.append(line)
         self.body.append(text)
 
