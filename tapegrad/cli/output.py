@@ -26,15 +26,14 @@ def print_tape(tape: Tape, options: argparse.Namespace) -> None:
                           options.guards))
 
 
-def print_shown(shown: Any, text: Callable[[int | None], str], format: str | None = None,
-                width: int | None = None) -> None:
+def print_shown(shown: Any, text: Callable[[int | None], str], format: str | None = None) -> None:
     """Print as a table on a terminal, as text of the terminal's width or of any elsewhere."""
     terminal = sys.stdout.isatty()
     if format == "table" or (format is None and terminal):
         from rich.console import Console
-        Console(width=width).print(shown)
+        Console().print(shown)
     else:
-        print(text(width or terminal_width()))
+        print(text(terminal_width()))
 
 
 def print_found(found: Any) -> None:

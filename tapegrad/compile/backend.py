@@ -139,14 +139,12 @@ class Backend:
             forget(best)
         return run
 
-    def lowered(self, tape: Tape) -> Tape:
-        """Return the tape of what runs for a tape."""
-        return self.finished(tape)
-
     def finished(self, tape: Tape) -> Tape:
         """Return a tape as it is compiled."""
         flat = flattened(tape)
         return self.finish(roll(flat) if self.rolls else flat)
+
+    lowered = finished  # the tape of what runs
 
     def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                leaves: list[Any]) -> First:

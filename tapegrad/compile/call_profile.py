@@ -29,8 +29,7 @@ class CallProfile(Told):
         self.name, self.how, self.why, self.operations = name, how, why, operations
         self.call, self.program, self.traced = call, program, traced
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the text."""
+    def texts(self) -> Iterator[str]:
         size = f", {count_of(self.operations, 'operation')}" if self.operations else ""
         yield f"{self.name}: {_time(self.call)} a call, by {self.how}{size}"
         for what, time in (("the program itself", self.program), ("a traced call", self.traced)):

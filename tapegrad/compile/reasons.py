@@ -49,8 +49,7 @@ class Reasons(Told):
         self.name, self.hits, self.traces, self.calls = name, hits, traces, hits + traces
         self.last, self.counts, self.paths = list(log.last), Counter(log.counts), paths
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the text."""
+    def texts(self) -> Iterator[str]:
         yield f"{self.name}: {count_of(self.calls, 'call')}, {self.hits} compiled, {self.traces} traced"
         if self.counts:
             yield "why calls were traced"

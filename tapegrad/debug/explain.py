@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, Finding, brought_along, first, lost
-from tapegrad.debug.report import Column, Report, Spans, paragraph, table
+from tapegrad.debug.report import Column, paragraph, table
 from tapegrad.debug.ties import ties
 from tapegrad.debug.values import figure, is_zero, norm, numbers
-from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of, turn
+from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
 from tapegrad.numbers.formatting import count_of, type_name
 from tapegrad.progress import Work
-from tapegrad.show.line import short, tidy
+from tapegrad.show.display import Displayed, Spans
+from tapegrad.show.line import Places, reverse_start, short, tidy
 from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
@@ -47,7 +48,7 @@ class Source:
 
 
 @dataclass(eq=False, repr=False)
-class Explanation(Report):
+class Explanation(Displayed):
     """What `explain` returns; printing shows it on one screen.
 
     `value` and `gradient` are what `grad` returns. `sources` are the lines in the order in which they first ran,
@@ -140,9 +141,9 @@ class Lines:
     """What the values on the gradient tape show of each line of the program."""
 
     def __init__(self, tape: Tape) -> None:
-        self.tape, self.begin = tape, turn(tape)
+        self.tape, self.begin = tape, reverse_start(tape) + 1
         self.sources: dict[Location | None, Source] = {}
-        self.places: dict[tuple[int, int], Location | None] = {}
+        self.places = Places()
         self.result: tuple[Any, Any] = (None, None)
         self.gradients: list[Any] = []
         self.flat: list[tuple[Call, Visit, float, float]] = []  # operations that pass hardly anything on
@@ -158,10 +159,7 @@ class Lines:
 
     def of(self, op: Operation) -> Source:
         """Return the line of an operation."""
-        key = id(op.code), op.lasti
-        if key not in self.places:  # resolved once for each place in the program, however often it ran
-            self.places[key] = op.where
-        where = self.places[key]
+        where = self.places.line(op)
         return self.sources.setdefault(where, Source(where))
 
     def see(self, visit: Visit) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.debug.report import Report, Spans, paragraph
+from tapegrad.debug.report import paragraph
 from tapegrad.debug.values import element, figure, is_zero, numbers
-from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, turn, valued
+from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, valued
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor
@@ -19,6 +19,8 @@ from tapegrad.ops import pack
 from tapegrad.progress import Work
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.op import memory_of
+from tapegrad.show.display import Displayed, Spans
+from tapegrad.show.line import reverse_start
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Constant, Input, Operation, Tape, has_value, operands
 from tapegrad.trace.collector import collector
@@ -44,7 +46,7 @@ NOT_FINITE: dict[str, Test] = {"nan": np.isnan, "inf": np.isinf}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Finding(Report):
+class Finding(Displayed):
     """What was found: the kind, the operation and the tape it stands on, the user's line, "forward" or
     "backward", and the value.
     """
@@ -110,7 +112,7 @@ def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Find
     def visits() -> Iterable[Visit]:
         return recorded(tape) if leaves is None else replayed(tape, leaves)
 
-    primal = turn(tape) > len(tape)
+    primal = reverse_start(tape) == len(tape)
     if kind != "zero-gradient" and (found := first(tape, visits(), [kind], limit)) is not None:
         return found
     swept = with_reverse(tape if leaves is None else valued(tape, leaves)) if primal else None
@@ -158,7 +160,7 @@ def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: floa
             pulled = visit  # its cotangents are taken out, and looked at, one by one
         elif visit.fn is not pack and not (type(value) in (float, np.float64) and abs(value) <= usual):
             for kind, bad in bad_by.items():
-                begin = begin or turn(tape)
+                begin = begin or reverse_start(tape) + 1
                 if bad(value) and (brought or not purposeful(visit, bad, op.id < begin and kind != "large")):
                     phase = "backward" if op.id >= begin else "forward"
                     told = describe(visit, pulled, kind, tests(limit)[kind], limit)
@@ -265,7 +267,7 @@ def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Findi
     it, and has no gradient.
     """
     leads = leading(tape.ops, [tape.result])
-    for op in tape.ops[:turn(tape) - 1]:
+    for op in tape.ops[:reverse_start(tape)]:
         if leads[op.id] and not getattr(op.fn, "differentiable", True) and any(arg in later for arg in operands(op)):
             return Finding("zero-gradient", op, tape, "forward", op.val,
                            f"`{op!r}` has no gradient: what {getattr(op.fn, '__name__', '')} "
@@ -277,7 +279,7 @@ def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Findi
 def depending(tape: Tape, x: Operation) -> set[Operation]:
     """Return what is computed from an input, by whatever operation; and it."""
     found = {x}
-    for op in tape.ops[:turn(tape) - 1]:
+    for op in tape.ops[:reverse_start(tape)]:
         if any(used in found for used in operands(op)):
             found.add(op)
     return found

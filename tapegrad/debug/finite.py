@@ -10,10 +10,11 @@ import numpy as np
 
 from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, describe, first
 from tapegrad.debug.values import numbers
-from tapegrad.debug.walk import Visit, recorded, turn, visit
+from tapegrad.debug.walk import Visit, recorded, visit
 from tapegrad.errors import NonFiniteError
 from tapegrad.ops import pack
 from tapegrad.rules.op import memory_of
+from tapegrad.show.line import reverse_start
 from tapegrad.tape.tape import Call, Constant, Input, Tape, Variable, value_of
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import rewrite
@@ -39,7 +40,7 @@ class Finite(Watch):
         """Raise for the first pullback that makes a nan or an inf."""
         with np.errstate(all="ignore"):
             reverse = back(rewrite(tape.check()), seed)
-        finding = first(reverse, recorded(reverse, turn(reverse)), NOT_FINITE)
+        finding = first(reverse, recorded(reverse, reverse_start(reverse) + 1), NOT_FINITE)
         if finding is not None:
             raise NonFiniteError(f"{finding.kind}, backward. {finding.message}", finding.where, finding.try_ or MASK)
 

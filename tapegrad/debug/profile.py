@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.debug.clock import clock_for
-from tapegrad.debug.report import Column, Report, Spans, table
+from tapegrad.debug.report import Column, table
 from tapegrad.debug.speedscope import speedscope
-from tapegrad.debug.walk import is_field, leaves_of, name_of, turn
+from tapegrad.debug.walk import is_field, leaves_of, name_of
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.numbers.formatting import count_of
@@ -22,6 +22,8 @@ from tapegrad.numbers.tensors import is_distributed, is_tensor
 from tapegrad.progress import Work
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.op import Cotangents
+from tapegrad.show.display import Displayed, Spans
+from tapegrad.show.line import Places, reverse_start
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.unroll import unroll
@@ -60,7 +62,7 @@ class Cost(NamedTuple):
         return self.forward.time + self.backward.time
 
 
-class Profile(Report):
+class Profile(Displayed):
     """What the fastest of several replays took; printing it shows two tables with bars.
 
     `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each
@@ -71,7 +73,7 @@ class Profile(Report):
 
     def __init__(self, tape: Tape, ends: list[int], sizes: list[int], sent: list[int] | None = None) -> None:
         self.tape, self.ends, self.sizes, self.sent = tape, ends, sizes, sent or []
-        self.turn = turn(tape)
+        self.turn = reverse_start(tape) + 1
 
     @property
     def setup(self) -> int:
@@ -96,15 +98,8 @@ class Profile(Report):
     @cached_property
     def lines_of_source(self) -> list[Cost]:
         """The costs by the user's line, the dearest first; what belongs to none last."""
-        places: dict[tuple[int, int], Location | None] = {}
-
-        def key(op: Operation) -> tuple[str, Location | None]:
-            at = id(op.code), op.lasti
-            if at not in places:  # resolved once for each place in the program, however often it ran
-                places[at] = op.where
-            where = places[at]
-            return "" if where is None else where.short, where
-        return self._costs(key)
+        places = Places()
+        return self._costs(lambda op: (places.texts(op)[0], places.line(op)))
 
     def _costs(self, key: Callable[[Operation], tuple[str, Location | None]]) -> list[Cost]:
         found: dict[tuple[str, Location | None], list[list[int]]] = {}

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.debug.report import Column, Report, Spans, cut, table
-from tapegrad.debug.walk import name_of, turn
+from tapegrad.debug.report import Column, table
+from tapegrad.debug.walk import name_of
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.formatting import type_name
 from tapegrad.replay.interpreter import Run
 from tapegrad.rules.user import is_triple
-from tapegrad.show.line import role_of, short, tidy
+from tapegrad.show.display import Displayed, Spans
+from tapegrad.show.line import reverse_start, role_of, short, shorten, tidy
 from tapegrad.tape.tape import Guard, Operation, Tape, Variable
 from tapegrad.tree.flatten import is_leaf
 
@@ -30,7 +31,7 @@ q           quit"""
 Where = int | str | Callable[[Operation, Any], bool]
 
 
-class Stepper(Report):
+class Stepper(Displayed):
     """A replay that stands still after each operation. Printing it shows the operations around the
     present one, and the user's line.
 
@@ -49,7 +50,7 @@ class Stepper(Report):
         self.tape = tape
         self._run = Run(tape, leaves, redraw=False, keep=True)
         self._ahead = iter(self._run)
-        self._played, self._at, self._turn = 0, 0, turn(tape)
+        self._played, self._at, self._start = 0, 0, reverse_start(tape)
         self._error: TapeError | None = None
         self.goto(1)
 
@@ -71,7 +72,7 @@ class Stepper(Report):
     @property
     def phase(self) -> str:
         """"forward" or "backward"."""
-        return "backward" if self._at >= self._turn else "forward"
+        return "backward" if self._at > self._start else "forward"
 
     @property
     def done(self) -> bool:
@@ -143,7 +144,7 @@ class Stepper(Report):
         here = op is self.here
         note = ", ".join(filter(None, [op.note, "result" if op is self.tape.result and op.note != "result" else ""]))
         return "here" if here else role_of(op), (
-            "-->" if here else "   ", op.name, tidy(cut(op.body, 48, True)), text, kind, f"# {note}" if note else "")
+            "-->" if here else "   ", op.name, tidy(shorten(op.body, 48)), text, kind, f"# {note}" if note else "")
 
     def interact(self, input: Callable[[str], str] = input, console: Any = None) -> None:
         """Step by commands from the keyboard, n, p, g, u, v and q, until the end of input; `console` is rich's."""

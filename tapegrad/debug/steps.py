@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tapegrad.debug.report import Report, Spans, paragraph
+from tapegrad.debug.report import paragraph
 from tapegrad.errors import ArgumentError
 from tapegrad.numbers.formatting import brief
 from tapegrad.rules.user import is_triple
+from tapegrad.show.display import Displayed, Spans
 from tapegrad.show.graph.fold import Folding
-from tapegrad.show.graph.local import differential, local_derivative
+from tapegrad.show.graph.local import local_derivative
 from tapegrad.show.graph.picture import MOST_BOXES, Picture
 from tapegrad.show.graph.play import to_page, to_slide
 from tapegrad.show.graph.words import derivative, number
@@ -33,7 +34,7 @@ class Step(NamedTuple):
     lit: tuple[int, ...]
 
 
-class Steps(Report):
+class Steps(Displayed):
     """The steps of a tape; printing writes them one below the other, a notebook shows a page that plays them.
 
     >>> import tapegrad as tg
@@ -156,7 +157,7 @@ class _Player:
         varies = [isinstance(arg, Operation) and arg in self.folding.varies for arg in args]
         y = self.name(self._shown(op))
         words = local_derivative(fn, names, varies, y) if names else ""
-        line = (f"{differential(y)} = {words}" if words
+        line = (f"{derivative(y)} = {words}" if words
                 else f"the rule of {brief(fn)} makes it: linear in the cotangent, as every pullback is")
         return Step("triples", f"{self._text(op)}, and its pullback", (line,), (), (op.id, *self._used(op)))
 

@@ -11,7 +11,6 @@ from tapegrad.ops import setitem, whole_of
 from tapegrad.replay.interpreter import Run, bind
 from tapegrad.rules.op import memory_of
 from tapegrad.rules.user import is_triple, rrule
-from tapegrad.show.line import role_of
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, append_copy, has_value, value_of
 
 
@@ -87,14 +86,6 @@ def visit(op: Operation, fn: Any, given: list[Any], value: Any) -> Visit:
     if fn is setitem:
         value, given = given[1], [given[1]]
     return Visit(op, fn, given, value)
-
-
-def turn(tape: Tape) -> int:
-    """Return the position at which the reverse sweep begins, one past the last where there is none."""
-    for op in tape:
-        if role_of(op) in ("seed", "pullback", "accumulation", "gradient"):
-            return op.id
-    return len(tape) + 1
 
 
 def triple_of(op: Operation) -> Call | None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tapegrad.numbers.formatting import brief
-from tapegrad.show.display import Displayed
-from tapegrad.show.styles import STYLES
+from tapegrad.show.display import Displayed, Spans
 from tapegrad.tape.tape import Call, Operation, Tape
 
 
@@ -56,19 +55,10 @@ class Report(Displayed):
         first = {step.name: step for step in reversed(self.steps)}
         return [step for step in self.steps if step.what or step is first[step.name]]
 
-    def __str__(self) -> str:
-        return "\n".join(f"{step.name}: {step.before} -> {step.after}" + (f"  ({step.what})" if step.what else "")
-                         for step in self.shown)
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style=STYLES["header"])
-        for header in ("pass", "before", "after", "removed"):
-            table.add_column(header, justify="right" if header in ("before", "after") else "left")
+    def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
         for step in self.shown:
-            table.add_row(step.name, str(step.before), str(step.after), step.what)
-        yield table
+            told = f"  ({step.what})" if step.what else ""
+            yield [(f"{step.name}: {step.before} -> {step.after}", ""), (told, "note")]
 
 
 def _name(op: Operation) -> str:

@@ -7,10 +7,17 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from tapegrad.show.styles import STYLES
+from tapegrad.show.line import shorten
+from tapegrad.show.styles import STYLES, dots
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+
+Spans = list[tuple[str, str]]
+"""One line: pieces of text, each with the name of its style."""
 
 COLUMNS = 100  # characters to a line of a notebook's cell
 _HEAD = re.compile(r" *(\d+  )?")  # an indent, and what is counted
@@ -33,13 +40,21 @@ def terminal_width() -> int | None:
 
 
 class Displayed:
-    """What a notebook shows in colour, and as plain text where it cannot, of the terminal's width on one."""
+    """What a notebook and a terminal show in colour, and as plain text where they cannot: `lines` says how, for a width
+    and a set of characters.
+    """
 
     __slots__ = ()
 
-    def format(self, width: int | None = None) -> str:
-        """Return text of at most `width` characters to a line."""
+    def lines(self, width: int | None, ascii_only: bool) -> Iterable[Spans]:
+        """Return the lines; one that is too long is cut."""
         raise NotImplementedError
+
+    def format(self, width: int | None = None) -> str:
+        """Return ASCII text of at most `width` characters to a line."""
+        texts = ("".join(text for text, _ in line).rstrip() for line in self.lines(width, True))
+        escaped = (text.encode("ascii", "backslashreplace").decode() for text in texts)
+        return "\n".join(text if width is None else shorten(text, width) for text in escaped)
 
     def __str__(self) -> str:
         return self.format(terminal_width())
@@ -50,31 +65,35 @@ class Displayed:
     def _html(self) -> str:
         return as_html(self)
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
+        from rich.text import Text
+        ascii_only = options.ascii_only
+        for line in self.lines(options.max_width, ascii_only):
+            spans = [(text.encode("ascii", "backslashreplace").decode() if ascii_only else text, STYLES[style])
+                     for text, style in line]
+            text = Text.assemble(*spans, no_wrap=True, overflow="crop")
+            text.rstrip()
+            if text.cell_len > options.max_width:
+                text.truncate(options.max_width - len(dots(ascii_only)), overflow="crop")
+                text.append(dots(ascii_only))
+            yield text
+
 
 class Told(Displayed):
-    """Lines of text: a title, headers, and below each what is indented."""
+    """Text: a title, headers, and below each what is indented."""
 
     __slots__ = ()
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the text."""
+    def texts(self) -> Iterator[str]:
+        """Yield the lines, however long."""
         raise NotImplementedError
 
-    def format(self, width: int | None = None) -> str:
-        return "\n".join(self._wrapped(width))
+    def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
+        for number, text in enumerate(self.texts()):
+            inside = _HEAD.match(text).end()  # type: ignore[union-attr]
+            style = "" if text.startswith(" ") else "header" if number else "title"
+            yield from ([(line, style)] for line in ([text] if width is None else textwrap.wrap(
+                text, max(width, 40), subsequent_indent=" " * inside, break_long_words=False, break_on_hyphens=False)))
 
     def __repr__(self) -> str:
         return str(self)
-
-    def _wrapped(self, width: int | None) -> Iterator[str]:
-        """Yield the lines, what is too long below its beginning."""
-        for line in self.lines():
-            inside = _HEAD.match(line).end()  # type: ignore[union-attr]
-            yield from [line] if width is None else textwrap.wrap(
-                line, max(width, 40), drop_whitespace=True, subsequent_indent=" " * inside, break_long_words=False,
-                break_on_hyphens=False)
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.text import Text
-        for number, line in enumerate(self._wrapped(options.max_width)):
-            yield Text(line, "" if line.startswith(" ") else STYLES["header" if number else "title"])

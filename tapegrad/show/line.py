@@ -120,7 +120,7 @@ def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, va
         else:
             result = "result" if op is tape.result and op.note != "result" else ""
             note = ", ".join(filter(None, [names.get(op), op.note, result]))
-            kind = "" if isinstance(op, Guard) else _type(op)
+            kind = "" if isinstance(op, Guard) else op.type
             yield Line(role_of(op), op.name, _operation(op), kind, _value(op) if values else "", tidy(note), *place)
 
 
@@ -177,10 +177,6 @@ def _operation(op: Operation) -> str:
     if not isinstance(op, Input) or op.id == 1 or not has_value(op) or not _few(value):
         return tidy(op.body)
     return tidy(f"input {op.label}".rstrip() + f" = {short(value, 40)}")
-
-
-def _type(op: Operation) -> str:
-    return op.type
 
 
 def _value(op: Operation) -> str:
@@ -252,7 +248,7 @@ def _targets(op: Operation, group: Sequence[Operation]) -> str:
 
 
 def _types(op: Operation, group: Sequence[Operation]) -> str:
-    kinds = [_type(group[0])] if role_of(op) == "triple" else [_type(field) for field in group]
+    kinds = [group[0].type] if role_of(op) == "triple" else [field.type for field in group]
     return kinds[0] if len(set(kinds)) == 1 else ", ".join(kinds)
 
 
@@ -280,13 +276,14 @@ def tidy(text: str) -> str:
 _NOISE = re.compile(r" at 0x[0-9a-fA-F]+| (?=[,\]])")
 
 
-def shorten(text: str, width: int, dots: str = "...") -> str:
-    """Cut text to a width, with dots where something is missing.
+def shorten(text: str, width: int, dots: str = "...", ending: bool = False) -> str:
+    """Cut text to a width, with dots where something is missing: at the end, or before the `ending`.
 
     >>> shorten("pack(%11, %25, %26)", 12)
     'pack(%11,...'
     """
-    return text if len(text) <= width else text[: max(width - len(dots), 0)] + dots[:max(width, 0)]
+    kept, dots = max(width - len(dots), 0), dots[:max(width, 0)]
+    return text if len(text) <= width else dots + text[len(text) - kept:] if ending else text[:kept] + dots
 
 
 def bare(groups: Sequence[list[Line]], size: Mapping[str, int]) -> Sequence[list[Line]]:

@@ -35,7 +35,15 @@ STYLES = {
     "plain": "dim",
     "refused": "#d55e00",
     "unknown": "bold #e69f00",
+    # what a debugger finds, and where it stands
+    "finding": "bold #d55e00",
+    "advice": "bold #009e73",
+    "forward": "#56b4e9",
+    "backward": "#e69f00",
+    "here": "bold reverse",
+    "present": "bold",
     # the other columns
+    "": "",
     "header": "bold",
     "title": "bold",
     "function": "bold",

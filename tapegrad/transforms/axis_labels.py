@@ -68,15 +68,22 @@ def _by_batching(
 # -- products
 
 
+def _stacked(signature: str) -> Callable[..., tuple[list[Labels], Labels]]:
+    """Return the labels of a product whose arguments end with the axes that a signature names, as those of NumPy's
+    generalized ufuncs; the axes before them are broadcast.
+    """
+    cores, of_value = signature.split("->")
+
+    def labels(*xs: Any, **_: Any) -> tuple[list[Labels], Labels]:
+        parts = [(len(shape_of(x)) - len(core), core) for x, core in zip(xs, cores.split(","))]
+        shared = tuple(range(max(n for n, _ in parts)))
+        return [(*shared[len(shared) - n:], *core) for n, core in parts], (*shared, *of_value)
+    return labels
+
+
 def _matmul(a: Any, b: Any) -> tuple[list[Labels], Labels]:
-    m, n = len(shape_of(a)), len(shape_of(b))
-    stack = tuple(range(max(m, n, 2) - 2))
-    rows: Labels = ("row",) if m > 1 else ()
-    columns: Labels = ("column",) if n > 1 else ()
-    return [
-        (*stack[len(stack) - max(m - 2, 0) :], *rows, "sum"),
-        (*stack[len(stack) - max(n - 2, 0) :], "sum", *columns),
-    ], (*stack, *rows, *columns)
+    row, column = ("r" if len(shape_of(a)) > 1 else ""), ("c" if len(shape_of(b)) > 1 else "")
+    return _stacked(f"{row}s,s{column}->{row}{column}")(a, b)
 
 
 def _dot(a: Any, b: Any) -> tuple[list[Labels], Labels]:
@@ -102,32 +109,9 @@ def _einsum(subscripts: str, *xs: Any, **_: Any) -> tuple[list[Labels], Labels]:
     return [(), *map(tuple, terms)], tuple(output)
 
 
-def _linear(x: Any, w: Any, b: Any = None) -> tuple[list[Labels], Labels]:
-    rows = tuple(range(len(shape_of(x)) - 1))
-    return [(*rows, "sum"), ("column", "sum"), ("column",)], (*rows, "column")
-
-
 def _linear_weight(dy: Cotangent, x: Any) -> tuple[list[Labels], Labels]:
     rows = tuple(range(len(shape_of(x)) - 1))
     return [(*rows, "column"), (*rows, "sum")], ("column", "sum")
-
-
-def _row_times_column(a: Any, b: Any) -> tuple[list[Labels], Labels]:
-    m, n = len(shape_of(a)), len(shape_of(b))
-    stack = tuple(range(max(m, n) - 1))
-    return [(*stack[len(stack) - m + 1 :], "sum"), (*stack[len(stack) - n + 1 :], "sum")], stack
-
-
-def _matvec(a: Any, v: Any) -> tuple[list[Labels], Labels]:
-    m, n = len(shape_of(a)) - 2, len(shape_of(v)) - 1
-    stack = tuple(range(max(m, n)))
-    return [(*stack[len(stack) - m :], "row", "sum"), (*stack[len(stack) - n :], "sum")], (*stack, "row")
-
-
-def _vecmat(v: Any, a: Any) -> tuple[list[Labels], Labels]:
-    n, m = len(shape_of(v)) - 1, len(shape_of(a)) - 2
-    stack = tuple(range(max(m, n)))
-    return [(*stack[len(stack) - n :], "sum"), (*stack[len(stack) - m :], "sum", "column")], (*stack, "column")
 
 
 _PRODUCTS: dict[Op, Callable[..., tuple[list[Labels], Labels]]] = {
@@ -135,11 +119,11 @@ _PRODUCTS: dict[Op, Callable[..., tuple[list[Labels], Labels]]] = {
     OPS["dot"]: _dot,
     OPS["tensordot"]: _tensordot,
     OPS["einsum"]: _einsum,
-    OPS["linear"]: _linear,
+    OPS["linear"]: _stacked("s,cs,c->c"),
     OPS["linear_weight"]: _linear_weight,
-    OPS["vecdot"]: _row_times_column,
-    OPS["matvec"]: _matvec,
-    OPS["vecmat"]: _vecmat,
+    OPS["vecdot"]: _stacked("s,s->"),
+    OPS["matvec"]: _stacked("rs,s->r"),
+    OPS["vecmat"]: _stacked("s,sc->c"),
 }
 
 

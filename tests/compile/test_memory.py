@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad import ops
+from tapegrad.compile.numpy.function import compile_tape
+from tapegrad.ops.loop import is_loop
+from tapegrad.rules.user import op_of
 from tapegrad.tape.tape import Tape
 from tapegrad.tree.flatten import leaves_of
 from tests.harness.compare import same
@@ -316,3 +320,28 @@ def test_nests_in_results_hold_memory_of_their_own(options: Any) -> None:
     names: dict[str, Any] = {}
     exec(second.to_python(), names)
     assert repr(names["function"](x)) == repr(second.play(x))
+
+
+def test_what_a_function_of_the_users_keeps_is_not_written_to() -> None:
+    """In the body of a loop, where a carried array is written in place as long as nobody keeps it."""
+    kept: list[Any] = []
+
+    @tg.primitive
+    def keeps(x: Any) -> Any:
+        kept.append(x)
+        return np.sum(x)
+
+    def halved(x: Any) -> Any:
+        z, total = x * 1.0, 0.0
+        for _ in range(40):
+            z[0] = z[0] * 0.5 + 1.0
+            total = total + np.sum(z)
+        return total
+    x = np.arange(1.0, 5.0)
+    tape = tg.roll(tg.trace(halved, x)[1], saved=0)
+    (loop,) = filter(is_loop, tape.ops)
+    for op in loop.fn.body.ops:
+        if op.fn is ops.sum:
+            op.fn = op_of(keeps)
+    assert compile_tape(tape)(x) == halved(x)
+    assert [part[0] for part in kept[:3]] == [1.75, 1.875, 1.9375] and x[0] == 1.0

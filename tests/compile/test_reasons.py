@@ -209,7 +209,7 @@ def test_many_kinds_of_arguments_stay_on_one_screen() -> None:
         for n in range(1, 60):
             step(np.ones(n), **{f"number_{k}": 1.0 for k in range(9)})
     told = step.explain()
-    assert len(told.paths) == 59 and len(list(told.lines())) < 30 and "and 47 more kinds" in str(told)
+    assert len(told.paths) == 59 and len(list(told.texts())) < 30 and "and 47 more kinds" in str(told)
     assert "(x: float64[59], number_0: float, number_1: float, number_2: float, ...) is" in str(told)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.compile import memo, source_split
+from tapegrad.compile import memo
 from tapegrad.compile.native import rows as native_rows
 from tapegrad.compile.native import values as native_values
 from tapegrad.errors import MissingRule
@@ -257,16 +257,6 @@ def primitivized(sample: Sample) -> None:
         same(sample.primitive.play(*sample.fresh()), sample.gradient, 1e-12)
 
 
-def in_parts(sample: Sample) -> None:
-    """The same where each function is long, and each part has three lines."""
-    if sample.is_differentiable:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, size in (("LONG", 0), ("PART", 3)):
-                patch.setattr(source_split, name, size)
-            fast = tg.compile(sample.best, passes=())
-        same(fast(*sample.fresh()), sample.gradient)
-
-
 def other_dtypes(sample: Sample) -> None:
     """The passes do to single precision and complex numbers what they do to others."""
     reals = [i for i, x in enumerate(sample.args) if isinstance(x, np.ndarray) and x.dtype == float]
@@ -396,7 +386,7 @@ EVERY: dict[str, Callable[[Sample], None]] = {"value and gradient": value_and_gr
 MODES: dict[str, Mode] = {
     "second order": Mode(second_order, 3, distinct=False), "float32": Mode(float32, distinct=False), "taylor": Mode(taylor, distinct=False),
     "sparsity": Mode(sparsity, distinct=False), "compiled": Mode(compiled, 1, 2), "compiled tape": Mode(compiled_tape), "in memory": Mode(in_memory, 2),
-    "primitivized": Mode(primitivized, 1, 3), "in parts": Mode(in_parts, 1, 3), "other dtypes": Mode(other_dtypes, 1, 3), "exported": Mode(exported, 1, 3), "saved": Mode(saved, 1, 3),
+    "primitivized": Mode(primitivized, 1, 3), "other dtypes": Mode(other_dtypes, 1, 3), "exported": Mode(exported, 1, 3), "saved": Mode(saved, 1, 3),
     "without values": Mode(without_values, 1, 3), "retained": Mode(retained, distinct=False), "summed": Mode(summed, 1, 3, distinct=False),
     "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1, 3), "tape on torch": Mode(tape_on_torch),
     "on a device": Mode(on_device, 1, 10),

@@ -119,6 +119,8 @@ def test_networkx_says_what_an_operation_is() -> None:
 COSTS: list[tuple[Any, tuple[Any, ...], int | None, int | None]] = [
     (ops.multiply, (np.ones((3, 4)), 2.0), 96, 12),
     (ops.sin, (0.5,), 8, 1),
+    (ops.divide_no_nan, (1.0, np.ones((3, 4))), 96, 12),
+    (ops.real, (np.ones(3) * 1j,), 24, 0),
     (ops.matmul, (np.ones((3, 4)), np.ones((4, 5))), 120, 120),
     (ops.matmul, (np.ones((7, 3, 4)), np.ones((7, 4, 5))), 840, 840),
     (ops.matmul, (np.ones((3, 4)), np.ones(4)), 24, 24),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,17 +25,13 @@ from tapegrad.tape.spec import NOTHING, Spec, spec_of
 from tapegrad.tape.tape import Call
 
 
-class Site(Protocol):
-    """A call that is being written: its operation, its arguments as source text."""
+class Site:
+    """A call that is being written: its operation, its arguments as source text. `text` writes a value that is no
+    operation, and `name` returns a name by which the source knows a function, an array, a dtype.
+    """
 
-    op: Call
-    args: Sequence[str]
-
-    def name(self, value: Any, hint: str = "") -> str:
-        """Return a name by which the source knows a function, an array, a dtype."""
-
-    def text(self, value: Any) -> str:
-        """Write a value that is no operation: a number, a slice, a tuple of them."""
+    def __init__(self, writer: Any, op: Call, args: Sequence[str] = ()) -> None:
+        self.op, self.args, self.text, self.name = op, args, writer.text, writer.names.bind
 
 
 UFUNCS: dict[Op, np.ufunc] = {}
@@ -84,6 +80,10 @@ def _reduction(site: Site) -> str:
 
 # -- shapes and indices
 
+Write = Callable[[Any], str]
+"""Writes a value, or an operation, among the arguments of a call."""
+
+
 def _reshape(site: Site) -> str:
     return f"{site.args[0]}.reshape({site.text(site.op.spec.shape)})"
 
@@ -95,20 +95,20 @@ def _permute(site: Site) -> str:
     return f"{site.args[0]}.transpose({site.text(axes)})"
 
 
-def index_text(site: Site, index: Sequence[Any], texts: Sequence[str]) -> str:
+def index_text(write: Write, index: Sequence[Any], texts: Sequence[str]) -> str:
     """Write an index as it stands between brackets."""
-    written = ", ".join(_part(site, part, text) for part, text in zip(index, texts))
+    written = ", ".join(_part(write, part, text) for part, text in zip(index, texts))
     return f"{written}," if len(index) == 1 and written.startswith("(") else written or "()"
 
 
-def _part(site: Site, part: Any, text: str) -> str:
+def _part(write: Write, part: Any, text: str) -> str:
     if isinstance(part, slice):
-        ends = ["" if end is None else site.text(end) for end in (part.start, part.stop, part.step)]
+        ends = ["" if end is None else write(end) for end in (part.start, part.stop, part.step)]
         return ":".join(ends if part.step is not None else ends[:2])
     return "..." if part is Ellipsis else text
 
 
-def path_text(site: Site, base: str, x: Spec, path: Path) -> str | None:
+def path_text(write: Write, base: str, x: Spec, path: Path) -> str | None:
     """Write the view that a path leads to of an array of this type; None where there is no short way, or it is
     no view of what lies as `x`.
     """
@@ -122,12 +122,12 @@ def path_text(site: Site, base: str, x: Spec, path: Path) -> str | None:
         if step.op is ops.reshape and view_strides(before, view.shape) is None:
             return None
         if step.op is ops.getitem:
-            base += f"[{index_text(site, step.args, [site.text(part) for part in step.args])}]"
+            base += f"[{index_text(write, step.args, [*map(write, step.args)])}]"
         elif step.op is ops.permute_dims:
             axes = step.kwargs.get("axes")
-            base += ".T" if axes is None else f".transpose({site.text(tuple(axes))})"
+            base += ".T" if axes is None else f".transpose({write(tuple(axes))})"
         elif step.op in (ops.reshape, ops.expand_dims, ops.squeeze):
-            base += f".reshape({site.text(view.shape)})"
+            base += f".reshape({write(view.shape)})"
         elif step.op in (ops.real, ops.imag):
             base += f".{step.op.__name__}"
         else:
@@ -135,17 +135,9 @@ def path_text(site: Site, base: str, x: Spec, path: Path) -> str | None:
     return base
 
 
-class _NoSite:
-    """Where nothing is written: to ask whether something could be."""
-
-    @staticmethod
-    def text(value: Any) -> str:
-        return ""
-
-
 def has_path_text(x: Any, path: Path) -> bool:
     """True if there is a short way to write the view that a path leads to."""
-    return path_text(_NoSite, "", x, path) is not None  # type: ignore[arg-type]
+    return path_text(repr, "", x, path) is not None
 
 
 def _is_read(op: Call) -> bool:
@@ -154,8 +146,8 @@ def _is_read(op: Call) -> bool:
 
 
 def _getitem(site: Site) -> str:
-    base = path_text(site, site.args[0], spec_of(site.op.args[0]), site.op.kwargs.get("through", ()))
-    return f"{base}[{index_text(site, site.op.args[1:], site.args[1:])}]"
+    base = path_text(site.text, site.args[0], spec_of(site.op.args[0]), site.op.kwargs.get("through", ()))
+    return f"{base}[{index_text(site.text, site.op.args[1:], site.args[1:])}]"
 
 
 # -- the table: op -> (does the row apply, how it is written)

@@ -6,14 +6,12 @@ import linecache
 import weakref
 from collections.abc import Callable
 from itertools import count
-from types import CodeType
 from typing import Any
 
 import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.program_lines import at_program
 from tapegrad.compile.numpy.source import Source, write_source
-from tapegrad.compile.source_split import Parts, is_long
 from tapegrad.errors import ArgumentError, GuardError
 from tapegrad.numbers.formatting import quoted
 from tapegrad.ops import cholesky_pullback, load_blas, solve_triangular
@@ -66,28 +64,16 @@ def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,
     file = f"<tapegrad {tape.name} {next(_numbers)}>"
     names: dict[str, Any] = {"__name__": "tapegrad.compiled", "fresh": fresh, "hold": hold}
     names["miss"] = lambda number=-1, guards=source.guards: Miss(tape, None if number < 0 else guards[number])
-    texts: list[str] = []
-    if is_long(source):
-        parts = Parts(source)
-        texts = parts.texts
-        for number, text in enumerate(texts):
-            exec(_code(text, f"{file} part {number}", source, names), names)
-        source = parts.main
-    texts.append(assemble(tape, source, fresh, checks))
+    text = assemble(tape, source, fresh, checks)
     names.update(source.names)
-    exec(_code(texts[-1], file, source, names), names)
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
+    exec(at_program(compile(text, file, "exec"), text, source.wheres, names), names)
     function: Any = names["compiled"]
-    function.source, function.tape, function.__name__ = "\n\n".join(texts), tape, tape.name
+    function.source, function.tape, function.__name__ = text, tape, tape.name
     while _freed:
         linecache.cache.pop(_freed.pop(), None)
-    for name in [file, *(f"{file} part {number}" for number in range(len(texts) - 1))]:
-        weakref.finalize(function, _freed.append, name)
+    weakref.finalize(function, _freed.append, file)
     return function  # type: ignore[no-any-return]
-
-
-def _code(text: str, file: str, source: Source, names: dict[str, Any]) -> CodeType:
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # for tracebacks
-    return at_program(compile(text, file, "exec"), text, source.wheres, names)
 
 
 def _prepare(tape: Tape) -> None:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from tapegrad import ops
 from tapegrad.compile.numpy.call_source import loop_head
 from tapegrad.compile.numpy.source import SUBTAPES, Writer
 from tapegrad.ops.loop import Loop, written
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Input, Operation
-from tapegrad.transforms.walk import count_uses
 
 
 def write_loop(writer: Writer, op: Call) -> None:
     """Write a loop's call, and note the names of its results.
 
-    What the body hands on, and what is collected, lies in memory of its own, but for arrays that the body writes to
-    or adds to: those are copied once, before the loop, and then written in place.
+    What the body hands on, and what is collected, lies in memory of its own, but for arrays that the body writes to:
+    those are copied once, before the loop, and then written in place.
     """
     body = _Body(writer, op)
     lines = body.write_runs()
     writer.statement(op, (body.before + lines)[0])
     writer.body += (body.before + lines)[1:]
-    writer.loops[op] = [*body.last, *body.collected]
+    writer.loops[op] = [*body.now, *body.collected]
 
 
 SUBTAPES[Loop] = write_loop
@@ -39,13 +36,11 @@ class _Body(Writer):
         self.steps, self.fixed, self.parts, self.carried = loop.parts()
         source = dict(zip(loop.body.inputs[1 + len(self.steps):], op.args))
         varies = {x for x, arg in source.items() if isinstance(arg, Operation) and arg in outer.plan.varies}
-        super().__init__(loop.body, outer.shared, {x for x in {*written(loop), *_sums(loop)} if x.spec.has_axes},
+        super().__init__(loop.body, outer.shared, {x for x in written(loop) if x.spec.has_axes},
                          varies.union(self.carried) if varies else ())
         self.before: list[str] = []
         self.sources = source
         self.now = [self.names.fresh("c") for _ in self.carried]
-        # a name of its own: the function may be parted behind the loop
-        self.last = [self.names.fresh("c") for _ in self.carried]
         self.collected = [self.names.fresh("y") for _ in loop.results[len(self.carried):]]
         self.each = [self.names.fresh("s") for _ in [*self.steps, *self.parts]]
         self._bind_inputs()
@@ -85,8 +80,7 @@ class _Body(Writer):
         pairs = [(name, text) for name, text in zip(self.now, map(handed.__getitem__, self.carried)) if text != name]
         if pairs:
             self.body.append(f"{', '.join(name for name, _ in pairs)} = {', '.join(text for _, text in pairs)}")
-        ends = [f"{', '.join(self.last)} = {', '.join(self.now)}"] if self.now else []
-        ends += [f"{name}.reverse()" for name in self.collected] if self.loop.reverse else []
+        ends = [f"{name}.reverse()" for name in self.collected] if self.loop.reverse else []
         head = loop_head(self.loop, self.each, [self.outer.bare(self.sources[x]) for x in self.parts], self.names.bind)
         return [head, *(f"    {line}" for line in self.body or ["pass"]), *ends]
 
@@ -112,11 +106,3 @@ class _Body(Writer):
         if written:
             self.given.add(storage)
         return text
-
-
-def _sums(loop: Loop) -> Iterator[Input]:
-    """Yield the carried arrays with which the body does nothing but add to them."""
-    uses = count_uses(loop.body)
-    for new, x in zip(loop.results, loop.parts()[3]):
-        if type(new) is Call and new.fn is ops.add and new.args.count(x) == 1 and uses[x.id] == 1:
-            yield x

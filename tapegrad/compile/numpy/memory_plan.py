@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from itertools import chain
 from typing import Any
 
 from tapegrad.compile.numpy.call_source import ufunc_of
@@ -25,7 +24,7 @@ class Storage:
     def __init__(self, owned: bool, nbytes: int = 0) -> None:
         self.nbytes = nbytes
         self.owned = owned  # this tape alone writes to it
-        self.end = 0  # the last operation that uses it
+        self.end = 0  # the last operation that uses it, of those met so far
 
 
 class Plan:
@@ -55,12 +54,12 @@ def make_plan(tape: Tape, owned: Collection[Operation] = (), varies: Collection[
     plan, last = Plan(), _last(tape)
     kept = {tape.result, *operands(tape.result), *parts_of(tape)}
     plan.varies = varying(tape, varies)
-    _share_storages(tape, plan, owned)
-    for op, storage in chain(plan.storage.items(),
-                             ((op, storage) for op, found in plan.holds.items() for storage in found)):
-        storage.end = max(storage.end, len(tape.ops) + 1 if op in kept else last[op.id])
-    _write_in_place(tape, plan)
-    return plan
+    for op in tape.ops:
+        _place(op, plan, owned)
+        for storage in _held(op, plan):
+            storage.end = max(storage.end, len(tape.ops) + 1 if op in kept else last[op.id])
+    kept_later = {x for x in owned if not plan.storage[x].owned}
+    return make_plan(tape, set(owned) - kept_later, varies) if kept_later else plan
 
 
 def _last(tape: Tape) -> list[int]:
@@ -106,28 +105,31 @@ def _is_number(x: Spec) -> bool:
     return x.is_scalar or (isinstance(x.type, type) and issubclass(x.type, (float, int, complex)))
 
 
-def _share_storages(tape: Tape, plan: Plan, owned: Collection[Operation]) -> None:
-    for op in tape.ops:
-        y = op.spec
-        if not isinstance(op, Call):
-            if y.is_memory:
-                plan.storage[op] = Storage(op in owned, y.nbytes)
-            continue
-        of = _aliased(op, plan)
-        # a user's function may keep what it is given; a loop collect it
-        if is_loop(op) or not is_known(op.fn):
-            of = [*of, Storage(False)]  # what another run, a sweep or the function itself may read again
-            for storage in of:
-                storage.owned = False
-        if not y.is_memory:
-            if not _is_number(y):
-                plan.holds[op] = of
-        elif not of:
-            plan.storage[op] = Storage(True, y.nbytes)
-        else:
-            plan.storage[op] = of[0]
-            for storage in of if len(of) > 1 else ():
-                storage.owned = False
+def _place(op: Operation, plan: Plan, owned: Collection[Operation]) -> None:
+    """Say in which memory a value lies."""
+    y = op.spec
+    if not isinstance(op, Call):
+        if y.is_memory:
+            plan.storage[op] = Storage(op in owned, y.nbytes)
+        return
+    if (over := _writes_over(op, plan)) is not None:
+        plan.in_place[op], plan.storage[op] = over, plan.storage[over]
+        return
+    of = _aliased(op, plan)
+    # a user's function may keep what it is given; a loop collect it
+    if is_loop(op) or not is_known(op.fn):
+        of = [*of, Storage(False)]  # what another run, a sweep or the function itself may read again
+        for storage in of:
+            storage.owned = False
+    if not y.is_memory:
+        if not _is_number(y):
+            plan.holds[op] = of
+    elif not of:
+        plan.storage[op] = Storage(True, y.nbytes)
+    else:
+        plan.storage[op] = of[0]
+        for storage in of if len(of) > 1 else ():
+            storage.owned = False
 
 
 def _held(op: Operation, plan: Plan) -> list[Storage]:
@@ -149,32 +151,21 @@ def _aliased(op: Call, plan: Plan) -> list[Storage]:
     return [storage for x in found for storage in _held(x, plan)]
 
 
-def _write_in_place(tape: Tape, plan: Plan) -> None:
-    """Let `setitem`, and ufuncs, write into an array that they are given where nothing uses that any more."""
-    merged: dict[Storage, Storage] = {}
-
-    def find(storage: Storage) -> Storage:
-        while storage in merged:
-            storage = merged[storage]
-        return storage
-    for op in tape.ops:
-        if not (isinstance(op, Call) and op.spec.is_memory and (op.fn is setitem or ufunc_of(op) is not None)):
+def _writes_over(op: Call, plan: Plan) -> Operation | None:
+    """Return the array that `setitem`, or a ufunc, may write into, as nothing uses it any more; None for another call.
+    """
+    y, write = op.spec, op.fn is setitem
+    if not y.is_memory or not (write or (y.is_array and ufunc_of(op) is not None)):
+        return None
+    for given in operands(op)[:1] if write else operands(op):
+        old = plan.storage.get(given)
+        if old is None or not old.owned or old.end > op.id or given in plan.locked:
             continue
-        new, y = find(plan.storage[op]), op.spec
-        for given in op.args[:1] if op.fn is setitem else op.args:
-            if not (isinstance(given, Operation) and given.spec.is_memory):
-                continue
-            old, x = find(plan.storage[given]), given.spec
-            alike = x.shape == y.shape and x.dtype == y.dtype and x.nbytes == old.nbytes \
-                and given not in plan.locked and x.layout == y.layout  # else what is a view of the result may be a copy
-            others = [arg for arg in op.args if isinstance(arg, Operation) and arg in plan.storage
-                      and (arg is not given or op.fn is setitem)][op.fn is setitem:]
-            if old.owned and new.owned and old.end <= op.id and alike and old is not new \
-                    and (op.fn is setitem or (given not in plan.varies and x.has_axes and x.is_array and y.is_array)) \
-                    and all(find(plan.storage[arg]) is not old for arg in others):
-                plan.in_place[op] = given
-                merged[new] = old
-                old.end = max(old.end, new.end)
-                break
-    for op, storage in plan.storage.items() if merged else ():
-        plan.storage[op] = find(storage)
+        x = given.spec
+        if (x.shape, x.dtype, x.layout, x.nbytes) != (y.shape, y.dtype, y.layout, old.nbytes):
+            continue  # else what is a view of the result may be a copy
+        others = op.args[1:] if write else [arg for arg in op.args if arg is not given]
+        if (write or (given not in plan.varies and x.has_axes and x.is_array)) and all(
+                plan.storage.get(arg) is not old for arg in others if isinstance(arg, Operation)):
+            return given
+    return None

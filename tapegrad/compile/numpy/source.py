@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from tapegrad.compile.numpy.call_source import (
     SHAPED,
     SPELLINGS,
     UNARY,
+    Site,
     comment,
     has_path_text,
     index_text,
@@ -32,6 +33,7 @@ from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
 from tapegrad.rules.op import Op
 from tapegrad.rules.types.layout import copied
+from tapegrad.show.line import Places
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
@@ -66,7 +68,7 @@ class Shared:
 
     def __init__(self, miss: str, names: Names) -> None:
         self.miss, self.names = miss, names
-        self.lines: dict[tuple[int, int], str] = {}
+        self.places = Places()
         self.wheres: dict[str, Location] = {}  # of the lines that name the program's
         self.guards: list[Guard] = []
 
@@ -86,15 +88,6 @@ write a tape as this one does.
 """
 
 
-class Site:
-    """What a spelling sees of the call that is being written."""
-
-    args: Sequence[str]
-
-    def __init__(self, writer: Writer, op: Call, args: Sequence[str] = ()) -> None:
-        self.op, self.args, self.text, self.name = op, args, writer.text, writer.names.bind
-
-
 class Writer:
     """Writes one tape, operation by operation."""
 
@@ -111,7 +104,7 @@ class Writer:
         self.given: set[Storage] = set()  # what lies in the result already
         self.dead = last_uses(tape)
         self.holders: Counter[str] = Counter()  # how many values, not used up yet, a name of an array stands for
-        self.line = ""
+        self.where: Location | None = None
 
     def write(self) -> Source:
         result = ""
@@ -157,15 +150,10 @@ class Writer:
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below the user's line that it comes from."""
-        place = (id(op.code), op.lasti)  # the hash of a code object is that of all its instructions
-        line = self.shared.lines.get(place)
-        if line is None:
-            where = op.where
-            line = self.shared.lines[place] = "" if where is None else comment(where)
-            if where is not None:
-                self.shared.wheres[line.strip()] = where
-        if line and line != self.line:
-            self.line = line
+        where = self.shared.places.line(op)
+        if where is not None and where is not self.where:
+            self.where, line = where, comment(where)
+            self.shared.wheres[line] = where
             self.body.append(line)
         self.body.append(text)
 
@@ -307,8 +295,7 @@ class Writer:
         if any(step.op is ops.reshape for step in path):
             order = op.spec.order
             like = copied(op.spec.dtype, op.spec, order) if order in ("C", "F") else None
-        site = Site(self, op)
-        target = None if like is None else path_text(site, name, like, path)
+        target = None if like is None else path_text(self.text, name, like, path)
         if target is None:
             return False
         texts = list(map(self.bare, index))
@@ -316,7 +303,7 @@ class Writer:
             self.statement(op, f"{name} = {self.use(x)}.copy({order!r})")
         elif order != "K":
             self.statement(op, f"{name} = {self.names.bind(np.asarray)}({name}, None, {order!r})")
-        self.statement(op, f"{target}[{index_text(site, index, texts)}] = {self.bare(value)}")
+        self.statement(op, f"{target}[{index_text(self.text, index, texts)}] = {self.bare(value)}")
         self.lies_in(op, name)
         return True
 
@@ -329,14 +316,14 @@ class Writer:
         if not op.spec.has_axes or op.kwargs.get("order", "C") != "C" or may_repeat(op) or not all(
                 has_path_text(op.spec, path) for path in paths):
             return False
-        name, site, like = self.names.fresh(f"v{op.id}"), Site(self, op), copied(op.spec.dtype, op.spec, "C")
+        name, like = self.names.fresh(f"v{op.id}"), copied(op.spec.dtype, op.spec, "C")
         self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, "
                            f"{self.text(op.spec.dtype)})")
         for rank, path in zip(ranks, paths):
             piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
-            text, sign = index_text(site, index, list(map(self.bare, index))), "+=" if at else "="
+            text, sign = index_text(self.text, index, list(map(self.bare, index))), "+=" if at else "="
             at += 1 + rank
-            self.statement(op, f"{path_text(site, name, like, path)}[{text}] {sign} {self.bare(piece)}")
+            self.statement(op, f"{path_text(self.text, name, like, path)}[{text}] {sign} {self.bare(piece)}")
         self.lies_in(op, name)
         return True
 

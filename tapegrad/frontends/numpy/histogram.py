@@ -130,15 +130,3 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
             y = y / ops.reshape(diff(e), tuple(-1 if k == i else 1 for k, _ in enumerate(edges)))
         y = y / total
     return y, edges
-
-
-@means(np.histogram2d)
-def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None,
-                weights: Any = None) -> tuple[Any, Any, Any]:
-    x, y = as_array(x), as_array(y)
-    if shape_of(x)[0] != shape_of(y)[0]:
-        raise ValueError("x and y must have the same length.")
-    if (rank(bins) or isinstance(bins, (list, tuple))) and len(bins) not in (1, 2):
-        bins = [as_array(bins)] * 2
-    found, edges = histogramdd([x, y], bins, range, density, weights)
-    return found, edges[0], edges[1]

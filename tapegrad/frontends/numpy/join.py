@@ -57,22 +57,6 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     return ops.stack(*converted(arrays, dtype, casting), axis=static(axis))
 
 
-@means(np.vstack)
-def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    return concatenate([atleast(2, a) for a in tup], 0, dtype=dtype, casting=casting)
-
-
-@means(np.hstack)
-def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    xs = [atleast(1, a) for a in tup]
-    return concatenate(xs, 0 if xs and rank(xs[0]) == 1 else 1, dtype=dtype, casting=casting)
-
-
-@means(np.dstack)
-def dstack(tup: Any) -> Any:
-    return concatenate([atleast(3, a) for a in tup], 2)
-
-
 @means(np.column_stack)
 def column_stack(tup: Any) -> Any:
     columns = [atleast(1, a) for a in tup]
@@ -166,27 +150,6 @@ def split(ary: Array, indices_or_sections: Any, axis: int = 0) -> Any:
     if not isinstance(cuts, tuple) and shape_of(x)[axis] % cuts:
         raise ValueError("array split does not result in an equal division")
     return array_split(x, cuts, axis)
-
-
-def _split_from(ary: Array, indices_or_sections: Any, axis: int, name: str, least: int) -> Any:
-    if rank(ary) < least:
-        raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
-    return split(ary, indices_or_sections, axis)
-
-
-@means(np.hsplit)
-def hsplit(ary: Array, indices_or_sections: Any) -> Any:
-    return _split_from(ary, indices_or_sections, min(1, rank(ary) - 1), "hsplit", 1)
-
-
-@means(np.vsplit)
-def vsplit(ary: Array, indices_or_sections: Any) -> Any:
-    return _split_from(ary, indices_or_sections, 0, "vsplit", 2)
-
-
-@means(np.dsplit)
-def dsplit(ary: Array, indices_or_sections: Any) -> Any:
-    return _split_from(ary, indices_or_sections, 2, "dsplit", 3)
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:

@@ -104,11 +104,6 @@ def cross(a: Array, b: Array, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     return moveaxis(ops.stack(c0, c1, c2, axis=-1), -1, axisc)
 
 
-@means(np.linalg.cross)
-def cross_of_three(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
-    return cross(x1, x2, axis=axis)
-
-
 @means(np.linalg.multi_dot)
 def multi_dot(arrays: Any, *, out: Array | None = None) -> Any:
     """Multiply in the cheapest order (Cormen et al., Introduction to Algorithms, section 14.2)."""

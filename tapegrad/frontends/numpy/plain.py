@@ -41,9 +41,10 @@ leave(np.linalg.LinAlgError, why="an exception")
 # replaces these in the program's modules, with names that lead there
 for _fn in [
     *named("""
-        append apply_over_axes argwhere common_type diag_indices_from extract flatnonzero ix_ polyfit resize rollaxis
-        setxor1d trapezoid trapz tril_indices_from triu_indices_from union1d"""),
-    np.linalg.tensorinv, np.fft.hfft, np.fft.ihfft,
+        append apply_over_axes argwhere common_type diag_indices_from dsplit dstack extract flatnonzero
+        fliplr flipud histogram2d hsplit hstack ix_ polyfit resize rollaxis setxor1d trapezoid
+        trapz tril_indices_from triu_indices_from union1d vsplit vstack"""),
+    *named("cross tensorinv", np.linalg), *named("hfft ihfft", np.fft),
     *named("arccos arcsin arctanh log log10 log2 logn power sqrt", np.emath),
 ]:
     register(_fn, written(_fn))

@@ -205,22 +205,6 @@ def flip(m: Array, axis: Axis = None) -> Any:
     return ops.flip(as_array(m), **keywords(axis=axis))
 
 
-@means(np.flipud)
-def flipud(m: Array) -> Any:
-    return _flipped(m, 0)
-
-
-@means(np.fliplr)
-def fliplr(m: Array) -> Any:
-    return _flipped(m, 1)
-
-
-def _flipped(m: Array, axis: int) -> Any:
-    if rank(as_array(m)) <= axis:
-        raise ValueError(f"Input must be >= {axis + 1}-d.")
-    return flip(m, axis)
-
-
 @means(np.roll)
 def roll(a: Array, shift: Any, axis: Axis = None) -> Any:
     return ops.roll(as_array(a), truncated(shift), **keywords(axis=axis))

@@ -12,11 +12,10 @@ from tapegrad.ops import whole_of
 from tapegrad.rules.user import is_triple
 from tapegrad.show.graph.cost import cost_of
 from tapegrad.show.graph.fold import amount, flowing
-from tapegrad.show.graph.network import place_of
 from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import derivative, value_text
-from tapegrad.show.line import heading, shorten, tidy
+from tapegrad.show.line import Places, heading, shorten, tidy
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 
 MOST = 300  # boxes; where there are more lines, those of one function share a box, then those of one file
@@ -58,9 +57,9 @@ def by_lines(tape: Tape) -> Picture:
 class _Lines:
     def __init__(self, tape: Tape) -> None:
         self.tape, self.sides = tape, Sides(tape)
-        places: dict[tuple[int, int], Location] = {}
-        self.where = {op: place_of(op, places) for op in tape}
-        self.level = next(level for level in _LEVELS if len({level.key(at) for at in places.values()}) <= MOST
+        places = Places()
+        self.where = {op: places.line(op) for op in tape}
+        self.level = next(level for level in _LEVELS if len({level.key(at) for at in places.found.values()}) <= MOST
                           or level is _LEVELS[-1])
         self.few = len({_root(x.label) for x in tape.inputs}) <= FEW
         self.triples = any(map(is_triple, tape))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,8 +10,9 @@ import numpy as np
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
+from tapegrad.ops import array, astype, copy
+from tapegrad.rules.batching import elementwise, rule_of
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import FOREIGN
 from tapegrad.rules.user import rrule
 from tapegrad.tape.spec import UNKNOWN, Absent
 from tapegrad.tape.subtape import Subtape
@@ -20,15 +20,7 @@ from tapegrad.tape.tape import Call, Operation, value_of
 
 _NUMBERS = {bool: 1, int: 8, float: 8, complex: 16}
 
-# Nothing is computed here: numbers are moved, or not even that.
-MOVES = frozenset([
-    "array", "astype", "broadcast_to", "concat", "copy", "diagonal", "empty", "empty_like", "expand_dims", "flip",
-    "full", "full_like",
-    "getfield", "getitem", "getitem_masked", "item", "ones", "ones_like", "pack", "pad", "permute_dims", "repeat",
-    "reshape", "roll",
-    "scalar", "setitem", "squeeze", "stack", "stop_gradient", "take", "take_along_axis", "tile", "tril", "triu", "wins",
-    "zeros",
-    "zeros_like"])
+MOVES = frozenset([array, astype, copy])  # numbers, besides the ops that say it of their results
 
 REDUCTIONS = frozenset([
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean",
@@ -83,18 +75,9 @@ def bytes_of(value: Any) -> int | None:
     return int(size) if isinstance(size, (int, np.integer)) else None
 
 
-@functools.lru_cache(maxsize=1)
-def elementwise(registered: int) -> frozenset[Op]:
-    """Return the ops that compute each number of the output by itself: those that a ufunc means. Found anew
-    when the registry has grown.
-    """
-    return frozenset(op for fn, op in FOREIGN.items() if isinstance(op, Op) and isinstance(fn, np.ufunc)
-                     and fn.signature is None)
-
-
 def _flops(fn: Op, args: list[Any], y: Any) -> int | None:
-    name = fn.__name__
-    if name in MOVES:
+    name, rule, memory = fn.__name__, rule_of(fn), fn.memory
+    if fn in MOVES or memory.of is not None or (rule is not elementwise and (memory.moved or memory.blank)):
         return 0
     if not args:
         return None
@@ -107,7 +90,7 @@ def _flops(fn: Op, args: list[Any], y: Any) -> int | None:
         if name == "solve":
             return round(math.prod(batch) * n ** 3 * 2 / 3) + 2 * n * _size(y)
         return round(math.prod(batch) * n ** 3 * CUBIC[name])
-    return _size(y) if fn in elementwise(len(FOREIGN)) or name == "where" else None
+    return _size(y) if rule is elementwise else None
 
 
 def _product(args: list[Any], y: Any) -> int:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import default_rng, draw, pack, whole_of
 from tapegrad.rules.user import is_triple
 from tapegrad.show.body import body
 from tapegrad.show.graph.cost import cost_of
-from tapegrad.show.graph.network import place_of
 from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.graph.sides import Sides
 from tapegrad.show.graph.words import INFIX, constant, derivative, expression, number, value_text
-from tapegrad.show.line import heading, role_of, short, shorten, tidy
+from tapegrad.show.line import Places, heading, role_of, short, shorten, tidy
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, has_value, operands
 
 WIDEST = 32  # characters of a box
@@ -40,7 +38,7 @@ class Folding:
         self.home: dict[Operation, Operation] = {}  # what an operation is drawn with: the first operation of its box
         self.groups: dict[Operation, list[Operation]] = {}
         self.guards: dict[Operation, list[Guard]] = {}
-        self.places: dict[tuple[int, int], Location] = {}
+        self.places = Places()
         self.varies = varying(tape)
         self.partial = _partial_sums(tape)
         used = {arg for op in tape for arg in operands(op)}
@@ -198,7 +196,7 @@ class Folding:
         lines += [f"{inner.row.variable}  {inner.row.operation}" for op in group
                   for inner in body(op, compact=True, fold=True)]
         costs = [cost_of(op) for op in group]
-        where = place_of(group[0], self.places)
+        where = self.places.line(group[0])
         size, flops = cost_of(shown).bytes, sum(cost.flops or 0 for cost in costs)
         facts: list[tuple[str, Any]] = [
             ("type", shown.type), ("value", _value(shown)),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapegrad.numbers.formatting import brief
-from tapegrad.show.graph.words import RAISED
+from tapegrad.show.graph.words import RAISED, derivative
 
 # By op and position of the argument: what stands before or behind its differential. {a} and {b} are the arguments, {y}
 # the value. An op that is not here is linear (its own name says it), or has a rule that needs more than a line.
@@ -40,15 +40,6 @@ def local_derivative(fn: Any, names: Sequence[str], varies: Sequence[bool], y: s
         terms = (f"{{b}}·{{a}}{'' if lower == 1 else str(lower).translate(RAISED)}·{{da}}",)
     if len(terms) < len(names) and any(varies[len(terms):]):
         return ""
-    given = {"y": y, "a": names[0], "b": names[-1], "da": differential(names[0]), "db": differential(names[-1])}
+    given = {"y": y, "a": names[0], "b": names[-1], "da": derivative(names[0]), "db": derivative(names[-1])}
     found = [term.format(**given) for term, wanted in zip(terms, varies) if wanted]
     return " + ".join(found).replace("+ −", "− ")
-
-
-def differential(name: str) -> str:
-    """Write the differential of a variable.
-
-    >>> differential("b"), differential("%4")
-    ('db', 'd%4')
-    """
-    return f"d{name}" if name.isidentifier() or name.startswith("%") else f"d({name})"

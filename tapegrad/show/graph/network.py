@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tapegrad.errors import Location, locate
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.lazy import needed
 from tapegrad.show.graph.cost import cost_of
-from tapegrad.show.line import role_of, short, tidy
+from tapegrad.show.line import Places, role_of, short, tidy
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, has_value
 from tapegrad.trace.collector import collector
 
@@ -33,7 +32,7 @@ def to_networkx(tape: Tape) -> networkx.DiGraph[Any]:
     """
     nx: Any = needed("networkx")
     graph: networkx.DiGraph = nx.DiGraph(name=tape.name, result=0 if tape.result is None else tape.result.id)
-    places: dict[tuple[int, int], Location] = {}
+    places = Places()
     with collector:  # all that is made here stays
         for op in tape:
             graph.add_node(op.id, **_attributes(op, places))
@@ -52,8 +51,8 @@ def _slots(op: Operation) -> dict[int, list[str]]:
     return found
 
 
-def _attributes(op: Operation, places: dict[tuple[int, int], Location]) -> dict[str, Any]:
-    where = place_of(op, places)
+def _attributes(op: Operation, places: Places) -> dict[str, Any]:
+    where = places.line(op)
     found: dict[str, Any] = {
         "op": brief(op.fn) if isinstance(op, Call) else op.kind, "kind": op.kind, "role": role_of(op),
         "text": tidy(op.body),
@@ -61,13 +60,3 @@ def _attributes(op: Operation, places: dict[tuple[int, int], Location]) -> dict[
         "note": op.note,
         "line": where.short if where else "", "source": where.source if where else ""}
     return found | {key: size for key, size in cost_of(op)._asdict().items() if size is not None}
-
-
-def place_of(op: Operation, places: dict[tuple[int, int], Location]) -> Location | None:
-    """Return the user's line, resolved once for each place in the program, however often it ran."""
-    if op.code is None:
-        return None
-    key = id(op.code), op.lasti
-    if key not in places:
-        places[key] = locate(op.code, op.lasti)
-    return places[key]

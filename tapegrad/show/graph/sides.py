@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tapegrad.ops import getfield, pack, whole_of
-from tapegrad.tape.origin import BESIDE, REVERSE
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
+from tapegrad.ops import pack, whole_of
+from tapegrad.show.line import reverse_start
+from tapegrad.tape.origin import BESIDE
+from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.transforms.rewrite import placed
 from tapegrad.tree.signature import ValueAndGradients
 
@@ -30,32 +31,7 @@ class Sides:
             for part, x in zip(parts[1:], placed(tape)):
                 if isinstance(part, Operation):
                     self.gradients.setdefault(part, []).append(x)
-        self.begin = self._begin()
-
-    def _begin(self) -> int:
-        """The seed; on a flat tape, where it has dissolved, the first operation behind the
-        value that speaks of a cotangent.
-        """
-        if self.end is None:
-            return len(self.tape) + 1
-        seeds = [op.id for op in self.tape if type(op) is Constant and op.purpose == "seed"]
-        if seeds:
-            return seeds[-1]
-        after = max((part.id for part in self._parts()), default=0)
-        marked = (op.id for op in self.tape.ops[after:] if op.purpose in REVERSE)
-        return next(marked, self.end.id)
-
-    def _parts(self) -> list[Operation]:
-        """Return what the value is made of: a tuple is packed anew behind the reverse sweep."""
-        found: list[Operation] = []
-        stack = [] if self.value is None else [self.value]
-        while stack:
-            op = stack.pop()
-            if op.fn in (pack, getfield):
-                stack += operands(op)
-            else:
-                found.append(op)
-        return found
+        self.begin = reverse_start(tape) + 1 if parts is not None else len(tape) + 1
 
     def reverse(self, op: Operation) -> bool:
         """True for an operation of the reverse sweep."""
