@@ -16,7 +16,7 @@ from tapegrad.compile.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
-from tapegrad.compile.native.memory import fill, folded, identity
+from tapegrad.compile.native.memory import fill, folded, identity, place
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
 from tapegrad.compile.native.small import over, required_kind
 from tapegrad.compile.native.table import JOINS, ROWS, require_all
@@ -115,7 +115,7 @@ class BatchLoop:
                 self.sinks.append(Sink(result, self.forms[result]))
                 given.append(None)
             else:
-                made = f.place(self.target(number))
+                made = place(f, self.target(number))
                 outs.append((result, Operand.of(made, self.batch, len(shape))))
                 given.append(made)
         self.outs = outs

@@ -28,6 +28,7 @@ from tapegrad.compile.native.values import (
     is_small,
     itemsize,
     kind_of,
+    natural,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, vectors_of
 from tapegrad.rules.op import Op
@@ -35,6 +36,7 @@ from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
 LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's way of adding loses fewer digits
+PLAIN = {"shape", "ranks", "order"}  # keywords of a sum of pieces whose places the indices alone say
 AT_ONCE = 4  # vectors of columns that are summed at once
 
 
@@ -141,47 +143,81 @@ def lower_joined(f: Function, op: Call) -> Value:
 def lower_pieces(f: Function, op: Call) -> Value:
     """Write a sum of pieces in known places among zeros."""
     vectors(f)
-    if op.kwargs.keys() - {"shape", "ranks", "order"}:
+    pieces, largest = pieces_of(op), largest_piece(f, op)
+    there = ("sum", op) in f.cache
+    made = f.cache["sum", op] if there else f.place(op)
+    if largest is None:
+        fill(f, made)
+    else:  # it is written, not added to zeros
+        step, (number, low, high) = itemsize(made.kind), largest
+        x, index = pieces.pop(number)
+        for start, end in ((0, low), (high, made.size)):
+            if end > start:
+                at = f.at(made.data, step * start)
+                f.put(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {step * (end - start)}, i1 false)")
+        if not there:
+            copy(f, part_of(f, made, index), operand(f, x))
+    for x, index in pieces:
+        value = operand(f, x)
+        if any(map(is_list, index)):
+            add_at(f, made, value, index)
+        else:
+            copy(f, part_of(f, made, index), value, add=True)
+    return f.loaded(made) if is_small(op.spec) else made
+
+
+def pieces_of(op: Operation) -> list[tuple[Any, Sequence[Any]]]:
+    """Return the pieces of a sum, each with its index. Raises Unlowered for pieces of views."""
+    if op.kwargs.keys() - PLAIN:
         raise Unlowered("pieces of views")
-    pieces, at = [], 0
+    pieces, at = list[tuple[Any, Sequence[Any]]](), 0
     for rank in op.kwargs["ranks"]:
         pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
         at += 1 + rank
-    made = f.place(op)
-    parts = [(x, None if any(is_list(i) for i in index) else part_of(f, made, index), index) for x, index in pieces]
-    first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
-    rest = beside(made, *parts[first][1:])
-    if rest is None:
-        fill(f, made)
-    else:  # the largest piece is written, not added to zeros
-        parts.insert(0, parts.pop(first))
-        for start, end in rest:
-            begin = f.at(made.data, start)
-            f.put(f"call void @llvm.memset.p0.i64(ptr {begin}, i8 0, i64 {end - start}, i1 false)")
-    for number, (x, to, index) in enumerate(parts):
-        value = operand(f, x)
-        if to is None:
-            add_at(f, made, value, index)
-        else:
-            copy(f, to, value, add=rest is None or number > 0)
-    return f.loaded(made) if is_small(op.spec) else made
+    return pieces
+
+
+def largest_piece(f: Function, op: Operation) -> tuple[int, int, int] | None:
+    """Return the number of the largest piece of a sum, and from which to which element it fills that: None where these
+    do not lie one behind the other.
+    """
+    def find() -> tuple[int, int, int] | None:
+        if natural(op.spec) != dense(op.spec.shape, op.spec.itemsize) or op.kwargs.keys() - PLAIN:
+            return None
+        places = np.arange(op.spec.size).reshape(op.spec.shape)
+        taken = [np.ravel(places[:0] if any(is_list(i) or is_computed(i) for i in index)
+                          else places[tuple(map(known, index))]) for _, index in pieces_of(op)]
+        number = max(range(len(taken)), key=lambda k: taken[k].size)
+        found = taken[number]
+        if not found.size or not np.array_equal(found, np.arange(found[0], found[0] + found.size)):
+            return None
+        return number, int(found[0]), int(found[0]) + found.size
+    return f.cached("largest", op, find)  # type: ignore[no-any-return]
+
+
+def place(f: Function, op: Operation) -> Array:
+    """Return memory for the array that an operation gives. What is of use only as the largest piece of a sum is made
+    where that will be: no other piece may read it, nor anything else.
+    """
+    users, spec = f.users.get(op, []), op.spec
+    total = users[0] if len(users) == 1 else op
+    if (total.fn is not ops.scatter or f.depth or op in f.plan.objects or total in f.env or total in f.pending
+            or total.spec.dtype != spec.dtype or natural(spec) != dense(spec.shape, spec.itemsize)):
+        return f.place(op)
+    largest = largest_piece(f, total)
+    if largest is None or spec.size != largest[2] - largest[1]:
+        return f.place(op)
+    pieces = [x for x, _ in pieces_of(total)]
+    if pieces[largest[0]] is not op or pieces.count(op) != 1:
+        return f.place(op)
+    made = f.cached("sum", total, lambda: f.place(total))
+    f.adopt(op)
+    return Array(f.at(made.data, itemsize(made.kind) * largest[1]), spec.shape, natural(spec), made.owner, made.kind)
 
 
 def is_list(x: Any) -> bool:
     """True for a part of an index that is an array, or a list."""
     return isinstance(x.val if isinstance(x, Constant) else x, (np.ndarray, list))
-
-
-def beside(to: Array, part: Array | None, index: Sequence[Any]) -> list[tuple[int, int]] | None:
-    """Return where in memory that lies together a part of it is not, in bytes; None where the part has gaps."""
-    step = itemsize(to.kind)
-    if part is None or to.strides != dense(to.shape, step) or not part.size or any(map(is_computed, index)):
-        return None
-    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(map(known, index))]
-    low, high = int(places.min()), int(places.max()) + 1
-    if high - low != places.size or part.strides != dense(part.shape, step):
-        return None
-    return [(a, b) for a, b in ((0, step * low), (step * high, step * to.size)) if b > a]
 
 
 def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence[Any]) -> None:
