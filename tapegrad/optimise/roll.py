@@ -16,7 +16,7 @@ from tapegrad.tape.tape import Call, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
 LEAST = 8  # runs of a loop
-SAVED = 300  # operations that a loop is shorter by: below, the calls one by one compile soon enough
+SAVED = 60  # operations that a loop is shorter by: below, the calls one by one compile soon enough
 PEELED = 2  # first pieces that may be unlike the others, in what they are computed from
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, is_computed, known, lower_view, operand, part_of, stored
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.small import NEW, ZEROS, filling, over  # whose lowerings come first
+from tapegrad.compile.native.small import MOVES, NEW, ZEROS, filling, moved_by, over  # whose lowerings come first
 from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -37,6 +37,7 @@ from tapegrad.tape.tape import Call, Constant, Operation
 
 LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's way of adding loses fewer digits
 PLAIN = {"shape", "ranks", "order"}  # keywords of a sum of pieces whose places the indices alone say
+STRETCHES = 8  # of an array that are copied one by one, at most
 AT_ONCE = 4  # vectors of columns that are summed at once
 
 
@@ -249,20 +250,29 @@ def offsets(x: Array) -> Any:
 
 
 def lower_gather(f: Function, op: Call) -> Value:
-    """Write a read of a long array in known places, which are no view."""
+    """Write a call that takes the elements of a long array from known places: few stretches of them as they lie, others
+    one by one.
+    """
     x = f.array(op.args[0])
     v, step = vectors(f), itemsize(x.kind)
-    index = tuple(map(known, op.args[1:]))
-    places = np.asarray(op.fn.impl(np.arange(x.size).reshape(x.shape), *index, **op.kwargs))
-    if element_kind(op.spec) != x.kind or places.shape != op.spec.shape:
-        raise Unlowered("another array")
+    numbered = np.arange(1, x.size + 1).reshape(x.shape)
+    places = moved_by(op, [numbered], list(map(known, op.args[1:])), x.kind in COMPLEX) - 1
+    if element_kind(op.spec) != x.kind or places.shape != op.spec.shape or np.any(places < 0):
+        raise Unlowered("another array, or zeros")
     table = offsets(x)[places.ravel()]
-    small = is_small(op.spec)
-    if small:
+    if is_small(op.spec):
         return Elements(tuple([f.load(x.kind, f.at(x.data, int(at))) for at in table]), op.spec.shape, x.kind)
     made = f.place(op)
     axes = sorted(range(len(made.shape)), key=lambda axis: (-made.strides[axis], axis))  # as they lie in memory
-    data = f.integers(table.reshape(made.shape).transpose(axes).ravel())
+    table = table.reshape(made.shape).transpose(axes).ravel()
+    starts = [0, *np.flatnonzero(np.diff(table) != step) + 1]
+    if len(starts) <= STRETCHES:
+        for start, stop in zip(starts, [*starts[1:], table.size]):
+            n = int(stop - start)
+            copy(f, Array(f.at(made.data, step * int(start)), (n,), (step,), made.owner, x.kind),
+                 Array(f.at(x.data, int(table[start])), (n,), (step,), x.owner, x.kind))
+        return made
+    data = f.integers(table)
 
     def some(k: str, count: int) -> None:
         at = v.load("i", f.at(data, f.times(k, 8)), 8, count)
@@ -457,7 +467,7 @@ def short_first(short: Callable[[Function, Call], Value], long: Callable[[Functi
 
 
 def lower_read(f: Function, op: Call) -> Value:
-    """Write a read of a long array: a view, or copies of known elements."""
+    """Write a call that moves the elements of a long array: a view, or copies of known elements."""
     mark = f.mark(), f.undone()
     try:
         return lower_view(f, op)
@@ -466,7 +476,7 @@ def lower_read(f: Function, op: Call) -> Value:
         return lower_gather(f, op)
 
 
-_LONG = {**dict.fromkeys(NEW, lower_new),
+_LONG = {**dict.fromkeys(MOVES, lower_read), **dict.fromkeys(NEW, lower_new),
          **dict.fromkeys((ops.concat, ops.stack), lower_joined),
          ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: lower_read,
          **dict.fromkeys(JOINS, lower_along)}
