@@ -115,6 +115,13 @@ class Emitter:
         """Append an instruction without a value."""
         self.lines.append(f"  {text}")
 
+    def opaque(self, x: str, kind: str, lanes: Lanes) -> str:
+        """Return a vector that LLVM knows nothing of: it would put other numbers in the stead of those that are not
+        chosen or stored, and computing with these may set flags of the processor's, or set none where they should be.
+        """
+        t, letter = lanes.type(kind), "v" if lanes.width * itemsize(kind) == 64 else "x"
+        return self.op(f'call {t} asm "", "={letter},0"({t} {x})')
+
     def op(self, text: str) -> str:
         """Append an instruction; return the name of its value."""
         name = self.fresh("v")

@@ -103,16 +103,11 @@ class Vectors:
         if step == nbytes:
             text = self.together(kind, at, width, count)
             if count < width:
-                text = self.kept(t, kind, self.shuffle(t, text, [min(lane, count - 1) for lane in range(width)]))
+                text = self.shuffle(t, text, [min(lane, count - 1) for lane in range(width)])
+                text = f.opaque(text, kind, self.lanes) if kind in FLOATS else text
         else:
             return self.gather(self.pointers(at, [min(lane, count - 1) * step for lane in range(width)]), kind)
         return f.op(f"trunc {t} {text} to <{width} x i1>") if kind == "b" else text
-
-    def kept(self, t: str, kind: str, text: str) -> str:
-        """Return a vector, all of whose numbers are computed with, also where the results of some are not stored: LLVM
-        would put others in their stead, and a quotient of these may set a flag of the processor's.
-        """
-        return self.f.op(f'call {t} asm "", "=x,0"({t} {text})') if kind in FLOATS else text
 
     def together(self, kind: str, at: str, width: int, count: int) -> str:
         """Read numbers that lie together, as they are stored."""
