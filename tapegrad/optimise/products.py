@@ -175,8 +175,8 @@ def _of_one(w: Walk, op: Call, x: Any, term: str, out: str) -> Any:
 
 
 def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) -> Any:
-    """A number times an array, the sum of a product by elements, or products of matrices, one for each place of the axes
-    that all three have: axes of the first alone are the rows, those of the second alone the columns.
+    """A number times an array, the sum of a product by elements, or products of matrices: one for each place of the
+    axes that all three have; axes of the first alone are the rows, those of the second alone the columns.
     """
     (a, b), (p, q) = xs, terms
     if not p or not q:

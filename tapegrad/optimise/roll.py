@@ -100,4 +100,6 @@ def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> SegmentLoop |
                                        last)
                 except Unlike as unlike:
                     later = later or unlike.later
-    return _tried(tape, Segment(segment.start + later, segment.period, segment.pieces - 1), last, least) if later else None
+    if not later:
+        return None
+    return _tried(tape, Segment(segment.start + later, segment.period, segment.pieces - 1), last, least)
