@@ -9,6 +9,7 @@ reference skips zeros, others do not. So those rules are for the dtypes that Num
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -187,16 +188,20 @@ def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) 
         return None  # an axis of length 1 is stretched, or one array is summed by itself
     if not out and set(p) == set(q):
         return w.make(op, ops.sum, w.make(op, ops.multiply, a, _ordered(w, op, b, q, p)))
+    if out[-1:] not in q and not set(out) <= set(p):
+        a, b, p, q = b, a, q, p
     both = [c for c in out if c in p and c in q]
     rows, columns = [c for c in out if c not in q], [c for c in out if c not in p]
     summed = [c for c in p if c not in out]
 
-    def table(x: Any, term: str, *axes: list[str]) -> Any:
-        """Return an array with the axes of all three in front, and one for each group of others behind."""
-        x = _ordered(w, op, x, term, "".join([*both, *[c for group in axes for c in group]]))
-        wanted = tuple([size[c] for c in both]) + tuple([math.prod(size[c] for c in group) for group in axes])
+    def table(x: Any, term: str, *axes: Sequence[str]) -> Any:
+        """Return an array with one axis for each group of its own, 1 long where that has none."""
+        x = _ordered(w, op, x, term, "".join([c for group in axes for c in group if c in term]))
+        wanted = tuple([math.prod(size[c] for c in group if c in term) for group in axes])
         return x if shape(x) == wanted else w.make(op, ops.reshape, x, wanted)
-    made = w.make(op, ops.matmul if summed else ops.multiply, table(a, p, rows, summed), table(b, q, summed, columns))
+    if not summed:
+        return w.make(op, ops.multiply, table(a, p, *out), table(b, q, *out))
+    made = w.make(op, ops.matmul, table(a, p, *both, rows, summed), table(b, q, *both, summed, columns))
     found = "".join([*both, *rows, *columns])
     if shape(made) != (wanted := tuple([size[c] for c in found])):
         made = w.make(op, ops.reshape, made, wanted)
