@@ -16,7 +16,8 @@ from tapegrad.compile.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
-from tapegrad.compile.native.memory import fill, folded, identity, place
+from tapegrad.compile.native.memory import fill, place
+from tapegrad.compile.native.reductions import folded, identity
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
 from tapegrad.compile.native.small import over, required_kind
 from tapegrad.compile.native.table import JOINS, ROWS, require_all
