@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tapegrad import ops
+from tapegrad.ops.loop import is_loop
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
@@ -79,7 +80,7 @@ def grouped_by(tape: Tape, members: Members) -> Tape:
 
 
 def ungrouped(tape: Tape) -> Tape:
-    """Return a tape on which groups are the calls they were made of: what can be written as source.
+    """Return a tape on which groups, in loops too, are the calls they were made of: what can be written as source.
 
     The values of calls within a group are absent.
     """
@@ -95,6 +96,9 @@ def ungrouped(tape: Tape) -> Tape:
                 at[call] = walk.new.push(Call(call.fn, args, call.kwargs, call.val).at(call))
             inner[op] = [at[y] for y in op.fn.results]
             walk.stand_in(op, inner[op][0])
+        elif is_loop(op):
+            loop: Any = walk.keep(op)
+            loop.fn = loop.fn.with_body(ungrouped(loop.fn.body))
         else:
             walk.keep(op)
     return walk.done()

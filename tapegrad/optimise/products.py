@@ -8,6 +8,8 @@ reference skips zeros, others do not. So those rules are for the dtypes that Num
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -174,26 +176,47 @@ def _of_one(w: Walk, op: Call, x: Any, term: str, out: str) -> Any:
 
 
 def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) -> Any:
+    """A number times an array, the sum of a product by elements, or products of matrices: one for each place of the
+    axes that all three have; axes of the first alone are the rows, those of the second alone the columns.
+    """
     (a, b), (p, q) = xs, terms
-    if not p or not q:  # a number times an array
+    if not p or not q:
         s, x, term = (a, b, q) if not p else (b, a, p)
-        return w.make(op, ops.multiply, s,
-                      _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) and len(term) == 2 else None
-    if len(p) != 2 or len(q) != 2 or any(shape(a)[p.index(c)] != shape(b)[q.index(c)] for c in p if c in q):
-        return None  # an axis of length 1 is stretched
-    shared = set(p) & set(q)
-    if not out and len(shared) == 2:
+        return w.make(op, ops.multiply, s, _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) else None
+    size = dict(zip(p + q, shape(a) + shape(b)))
+    if tuple([size[c] for c in p]) != shape(a) or not set(p) ^ set(q) <= set(out) <= set(size):
+        return None  # an axis of length 1 is stretched, or one array is summed by itself
+    if not out and set(p) == set(q):
         return w.make(op, ops.sum, w.make(op, ops.multiply, a, _ordered(w, op, b, q, p)))
-    if len(shared) != 1 or len(out) != 2 or set(out) != set(p) ^ set(q):
-        return None
-    (k,) = shared
-    if out[0] not in p:
+    if out[-1:] not in q and not set(out) <= set(p):
         a, b, p, q = b, a, q, p
-    return w.make(op, ops.matmul, _ordered(w, op, a, p, out[0] + k), _ordered(w, op, b, q, k + out[1]))
+    both = [c for c in out if c in p and c in q]
+    rows, columns = [c for c in out if c not in q], [c for c in out if c not in p]
+    summed = [c for c in p if c not in out]
+
+    def table(x: Any, term: str, *axes: Sequence[str]) -> Any:
+        """Return an array with one axis for each group of its own, 1 long where that has none."""
+        x = _ordered(w, op, x, term, "".join([c for group in axes for c in group if c in term]))
+        wanted = tuple([math.prod(size[c] for c in group if c in term) for group in axes])
+        return x if shape(x) == wanted else w.make(op, ops.reshape, x, wanted)
+    if not summed:
+        return w.make(op, ops.multiply, table(a, p, *out), table(b, q, *out))
+    made = w.make(op, ops.matmul, table(a, p, *both, rows, summed), table(b, q, *both, summed, columns))
+    found = "".join([*both, *rows, *columns])
+    if shape(made) != (wanted := tuple([size[c] for c in found])):
+        made = w.make(op, ops.reshape, made, wanted)
+    return _ordered(w, op, made, found, out)
 
 
 def _ordered(w: Walk, op: Call, x: Any, term: str, wanted: str) -> Any:
-    return x if term == wanted else w.make(op, ops.permute_dims, x, axes=(1, 0))
+    return x if term == wanted else w.make(op, ops.permute_dims, x, axes=tuple([term.index(c) for c in wanted]))
+
+
+def norm_of_squares(w: Walk, op: Call, x: Any, ord: Any = 2, **along: Any) -> Any:
+    """vector_norm(x) is sqrt(sum(x * x))."""
+    if ord != 2 or getattr(spec_of(x).dtype, "char", "") not in ("f", "d") or not is_array(x):
+        return None
+    return w.instead(op, ops.sqrt, w.make(op, ops.sum, w.make(op, ops.multiply, x, x), **along))
 
 
 # -- triangular systems
@@ -234,4 +257,4 @@ def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
 
 
 PRODUCTS = ((ops.diagonal, diagonal_of_product), (ops.sum, sum_of_sum), (ops.matmul, product_with_diagonal),
-            (ops.einsum, contracted), (ops.solve, solved_by_substitution))
+            (ops.einsum, contracted), (ops.vector_norm, norm_of_squares), (ops.solve, solved_by_substitution))

@@ -16,7 +16,7 @@ from tapegrad.tape.tape import Call, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
 LEAST = 8  # runs of a loop
-SAVED = 300  # operations that a loop is shorter by: below, the calls one by one compile soon enough
+SAVED = 60  # operations that a loop is shorter by: below, the calls one by one compile soon enough
 PEELED = 2  # first pieces that may be unlike the others, in what they are computed from
 
 
@@ -88,7 +88,9 @@ def _last_uses(tape: Tape) -> Any:
 
 
 def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> SegmentLoop | None:
-    """Return a segment's loop, if need be without its first pieces, or without the last."""
+    """Return a segment's loop, if need be without its first pieces, or without the last, or of pieces that begin later.
+    """
+    later = 0
     for first in range(PEELED + 1):
         for short in range(2):
             pieces = segment.pieces - first - short
@@ -96,6 +98,8 @@ def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> SegmentLoop |
                 try:
                     return SegmentLoop(tape, Segment(segment.start + first * segment.period, segment.period, pieces),
                                        last)
-                except Unlike:
-                    continue
-    return None
+                except Unlike as unlike:
+                    later = later or unlike.later
+    if not later:
+        return None
+    return _tried(tape, Segment(segment.start + later, segment.period, segment.pieces - 1), last, least)

@@ -23,7 +23,11 @@ EDGES = 3  # pieces at each end that may be left out of a loop, so that it goes 
 
 
 class Unlike(Exception):
-    """The pieces of a segment are not runs of one loop."""
+    """The pieces of a segment are not runs of one loop; those that begin `later` may be."""
+
+    def __init__(self, later: int = 0) -> None:
+        super().__init__()
+        self.later = later
 
 
 @dataclass(frozen=True)
@@ -169,11 +173,12 @@ class SegmentLoop:
 
     def _leaving(self) -> set[Operation]:
         """Return what runs make that is used behind the loop, but what the last one hands on. Raise Unlike where what
-        is handed on is the same in all runs.
+        is handed on is the same in all runs: pieces that begin behind its uses make it themselves.
         """
         goes_on = {use.j for use in self.carried}
         if goes_on & self.same:
-            raise Unlike
+            raise Unlike(1 + max(j for j, uses in enumerate(self.uses) for use in uses
+                                 if type(use) is _Carried and use.j in self.same))
         leaves = (self.last[self.start + 1:self.stop + 1] > self.stop).reshape(self.pieces, self.period)
         leaves[:, list(self.same)] = leaves[-1, list(goes_on)] = False
         return {self.op(k, j) for k, j in np.argwhere(leaves).tolist()}

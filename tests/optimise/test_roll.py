@@ -380,6 +380,22 @@ def test_a_rolled_tape_is_as_long_for_more_runs_and_made_in_time_linear_in_them(
         assert "fill(0)" not in body and not any(".copy(" in line for line in body.split("\n") if line.startswith(" " * 12))
 
 
+def test_what_each_run_makes_anew_and_is_the_same_in_all() -> None:
+    """Its last use is behind a guard, so that a period is found which begins between the two."""
+    def turned(q: Any, w: Any) -> Any:
+        for _ in range(30):
+            m = np.array([[0.0, -w[0], w[1]], [w[0], 0.0, -w[1]], [-w[1], w[1], 0.0]])
+            q = q + 0.01 * m @ q
+            q = q / np.sqrt(np.sum(q * q))
+        return q[1]
+    args = X[:3], X[4:6]
+    value, tape = tg.trace(turned, *args)
+    rolled = roll(tape, 8, 60)
+    assert len(rolled) < len(tape) / 5
+    assert rolled.play(*args) == value
+    same(tg.value_and_grad(turned, (0, 1), warmup=1)(*args), (value, tg.grad(turned, *args)[1][1:]), 1e-12)
+
+
 def test_segments_of_a_tape_without_repetition() -> None:
     def f(x: Any) -> Any:
         for k in range(1, 60):

@@ -35,10 +35,9 @@ def lower_view(f: Function, op: Call) -> Value:
     if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or f.lanes.batch:
         raise Unlowered("no view")
     if op.fn is ops.getitem:
-        x = stored(f, op.args[0]) if any(map(is_computed, op.args[1:])) else f.array(op.args[0])
-        found = part_of(f, x, op.args[1:])
+        found = part_of(f, stored(f, op.args[0]), op.args[1:])
     else:
-        found = part(f, f.array(op.args[0]), lambda x: op.fn.impl(x, *map(known, op.args[1:]), **op.kwargs))
+        found = part(f, stored(f, op.args[0]), lambda x: op.fn.impl(x, *map(known, op.args[1:]), **op.kwargs))
     if not op.spec.is_array:  # an element
         if number_kind(op.spec) != found.kind or found.shape:
             raise Unlowered("a number of another type")

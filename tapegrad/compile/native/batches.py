@@ -16,7 +16,8 @@ from tapegrad.compile.groups import Batch, Members, grouped_by
 from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
-from tapegrad.compile.native.memory import fill, folded, identity
+from tapegrad.compile.native.memory import fill, place
+from tapegrad.compile.native.reductions import folded, identity
 from tapegrad.compile.native.rows import Form, Shape, form, is_view, lead_of, row_spec
 from tapegrad.compile.native.small import over, required_kind
 from tapegrad.compile.native.table import JOINS, ROWS, require_all
@@ -100,6 +101,7 @@ class BatchLoop:
         self.lanes = f.target.lanes.wide(kinds)._replace(batch=True)
         self.v = vectors_of(f, self.lanes)
         self.rows: dict[Operation, Operation] = {}  # what stands for each operation in code for one row
+        self.given: dict[tuple[Operation, int], Operation] = {}  # the same for each way in which an argument is used
         self.users = f.users.get(op, [])
 
     def write(self) -> Value:
@@ -115,7 +117,7 @@ class BatchLoop:
                 self.sinks.append(Sink(result, self.forms[result]))
                 given.append(None)
             else:
-                made = f.place(self.target(number))
+                made = place(f, self.target(number))
                 outs.append((result, Operand.of(made, self.batch, len(shape))))
                 given.append(made)
         self.outs = outs
@@ -141,29 +143,24 @@ class BatchLoop:
         self.loads: list[tuple[Operation, Operand, Shape]] = []
         self.uniform: list[tuple[Operation, Value]] = []
         self.tables: dict[Operation, Array] = {}  # of which rows are taken by their numbers
-        ranks: dict[Operation, set[int]] = {}
-        for call in self.calls:
-            each = self.forms[call]
-            for x in operands(call):
-                if isinstance(x, Input):
-                    picks = each.fn is ops.getitem and x is call.args[0] and x not in each.along
-                    ranks.setdefault(x, set()).add(-1 if picks else self.rank_of(x, call, each))
-        for x, arg in zip(self.group.inputs, self.op.args):
-            kinds = ranks.get(x, set())
-            if len(kinds) != 1:
-                raise Unlowered("an argument that is used in two ways")
-            self.read_argument(f, x, arg, kinds.pop())
+        ways = dict.fromkeys((x, self.rank_of(x, call, self.forms[call]))
+                             for call in self.calls for x in operands(call) if isinstance(x, Input))
+        values = dict(zip(self.group.inputs, self.op.args))
+        for x, rank in ways:
+            self.read_argument(f, x, values[x], rank)
 
     def rank_of(self, x: Operation, call: Call, each: Form) -> int:
-        """Return how many axes of an argument belong to a row."""
+        """Return how many axes of an argument belong to a row, -1 where rows of it are taken by their numbers."""
         ndim = x.spec.ndim
+        if each.fn is ops.getitem and x is call.args[0] and x not in each.along:
+            return -1
         if x in each.along:
             return ndim - len(self.batch)
         return min(ndim, len(each.spec.shape)) if call.fn in ROWS or call.fn is ops.astype else ndim
 
     def read_argument(self, f: Function, x: Operation, arg: Any, rank: int) -> None:
         row = Input(absent(x.spec if rank < 0 else row_spec(x.spec, lead_of(x, rank)[1])), "")
-        self.rows[x] = row
+        self.given[x, rank] = row
         if number_kind(spec_of(arg)) is not None:
             self.uniform.append((row, f.number(arg)))
             return
@@ -308,13 +305,17 @@ class BatchLoop:
         return self.f.at(self.f.at(pointer, place), self.f.times(k, step))
 
     def call(self, call: Call, each: Form, count: int) -> None:
-        args = tuple([self.rows[x] if isinstance(x, Operation) else x for x in each.args])
+        args = tuple([self.row_of(x, call, each) if isinstance(x, Operation) else x for x in each.args])
         row = Call(each.fn, args, each.kwargs, absent(each.spec))
         self.rows[call] = row
         if each.fn is ops.getitem and args[0] in self.tables:
             self.f.env[row] = self.picked(args[0], args[1:])
         else:
             self.f.lower(row)
+
+    def row_of(self, x: Operation, call: Call, each: Form) -> Operation:
+        """Return what stands for an argument of a call in code for one row."""
+        return self.given[x, self.rank_of(x, call, each)] if isinstance(x, Input) else self.rows[x]
 
     def texts(self, result: Operation) -> Sequence[str]:
         value = self.f.env[self.rows[result]]
@@ -379,7 +380,8 @@ class BatchLoop:
         """Add rows where their numbers say, one after the other: two may have the same number."""
         f = self.f
         made, out = self.scattered[sink.op]
-        offset = self.offset([self.rows[x] for x in sink.op.args[1:]], made)
+        index = [self.row_of(x, sink.op, sink.form) for x in sink.op.args[1:]]
+        offset = self.offset(index, made)
         for lane in range(count):
             at = f.at(made.data, self.v.lane(offset, "i", lane))
             for where, text in zip(out.places, self.texts(sink.op)):

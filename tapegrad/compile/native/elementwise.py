@@ -21,7 +21,6 @@ from tapegrad.compile.native.values import (
     Unlowered,
     Value,
     element_kind,
-    is_small,
     kind_of,
     number_kind,
 )
@@ -35,7 +34,7 @@ MANY = 4  # numbers, from which on a function of vectors is faster than as many 
 def lower_elementwise(f: Function, op: Call) -> Value:
     """Write a call whose value is a number or a small array."""
     y = op.spec
-    kind, at = number_kind(y) or (element_kind(y) if is_small(y) else None), computing_kind(op)
+    kind, at = number_kind(y) or (element_kind(y) if f.is_small(y) else None), computing_kind(op)
     if kind is None or at is None or y.type is complex:
         raise Unlowered("of another type")
     if number_kind(y) and kind in INTEGERS and not f.lanes.batch:

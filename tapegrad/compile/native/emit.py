@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.compile.native.values import COMPLEX, ELEMENTS, FLOATS, Unlowered, itemsize
+from tapegrad.compile.native.values import COMPLEX, ELEMENTS, FLOATS, TABLE, Unlowered, element_kind, is_small, itemsize
+from tapegrad.tape.spec import Spec
 
 Mark = tuple[int, str, int]
 
@@ -114,6 +115,17 @@ class Emitter:
     def put(self, text: str) -> None:
         """Append an instruction without a value."""
         self.lines.append(f"  {text}")
+
+    def is_small(self, x: Spec) -> bool:
+        """True for an array whose elements are held in registers: within a batch that of every row."""
+        return is_small(x) or (self.lanes.batch and element_kind(x) is not None and x.size <= TABLE)
+
+    def opaque(self, x: str, kind: str, lanes: Lanes) -> str:
+        """Return a vector that LLVM knows nothing of: it would put other numbers in the stead of those that are not
+        chosen or stored, and computing with these may set flags of the processor's, or set none where they should be.
+        """
+        t, letter = lanes.type(kind), "v" if lanes.width * itemsize(kind) == 64 else "x"
+        return self.op(f'call {t} asm "", "={letter},0"({t} {x})')
 
     def op(self, text: str) -> str:
         """Append an instruction; return the name of its value."""

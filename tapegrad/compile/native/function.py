@@ -23,6 +23,7 @@ from tapegrad.compile.native.values import (
     ELEMENTS,
     INEXACT,
     KINDS,
+    TABLE,
     Array,
     Elements,
     Number,
@@ -34,7 +35,6 @@ from tapegrad.compile.native.values import (
     constant_kind,
     dense,
     element_kind,
-    is_few,
     is_small,
     itemsize,
     kind_of,
@@ -177,7 +177,7 @@ class Function(Emitter):
             kind = constant_kind(x)
             if kind is not None:
                 return Number(self.lanes.constant(x, kind), kind)
-            if isinstance(x, np.ndarray) and (kind := element_kind(spec_of(x))) and is_few(x.size):
+            if isinstance(x, np.ndarray) and (kind := element_kind(spec_of(x))) and x.size <= TABLE:
                 return Elements(tuple([self.lanes.constant(y, kind) for y in x.ravel().tolist()]), x.shape, kind)
             raise Unlowered("a constant")
         if x in self.pending:

@@ -319,7 +319,7 @@ def keep(f: Function, part: Any, place: str) -> None:
 def read_row(f: Function, row: Rows, run: str) -> Value:
     """Read a run's value."""
     place = f.at(f.at(row.base, f.times(run, row.step)), row.offset)
-    if row.shape is not None and not is_few(math.prod(row.shape)):
+    if row.shape is not None and not is_few(row.shape):
         return Array(place, row.shape, dense(row.shape, itemsize(row.kind)), row.owner, row.kind)
     texts = [f.load(row.kind, f.at(place, itemsize(row.kind) * number)) for number in range(math.prod(row.shape or ()))]
     return Number(texts[0], row.kind) if row.shape is None else Elements(tuple(texts), row.shape, row.kind)

@@ -1,4 +1,4 @@
-"""memory: calls that move or add whole arrays in memory: copies, writes, pieces in their places, reductions."""
+"""memory: calls that move or add whole arrays in memory: copies, writes, pieces in their places."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, is_computed, known, lower_view, operand, part_of, stored
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.small import NEW, ZEROS, filling, over  # whose lowerings come first
-from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
+from tapegrad.compile.native.small import MOVES, NEW, ZEROS, filling, moved_by  # whose lowerings come first
+from tapegrad.compile.native.table import ROWS
 from tapegrad.compile.native.values import (
     COMPLEX,
-    ELEMENTS,
     FLOATS,
-    INEXACT,
     Array,
     Elements,
     Number,
@@ -27,15 +25,14 @@ from tapegrad.compile.native.values import (
     element_kind,
     is_small,
     itemsize,
-    kind_of,
+    natural,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, vectors_of
-from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
-LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's way of adding loses fewer digits
-AT_ONCE = 4  # vectors of columns that are summed at once
+PLAIN = {"shape", "ranks", "order"}  # keywords of a sum of pieces whose places the indices alone say
+STRETCHES = 8  # of an array that are copied one by one, at most
 
 
 def vectors(f: Function, *kinds: str) -> Vectors:
@@ -141,47 +138,81 @@ def lower_joined(f: Function, op: Call) -> Value:
 def lower_pieces(f: Function, op: Call) -> Value:
     """Write a sum of pieces in known places among zeros."""
     vectors(f)
-    if op.kwargs.keys() - {"shape", "ranks", "order"}:
+    pieces, largest = pieces_of(op), largest_piece(f, op)
+    there = ("sum", op) in f.cache
+    made = f.cache["sum", op] if there else f.place(op)
+    if largest is None:
+        fill(f, made)
+    else:  # it is written, not added to zeros
+        step, (number, low, high) = itemsize(made.kind), largest
+        x, index = pieces.pop(number)
+        for start, end in ((0, low), (high, made.size)):
+            if end > start:
+                at = f.at(made.data, step * start)
+                f.put(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {step * (end - start)}, i1 false)")
+        if not there:
+            copy(f, part_of(f, made, index), operand(f, x))
+    for x, index in pieces:
+        value = operand(f, x)
+        if any(map(is_list, index)):
+            add_at(f, made, value, index)
+        else:
+            copy(f, part_of(f, made, index), value, add=True)
+    return f.loaded(made) if is_small(op.spec) else made
+
+
+def pieces_of(op: Operation) -> list[tuple[Any, Sequence[Any]]]:
+    """Return the pieces of a sum, each with its index. Raises Unlowered for pieces of views."""
+    if op.kwargs.keys() - PLAIN:
         raise Unlowered("pieces of views")
-    pieces, at = [], 0
+    pieces, at = list[tuple[Any, Sequence[Any]]](), 0
     for rank in op.kwargs["ranks"]:
         pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
         at += 1 + rank
-    made = f.place(op)
-    parts = [(x, None if any(is_list(i) for i in index) else part_of(f, made, index), index) for x, index in pieces]
-    first = max(range(len(parts)), key=lambda k: 0 if parts[k][1] is None else parts[k][1].size)  # type: ignore[union-attr]
-    rest = beside(made, *parts[first][1:])
-    if rest is None:
-        fill(f, made)
-    else:  # the largest piece is written, not added to zeros
-        parts.insert(0, parts.pop(first))
-        for start, end in rest:
-            begin = f.at(made.data, start)
-            f.put(f"call void @llvm.memset.p0.i64(ptr {begin}, i8 0, i64 {end - start}, i1 false)")
-    for number, (x, to, index) in enumerate(parts):
-        value = operand(f, x)
-        if to is None:
-            add_at(f, made, value, index)
-        else:
-            copy(f, to, value, add=rest is None or number > 0)
-    return f.loaded(made) if is_small(op.spec) else made
+    return pieces
+
+
+def largest_piece(f: Function, op: Operation) -> tuple[int, int, int] | None:
+    """Return the number of the largest piece of a sum, and from which to which element it fills that: None where these
+    do not lie one behind the other.
+    """
+    def find() -> tuple[int, int, int] | None:
+        if natural(op.spec) != dense(op.spec.shape, op.spec.itemsize) or op.kwargs.keys() - PLAIN:
+            return None
+        places = np.arange(op.spec.size).reshape(op.spec.shape)
+        taken = [np.ravel(places.ravel()[:0] if any(is_list(i) or is_computed(i) for i in index)
+                          else places[tuple(map(known, index))]) for _, index in pieces_of(op)]
+        number = max(range(len(taken)), key=lambda k: taken[k].size)
+        found = taken[number]
+        if not found.size or not np.array_equal(found, np.arange(found[0], found[0] + found.size)):
+            return None
+        return number, int(found[0]), int(found[0]) + found.size
+    return f.cached("largest", op, find)  # type: ignore[no-any-return]
+
+
+def place(f: Function, op: Operation) -> Array:
+    """Return memory for the array that an operation gives. What is of use only as the largest piece of a sum is made
+    where that will be: no other piece may read it, nor anything else.
+    """
+    users, spec = f.users.get(op, []), op.spec
+    total = users[0] if len(users) == 1 else op
+    if (total.fn is not ops.scatter or f.depth or op in f.plan.objects or total in f.env or total in f.pending
+            or total.spec.dtype != spec.dtype or natural(spec) != dense(spec.shape, spec.itemsize)):
+        return f.place(op)
+    largest = largest_piece(f, total)
+    if largest is None or spec.size != largest[2] - largest[1]:
+        return f.place(op)
+    pieces = [x for x, _ in pieces_of(total)]
+    if pieces[largest[0]] is not op or pieces.count(op) != 1:
+        return f.place(op)
+    made = f.cached("sum", total, lambda: f.place(total))
+    f.adopt(op)
+    return Array(f.at(made.data, itemsize(made.kind) * largest[1]), spec.shape, natural(spec), made.owner, made.kind)
 
 
 def is_list(x: Any) -> bool:
     """True for a part of an index that is an array, or a list."""
     return isinstance(x.val if isinstance(x, Constant) else x, (np.ndarray, list))
-
-
-def beside(to: Array, part: Array | None, index: Sequence[Any]) -> list[tuple[int, int]] | None:
-    """Return where in memory that lies together a part of it is not, in bytes; None where the part has gaps."""
-    step = itemsize(to.kind)
-    if part is None or to.strides != dense(to.shape, step) or not part.size or any(map(is_computed, index)):
-        return None
-    places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(map(known, index))]
-    low, high = int(places.min()), int(places.max()) + 1
-    if high - low != places.size or part.strides != dense(part.shape, step):
-        return None
-    return [(a, b) for a, b in ((0, step * low), (step * high, step * to.size)) if b > a]
 
 
 def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence[Any]) -> None:
@@ -213,20 +244,33 @@ def offsets(x: Array) -> Any:
 
 
 def lower_gather(f: Function, op: Call) -> Value:
-    """Write a read of a long array in known places, which are no view."""
+    """Write a call that takes the elements of a long array from known places: few stretches of them as they lie, others
+    one by one.
+    """
+    if op.fn is ops.broadcast_to:
+        made = f.place(op)
+        copy(f, made, operand(f, op.args[0]))
+        return made
     x = f.array(op.args[0])
     v, step = vectors(f), itemsize(x.kind)
-    index = tuple(map(known, op.args[1:]))
-    places = np.asarray(op.fn.impl(np.arange(x.size).reshape(x.shape), *index, **op.kwargs))
-    if element_kind(op.spec) != x.kind or places.shape != op.spec.shape:
-        raise Unlowered("another array")
+    numbered = np.arange(1, x.size + 1).reshape(x.shape)
+    places = moved_by(op, [numbered], list(map(known, op.args[1:])), x.kind in COMPLEX) - 1
+    if element_kind(op.spec) != x.kind or places.shape != op.spec.shape or np.any(places < 0):
+        raise Unlowered("another array, or zeros")
     table = offsets(x)[places.ravel()]
-    small = is_small(op.spec)
-    if small:
+    if is_small(op.spec):
         return Elements(tuple([f.load(x.kind, f.at(x.data, int(at))) for at in table]), op.spec.shape, x.kind)
     made = f.place(op)
     axes = sorted(range(len(made.shape)), key=lambda axis: (-made.strides[axis], axis))  # as they lie in memory
-    data = f.integers(table.reshape(made.shape).transpose(axes).ravel())
+    table = table.reshape(made.shape).transpose(axes).ravel()
+    starts = [0, *np.flatnonzero(np.diff(table) != step) + 1]
+    if len(starts) <= STRETCHES:
+        for start, stop in zip(starts, [*starts[1:], table.size]):
+            n = int(stop - start)
+            copy(f, Array(f.at(made.data, step * int(start)), (n,), (step,), made.owner, x.kind),
+                 Array(f.at(x.data, int(table[start])), (n,), (step,), x.owner, x.kind))
+        return made
+    data = f.integers(table)
 
     def some(k: str, count: int) -> None:
         at = v.load("i", f.at(data, f.times(k, 8)), 8, count)
@@ -267,144 +311,6 @@ def set_apart(f: Function, op: Call, x: Operation, memory: Array) -> bool:
     return True
 
 
-# -- reductions
-
-
-def lower_along(f: Function, op: Call) -> Value:
-    """Write a reduction of a long array along some of its axes."""
-    x, kind = f.array(op.args[0]), kind_of(op.spec)
-    n = len(x.shape)
-    axes = reduced(op, n)
-    if not axes or not x.size or not reduces(op.fn, x.kind, kind):
-        raise Unlowered("a reduction of its own kind")
-    assert kind is not None
-    v, step = vectors(f, x.kind, kind), itemsize(kind)
-    kept, gone = [a for a in range(n) if a not in axes], axes
-    small = is_small(op.spec) or not op.spec.is_array
-    shape = tuple([x.shape[a] for a in kept])
-    if small:
-        made = Array(f.stack(step * max(math.prod(shape), 1)), shape, dense(shape, step), None, kind)
-        to = made.strides
-    else:
-        made = f.place(op)
-        to = made.strides if len(made.shape) == len(kept) else tuple([made.strides[a] for a in kept])
-    count = math.prod(x.shape[a] for a in gone)
-    inner = min(range(n), key=lambda a: (abs(x.strides[a]) if x.shape[a] > 1 else 1 << 60))
-    fold = folded(f, op.fn, kind)
-    if inner in axes:
-        along_rows(f, v, x, [inner, *(a for a in gone if a != inner)], kept, made, to, fold, count)
-    else:
-        along_columns(f, v, x, gone, [*(a for a in kept if a != inner), inner], kept, made, to, fold, count)
-    if not small:
-        return made
-    found = f.loaded(made._replace(shape=op.spec.shape, strides=dense(op.spec.shape, step)))
-    return found if op.spec.is_array else Number(found.parts[0], kind)
-
-
-Fold = Callable[[str, str], str]
-
-
-def folded(f: Function, fn: Op, kind: str) -> Fold:
-    """Return what joins two numbers, or two vectors, of a reduction."""
-    row = ROWS[JOINS[fn]]
-    return lambda a, b: row.write(f, [a, b], kind)
-
-
-def read(v: Vectors, kind: str, at: str, step: int, count: int, to: str) -> str:
-    """Read numbers as those of another kind."""
-    with v.f.computing(v.lanes):
-        return v.f.convert(v.load(kind, at, step, count), kind, to)
-
-
-def identity(fn: Op, kind: str) -> Any:
-    """Return the number that a sum, a maximum or a minimum of numbers of a kind begins with."""
-    if fn not in (ops.max, ops.min):
-        return fn is ops.all
-    if kind in FLOATS:
-        return -math.inf if fn is ops.max else math.inf
-    limits = np.iinfo(ELEMENTS[kind].dtype)
-    return limits.min if fn is ops.max else limits.max
-
-
-def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[int], made: Array, to: Sequence[int],
-               fold: Fold, count: int) -> None:
-    """Reduce what lies together: a vector of sums for each number of the result."""
-    op = f.now
-    n, step = x.shape[gone[0]], x.strides[gone[0]]
-    kind = made.kind
-    if n > LONG and op.fn in (ops.sum, ops.mean) and kind in INEXACT:
-        raise Unlowered("a long sum")
-    t, start = v.lanes.type(kind), v.lanes.constant(identity(op.fn, kind), kind)
-
-    def folds(a: str, b: str, count: int) -> str:
-        with f.computing(v.lanes):
-            return fold(a, b if count == v.width else f.select(v.mask(count), kind, b, start))
-
-    def line(pointer: str, now: list[str]) -> list[str]:
-        whole = n // v.width * v.width
-        if whole:
-            now = f.loop(whole, [(t, text) for text in now], lambda k, now: [folds(
-                now[0], read(v, x.kind, f.at(pointer, f.times(k, step)), step, v.width, kind), v.width)], v.width)
-        if n % v.width:
-            now = [folds(now[0], read(v, x.kind, f.at(pointer, whole * step), step, n % v.width, kind), n % v.width)]
-        return now
-
-    def outer(axes: list[int], pointer: str, now: list[str]) -> list[str]:
-        if not axes:
-            return line(pointer, now)
-        return f.loop(x.shape[axes[0]], [(t, text) for text in now], lambda k, now: outer(
-            axes[1:], f.at(pointer, f.times(k, x.strides[axes[0]])), now))
-
-    def one(pointers: list[str]) -> None:
-        text = v.total(outer(gone[1:], pointers[0], [start])[0], kind, fold)
-        f.store(kind, over(f, text, count, kind) if op.fn is ops.mean else text, pointers[1])
-    nest(f, [x.shape[a] for a in kept], [[x.strides[a] for a in kept], list(to)], [x.data, made.data], one)
-
-
-def along_columns(f: Function, v: Vectors, x: Array, gone: list[int], order: list[int], kept: list[int], made: Array,
-                  to: Sequence[int], fold: Fold, count: int) -> None:
-    """Reduce along axes beside which numbers lie together: a vector of the result at once, or several."""
-    op, kind, t = f.now, made.kind, v.lanes.type(made.kind)
-    steps = dict(zip(kept, to))
-    n, step, out = x.shape[order[-1]], x.strides[order[-1]], steps[order[-1]]
-    start = v.lanes.constant(identity(op.fn, kind), kind)
-
-    def columns(pointers: list[str]) -> None:
-        def some(k: str, count_here: int, many: int) -> None:
-            def inner(axes: list[int], pointer: str, now: list[str]) -> list[str]:
-                if not axes:
-                    with f.computing(v.lanes):
-                        given = [read(v, x.kind, f.at(pointer, v.width * step * each), step, count_here, kind)
-                                 for each in range(many)]
-                        return [fold(text, other) for text, other in zip(now, given)]
-                return f.loop(x.shape[axes[0]], [(t, text) for text in now], lambda j, now: inner(
-                    axes[1:], f.at(pointer, f.times(j, x.strides[axes[0]])), now))
-            found = inner(gone, f.at(pointers[0], f.times(k, step)), [start] * many)
-            for each, text in enumerate(found):
-                if op.fn is ops.mean:
-                    with f.computing(v.lanes):
-                        text = over(f, text, count, kind)
-                at = f.at(f.at(pointers[1], f.times(k, out)), v.width * out * each)
-                v.store(made.kind, at, out, text, count_here)
-        block = v.width * AT_ONCE
-        whole, one = n // block * block, n // v.width * v.width
-
-        def step_of(many: int, first: int) -> Callable[[str, list[str]], list[str]]:
-            def body(k: str, _: list[str]) -> list[str]:
-                some(f.plus(k, str(first)), v.width, many)
-                return []
-            return body
-        if whole:
-            f.loop(whole, [], step_of(AT_ONCE, 0), block)
-        if one > whole:
-            f.loop(one - whole, [], step_of(1, whole), v.width)
-        if n % v.width:
-            some(str(one), n % v.width, 1)
-    axes = order[:-1]
-    nest(f, [x.shape[a] for a in axes], [[x.strides[a] for a in axes], [steps[a] for a in axes]], [x.data, made.data],
-         columns)
-
-
 # -- which calls these are
 
 
@@ -420,19 +326,9 @@ def short_first(short: Callable[[Function, Call], Value], long: Callable[[Functi
     return write
 
 
-def lower_read(f: Function, op: Call) -> Value:
-    """Write a read of a long array: a view, or copies of known elements."""
-    mark = f.mark(), f.undone()
-    try:
-        return lower_view(f, op)
-    except Unlowered:
-        f.take_back(*mark)
-        return lower_gather(f, op)
-
-
-_LONG = {**dict.fromkeys(NEW, lower_new),
+_moved = short_first(lower_view, lower_gather)
+_LONG = {**dict.fromkeys(MOVES, _moved), **dict.fromkeys(NEW, lower_new),
          **dict.fromkeys((ops.concat, ops.stack), lower_joined),
-         ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: lower_read,
-         **dict.fromkeys(JOINS, lower_along)}
+         ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: _moved}
 for _op, _write in _LONG.items():
     LOWERINGS[_op] = short_first(LOWERINGS[_op], _write)

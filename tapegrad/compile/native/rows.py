@@ -46,7 +46,7 @@ class Form(NamedTuple):
 
 def batch_of(x: Spec) -> Shape | None:
     """Return the axes that a loop over an array runs over, None for a short one."""
-    if element_kind(x) is None or is_few(x.size):
+    if element_kind(x) is None or is_few(x.shape):
         return None
     if x.ndim > 1 and x.shape[0] >= FEW and math.prod(x.shape[1:]) <= ROW:
         return x.shape[:1]

@@ -25,8 +25,6 @@ from tapegrad.compile.native.values import (
     Unlowered,
     Value,
     element_kind,
-    is_few,
-    is_small,
     kind_of,
     number_kind,
 )
@@ -40,15 +38,15 @@ NEW = (*ZEROS, *ONES, ops.full, ops.full_like)
 PRODUCT = 256  # multiplications of a product that is written out, at most
 
 
-def is_value(x: Spec) -> bool:
+def is_value(f: Function, x: Spec) -> bool:
     """True for what is in registers."""
-    return number_kind(x) is not None or is_small(x)
+    return number_kind(x) is not None or f.is_small(x)
 
 
-def result(op: Call, parts: Sequence[str], kind: str) -> Value:
+def result(f: Function, op: Call, parts: Sequence[str], kind: str) -> Value:
     """Return the value of a call from its elements."""
     y = op.spec
-    if (number_kind(y) or (element_kind(y) if is_small(y) else None)) != kind or len(parts) != max(y.size, 1) * (
+    if (number_kind(y) or (element_kind(y) if f.is_small(y) else None)) != kind or len(parts) != max(y.size, 1) * (
             y.size > 0 or not y.is_array):
         raise Unlowered("of another type")
     return Number(parts[0], kind) if number_kind(y) else Elements(tuple(parts), y.shape, kind)
@@ -56,7 +54,7 @@ def result(op: Call, parts: Sequence[str], kind: str) -> Value:
 
 def lower_move(f: Function, op: Call) -> Value:
     """Write a call that only moves elements; of a long array a view, or a row of it."""
-    if not is_value(op.spec) or not all(is_value(x.spec) or isinstance(x, Constant) for x in operands(op)):
+    if not is_value(f, op.spec) or not all(is_value(f, x.spec) or isinstance(x, Constant) for x in operands(op)):
         return lower_view(f, op)
     index = () if op.fn in (ops.concat, ops.stack) else op.args[2 if op.fn is ops.setitem else 1:]
     if any(map(is_computed, index)):
@@ -72,7 +70,7 @@ def lower_move(f: Function, op: Call) -> Value:
         numbered.append(np.arange(len(texts), len(texts) + len(x.parts), dtype=np.int64).reshape(x.shape))
         texts += [f.convert(part, x.kind, kind) for part in x.parts]
     places = moved_by(op, numbered, list(map(known, index)), kind in COMPLEX)
-    return result(op, [texts[int(place)] for place in places.ravel()], kind)
+    return result(f, op, [texts[int(place)] for place in places.ravel()], kind)
 
 
 def required_kind(x: Spec) -> str:
@@ -102,7 +100,7 @@ def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any], of_complex
 def lower_scatter(f: Function, op: Call) -> Value:
     """Write a sum of pieces in their places among zeros."""
     shape, ranks, at = op.kwargs["shape"], op.kwargs["ranks"], 0
-    if op.kwargs.keys() - {"shape", "ranks", "order", "through"} or not is_small(op.spec):
+    if op.kwargs.keys() - {"shape", "ranks", "order", "through"} or not f.is_small(op.spec):
         raise Unlowered("a scatter into memory")
     paths = op.kwargs.get("through", ((),) * len(ranks))
     places, kind = np.arange(math.prod(shape)).reshape(shape), required_kind(op.spec)
@@ -110,7 +108,7 @@ def lower_scatter(f: Function, op: Call) -> Value:
     for rank, path in zip(ranks, paths):
         piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
         at += 1 + rank
-        if not is_value(spec_of(piece)):
+        if not is_value(f, spec_of(piece)):
             raise Unlowered("a long piece")
         chosen = places
         if path and kind in COMPLEX:
@@ -122,18 +120,18 @@ def lower_scatter(f: Function, op: Call) -> Value:
         for place, text in zip(chosen.ravel().tolist(), stretched(x, chosen.shape)):
             part, now = f.convert(text, x.kind, kind), total[place]
             total[place] = part if now is None else ROWS[ops.add].write(f, [now, part], kind)
-    return result(op, [f.lanes.constant(0, kind) if text is None else text for text in total], kind)
+    return result(f, op, [f.lanes.constant(0, kind) if text is None else text for text in total], kind)
 
 
 def lower_constant(f: Function, op: Call) -> Value:
     """Write zeros, ones, or one number everywhere."""
-    if not is_small(op.spec):
+    if not f.is_small(op.spec):
         raise Unlowered("in memory")
     kind = required_kind(op.spec)
     x = filling(f, op, kind)
     if not isinstance(x, Number) or (x.kind != kind and (kind not in INEXACT or x.kind in COMPLEX)):
         raise Unlowered("of another type")
-    return result(op, [f.convert(x.ir, x.kind, kind)] * op.spec.size, kind)
+    return result(f, op, [f.convert(x.ir, x.kind, kind)] * op.spec.size, kind)
 
 
 def filling(f: Function, op: Call, kind: str) -> Number | Elements | Array:
@@ -148,7 +146,7 @@ def filling(f: Function, op: Call, kind: str) -> Number | Elements | Array:
 def lower_reduction(f: Function, op: Call) -> Value:
     """Write a reduction of a small array."""
     axes = reduced(op, spec_of(op.args[0]).ndim)
-    if axes is None or not is_value(spec_of(op.args[0])) or not is_few(op.spec.size):
+    if axes is None or not is_value(f, spec_of(op.args[0])) or not is_value(f, op.spec):
         raise Unlowered("a reduction in memory, or of its own kind")
     given, kind = f.elements(op.args[0]), required_kind(op.spec)
     if not reduces(op.fn, given.kind, kind):
@@ -156,7 +154,7 @@ def lower_reduction(f: Function, op: Call) -> Value:
     if not given.parts:
         if op.fn is not ops.sum:
             raise Unlowered("a reduction of nothing")
-        return result(op, [f.lanes.constant(0, kind)] * (op.spec.size if op.spec.is_array else 1), kind)
+        return result(f, op, [f.lanes.constant(0, kind)] * (op.spec.size if op.spec.is_array else 1), kind)
     places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
     rows = places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist()
     found = []
@@ -172,7 +170,7 @@ def lower_reduction(f: Function, op: Call) -> Value:
             for each in texts[1:]:
                 text = ROWS[JOINS[op.fn]].write(f, [text, each], kind)
             found.append(text)
-    return result(op, found, kind)
+    return result(f, op, found, kind)
 
 
 def over(f: Function, text: str, count: int, kind: str) -> str:
@@ -206,8 +204,8 @@ def total(f: Function, texts: Sequence[str], kind: str) -> str:
 def lower_product(f: Function, op: Call) -> Value:
     """Write a product of small arrays: matmul and its kin, dot, vdot."""
     a, b = map(spec_of, op.args[:2])
-    if op.kwargs or len(op.args) != 2 or not is_value(op.spec) or not a.shape or not b.shape or not all(
-            is_small(spec_of(x)) or isinstance(f.env.get(x), Elements) for x in op.args):
+    if op.kwargs or len(op.args) != 2 or not is_value(f, op.spec) or not a.shape or not b.shape or not all(
+            f.is_small(spec_of(x)) or isinstance(f.env.get(x), Elements) for x in op.args):
         raise Unlowered("a product in memory")
     x, y = (f.elements(arg) for arg in op.args)
     kind = required_kind(op.spec)
@@ -237,7 +235,7 @@ def lower_product(f: Function, op: Call) -> Value:
     table = math.prod(left.shape[:-1]), left.shape[-1]
     rows = zip(left.reshape(table).tolist(), right.reshape(table).tolist())
     multiply = ROWS[ops.multiply]
-    return result(op, [total(f, [multiply.write(f, [x.parts[i], y.parts[j]], kind) for i, j in zip(*row)], kind)
+    return result(f, op, [total(f, [multiply.write(f, [x.parts[i], y.parts[j]], kind) for i, j in zip(*row)], kind)
                        for row in rows], kind)
 
 

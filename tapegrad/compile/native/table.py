@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -115,16 +116,6 @@ def _logaddexp(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.op(f"fadd {t} {emit.select(above, kind, *xs)}, {more}")
 
 
-def _apart(emit: Emitter, x: str, kind: str) -> str:
-    """Return a vector that LLVM knows nothing of: it would compute only the numbers that a mask chooses, and a number
-    that is not chosen has its warning too.
-    """
-    if emit.lanes.width == 1 or not x.startswith("%"):
-        return x
-    t = emit.lanes.type(kind)
-    return emit.op(f'call {t} asm "", "={"v" if emit.lanes.width * itemsize(kind) == 64 else "x"},0"({t} {x})')
-
-
 def _no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
     """A product that is 0 where its first factor is, without the flag of 0 times inf."""
     t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
@@ -146,12 +137,46 @@ def _ratio_no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.op(f"fdiv {t} {xs[0]}, {emit.select(none, kind, emit.lanes.constant(1.0, kind), xs[1])}")
 
 
+def _defined(emit: Emitter, xs: list[str], kind: str) -> str:
+    """A quotient that is 0 where both numbers are."""
+    t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
+    none = [emit.op(f"fcmp oeq {t} {x}, {zero}") for x in xs]
+    both = emit.op(f"and {emit.lanes.type('b')} {', '.join(none)}")
+    return emit.op(f"fdiv {t} {xs[0]}, {emit.select(both, kind, emit.lanes.constant(1.0, kind), xs[1])}")
+
+
+def _expit(emit: Emitter, xs: list[str], kind: str) -> str:
+    """1 / (1 + exp(-x)), by the exponential of -|x|."""
+    t, one = emit.lanes.type(kind), emit.lanes.constant(1.0, kind)
+    size = _library("exp")(emit, [emit.op(f"fneg {t} {ROWS[ops.abs].write(emit, xs, kind)}")], kind)
+    above = emit.op(f"fcmp oge {t} {xs[0]}, {emit.lanes.constant(0.0, kind)}")
+    return emit.op(f"fdiv {t} {emit.select(above, kind, one, size)}, {emit.op(f'fadd {t} {one}, {size}')}")
+
+
+def _xlogy(emit: Emitter, xs: list[str], kind: str) -> str:
+    """x log(y), 0 where x is and y is a number."""
+    t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
+    none = emit.op(f"fcmp oeq {t} {xs[0]}, {zero}")
+    known = emit.op(f"fcmp ord {t} {xs[1]}, {xs[1]}")
+    none = emit.op(f"and {emit.lanes.type('b')} {none}, {known}")
+    log = _library("log")(emit, [emit.select(none, kind, emit.lanes.constant(1.0, kind), xs[1])], kind)
+    return emit.op(f"fmul {t} {xs[0]}, {log}")
+
+
+def _times(factor: float) -> Row:
+    return lambda emit, xs, kind: emit.op(
+        f"fmul {emit.lanes.type(kind)} {xs[0]}, {emit.lanes.constant(factor, kind)}")
+
+
 def _where(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.select(xs[0], kind, xs[1], xs[2])
 
 
 def _where_floats(emit: Emitter, xs: list[str], kind: str) -> str:
-    both = [emit.by_parts(kind, lambda part, x: _apart(emit, x, part), x) for x in xs[1:]]
+    """A choice of both numbers, each with its warning."""
+    def known(part: str, x: str) -> str:
+        return x if emit.lanes.width == 1 or not x.startswith("%") else emit.opaque(x, part, emit.lanes)
+    both = [emit.by_parts(kind, known, x) for x in xs[1:]]
     return emit.select(xs[0], kind, *both)
 
 
@@ -274,7 +299,9 @@ ROWS: dict[Op, Lowering] = {
     ops.subtract: Lowering(_SUBTRACT, _instruction("sub"), None, _SUBTRACT),
     ops.multiply: Lowering(_instruction("fmul"), _instruction("mul"), _instruction("and"), _product),
     ops.multiply_no_nan: Lowering(_no_nan), ops.product_no_nan: Lowering(_both_no_nan),
-    ops.divide_no_nan: Lowering(_ratio_no_nan),
+    ops.divide_no_nan: Lowering(_ratio_no_nan), ops.ratio: Lowering(_defined),
+    ops.expit: Lowering(_expit), ops.xlogy: Lowering(_xlogy),
+    ops.deg2rad: Lowering(_times(math.pi / 180)), ops.rad2deg: Lowering(_times(180 / math.pi)),
     ops.divide: Lowering(_instruction("fdiv"), complex=_ratio),
     ops.negative: Lowering(_instruction("fneg"), _negative, None, _by_parts(_instruction("fneg"))),
     ops.less: _compared("olt", "slt"), ops.less_equal: _compared("ole", "sle"),

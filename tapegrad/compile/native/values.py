@@ -9,7 +9,9 @@ import numpy as np
 
 from tapegrad.tape.spec import Spec, spec_of
 
-SMALL = 64  # elements of an array that lie in registers, at most
+SMALL = 12  # elements of an array that lie in registers, at most: more of them are faster as vectors in memory
+TABLE = 64  # the same where no axis is as long as a vector
+VECTOR = 8
 
 
 class Element(NamedTuple):
@@ -139,12 +141,13 @@ def natural(x: Spec) -> tuple[int, ...]:
 
 def is_small(x: Spec) -> bool:
     """True for an array whose elements are held in registers."""
-    return element_kind(x) is not None and is_few(x.size)
+    return element_kind(x) is not None and is_few(x.shape)
 
 
-def is_few(n: int) -> bool:
+def is_few(shape: tuple[int, ...]) -> bool:
     """True for so many numbers as are held in registers."""
-    return n <= SMALL
+    n = math.prod(shape)
+    return n <= SMALL or (n <= TABLE and max(shape) < VECTOR)
 
 
 def constant_kind(x: Any) -> str | None:

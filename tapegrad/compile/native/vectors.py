@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tapegrad.compile.native.emit import Emitter, Lanes, aligned, written
-from tapegrad.compile.native.values import COMPLEX, ELEMENTS, Array, itemsize
+from tapegrad.compile.native.values import COMPLEX, ELEMENTS, FLOATS, Array, itemsize
 
 Shape = tuple[int, ...]
 
@@ -104,6 +104,7 @@ class Vectors:
             text = self.together(kind, at, width, count)
             if count < width:
                 text = self.shuffle(t, text, [min(lane, count - 1) for lane in range(width)])
+                text = f.opaque(text, kind, self.lanes) if kind in FLOATS else text
         else:
             return self.gather(self.pointers(at, [min(lane, count - 1) * step for lane in range(width)]), kind)
         return f.op(f"trunc {t} {text} to <{width} x i1>") if kind == "b" else text

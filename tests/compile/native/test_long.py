@@ -120,6 +120,37 @@ ROWS = {"few": TABLE, "turned": TABLE[::-1, ::-1], "many": A.T, "single": TABLE.
         "int": np.round(9 * TABLE).astype(int)}
 
 
+def moved(x: Any, a: Any) -> Any:
+    """Moves that are no views: of few stretches, and of many."""
+    for _ in range(3):
+        x = x + 0.1 * (np.roll(x, 3) - np.roll(x, -1))
+    b = np.roll(a, 2, axis=1) * np.repeat(a[:1], a.shape[0], axis=0) + np.tile(a[:, :1], (1, a.shape[1]))
+    return np.sum(np.pad(x, 1, mode="edge") ** 2) + np.sum(np.rot90(b) ** 2) + np.sum(np.take(a, [3, 1, 3], axis=1))
+
+
+def contractions(a: Any, x: Any) -> Any:
+    b = np.einsum("ij,kj->ki", np.tanh(a), a)
+    c = np.einsum("i,jk->jik", x[:3], b[:4, :5])
+    return np.sum(b * b) + np.sum(np.einsum("jik,jil->jkl", c, c)) + np.sum(np.linalg.norm(a, axis=1)) / np.linalg.norm(x)
+
+
+def network(w: Any, h: Any) -> Any:
+    """Matrices and vectors of twenty: the outer product of a gradient uses one array by rows and by numbers."""
+    for _ in range(40):
+        h = np.tanh(w @ h)
+    return np.sum(h)
+
+
+def descent(x: Any, y: Any) -> Any:
+    """Adam: quotients of arrays whose lengths no vector divides."""
+    m, v = np.zeros(len(x)), np.zeros(len(x))
+    for t in range(1, 40):
+        g = 2 * (x - y)
+        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+        x = x - 0.01 * (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.99 ** t)) + 1e-8)
+    return np.sum(x * x)
+
+
 LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "chain": (lambda x: np.sum(np.exp(-x * x) * np.sin(x)), (X,)),
     "two arrays": (lambda x, y: np.sum(np.hypot(x, y) / (1.0 + y * y)), (X, Y)),
@@ -137,6 +168,9 @@ LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "slices": (lambda x: np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2), (X,)),
     "rows apart": (lambda a: np.sum(np.tanh(a[1:] - a[:-1]) * a[:-1] ** 2) + np.sum(a[:, 0] ** 2), (A,)),
     "a piece in two places": (lambda x: np.sum(np.exp(-(x[1:] + x[:-1]) ** 2)), (X,)),
+    "pieces of two axes": (lambda a: np.sum(np.exp(-np.sum((a[:, None, :3] - a[None, :, :3]) ** 2, axis=2))), (A,)),
+    "moved": (moved, (X, A)), "contractions": (contractions, (A, X)), "network": (network, (0.2 * A[:20, :20], X[:20])),
+    "descent": (descent, (X[:100], Y[:100])), "short descent": (descent, (X[:14], Y[:14])),
     "pieces with gaps": (lambda a: np.sum(np.sin(a[::2]) * a[1::2]) + np.sum(a[:, 1:] * np.cos(a[:, :-1])), (A,)),
     "a piece that is used again": (lambda x: np.sum(np.exp(-x[1:] * x[:-1])) * np.sum(x[:-1]), (X,)),
     "backwards": (lambda x: np.sum(x[::-1] * x * x[::-1]), (X,)),
@@ -163,13 +197,15 @@ def test_programs_of_long_arrays(name: str) -> None:
     assert step.stats.hits >= 2, step.stats
 
 
-@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil", "known rows", "long known rows"])
+@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil", "known rows", "long known rows", "pieces of two axes", "moved", "contractions", "network", "descent", "short descent"])
 def test_nothing_of_it_stays_in_python(name: str) -> None:
+    """Nor does a call leave machine code to be made again there."""
     f, args = LONG[name]
     step = native(f)
     for _ in range(3):
         step(*args)
     assert in_python(code(step)) == 0
+    assert code(step).straight._function is None
 
 
 @pytest.mark.parametrize("lie", [np.asfortranarray, lambda a: a[::-1], lambda a: a[:, ::-1], lambda a: np.repeat(a, 2, axis=0)[::2], lambda a: a.T.copy().T])

@@ -1,0 +1,207 @@
+"""reductions: sums and their kin of long arrays along some of their axes, and products of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapegrad import ops
+from tapegrad.compile.native.arrays import stored
+from tapegrad.compile.native.function import LOWERINGS, Function
+from tapegrad.compile.native.memory import short_first, vectors
+from tapegrad.compile.native.small import over
+from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
+from tapegrad.compile.native.values import (
+    ELEMENTS,
+    FLOATS,
+    INEXACT,
+    Array,
+    Number,
+    Unlowered,
+    Value,
+    dense,
+    is_small,
+    itemsize,
+    kind_of,
+)
+from tapegrad.compile.native.vectors import Operand, Vectors, nest
+from tapegrad.rules.op import Op
+from tapegrad.tape.tape import Call
+
+LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's way of adding loses fewer digits
+AT_ONCE = 4  # vectors of columns that are summed at once
+
+
+def lower_along(f: Function, op: Call) -> Value:
+    """Write a reduction of a long array along some of its axes."""
+    x, kind = f.array(op.args[0]), kind_of(op.spec)
+    n = len(x.shape)
+    axes = reduced(op, n)
+    if not axes or not x.size or not reduces(op.fn, x.kind, kind):
+        raise Unlowered("a reduction of its own kind")
+    assert kind is not None
+    v, step = vectors(f, x.kind, kind), itemsize(kind)
+    kept, gone = [a for a in range(n) if a not in axes], axes
+    small = is_small(op.spec) or not op.spec.is_array
+    shape = tuple([x.shape[a] for a in kept])
+    if small:
+        made = Array(f.stack(step * max(math.prod(shape), 1)), shape, dense(shape, step), None, kind)
+        to = made.strides
+    else:
+        made = f.place(op)
+        to = made.strides if len(made.shape) == len(kept) else tuple([made.strides[a] for a in kept])
+    count = math.prod(x.shape[a] for a in gone)
+    inner = min(range(n), key=lambda a: (abs(x.strides[a]) if x.shape[a] > 1 else 1 << 60))
+    fold = folded(f, op.fn, kind)
+    if inner in axes:
+        along_rows(f, v, x, [inner, *(a for a in gone if a != inner)], kept, made, to, fold, count)
+    else:
+        along_columns(f, v, x, gone, [*(a for a in kept if a != inner), inner], kept, made, to, fold, count)
+    if not small:
+        return made
+    found = f.loaded(made._replace(shape=op.spec.shape, strides=dense(op.spec.shape, step)))
+    return found if op.spec.is_array else Number(found.parts[0], kind)
+
+
+Fold = Callable[[str, str], str]
+
+
+def folded(f: Function, fn: Op, kind: str) -> Fold:
+    """Return what joins two numbers, or two vectors, of a reduction."""
+    row = ROWS[JOINS[fn]]
+    return lambda a, b: row.write(f, [a, b], kind)
+
+
+def read(v: Vectors, kind: str, at: str, step: int, count: int, to: str) -> str:
+    """Read numbers as those of another kind."""
+    with v.f.computing(v.lanes):
+        return v.f.convert(v.load(kind, at, step, count), kind, to)
+
+
+def identity(fn: Op, kind: str) -> Any:
+    """Return the number that a sum, a maximum or a minimum of numbers of a kind begins with."""
+    if fn not in (ops.max, ops.min):
+        return fn is ops.all
+    if kind in FLOATS:
+        return -math.inf if fn is ops.max else math.inf
+    limits = np.iinfo(ELEMENTS[kind].dtype)
+    return limits.min if fn is ops.max else limits.max
+
+
+def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[int], made: Array, to: Sequence[int],
+               fold: Fold, count: int) -> None:
+    """Reduce what lies together: a vector of sums for each number of the result."""
+    op = f.now
+    n, step = x.shape[gone[0]], x.strides[gone[0]]
+    kind = made.kind
+    if n > LONG and op.fn in (ops.sum, ops.mean) and kind in INEXACT:
+        raise Unlowered("a long sum")
+    t, start = v.lanes.type(kind), v.lanes.constant(identity(op.fn, kind), kind)
+
+    def folds(a: str, b: str, count: int) -> str:
+        with f.computing(v.lanes):
+            return fold(a, b if count == v.width else f.select(v.mask(count), kind, b, start))
+
+    def line(pointer: str, now: list[str]) -> list[str]:
+        whole = n // v.width * v.width
+        if whole:
+            now = f.loop(whole, [(t, text) for text in now], lambda k, now: [folds(
+                now[0], read(v, x.kind, f.at(pointer, f.times(k, step)), step, v.width, kind), v.width)], v.width)
+        if n % v.width:
+            now = [folds(now[0], read(v, x.kind, f.at(pointer, whole * step), step, n % v.width, kind), n % v.width)]
+        return now
+
+    def outer(axes: list[int], pointer: str, now: list[str]) -> list[str]:
+        if not axes:
+            return line(pointer, now)
+        return f.loop(x.shape[axes[0]], [(t, text) for text in now], lambda k, now: outer(
+            axes[1:], f.at(pointer, f.times(k, x.strides[axes[0]])), now))
+
+    def one(pointers: list[str]) -> None:
+        text = v.total(outer(gone[1:], pointers[0], [start])[0], kind, fold)
+        f.store(kind, over(f, text, count, kind) if op.fn is ops.mean else text, pointers[1])
+    nest(f, [x.shape[a] for a in kept], [[x.strides[a] for a in kept], list(to)], [x.data, made.data], one)
+
+
+def along_columns(f: Function, v: Vectors, x: Array, gone: list[int], order: list[int], kept: list[int], made: Array,
+                  to: Sequence[int], fold: Fold, count: int) -> None:
+    """Reduce along axes beside which numbers lie together: a vector of the result at once, or several."""
+    op, kind, t = f.now, made.kind, v.lanes.type(made.kind)
+    steps = dict(zip(kept, to))
+    n, step, out = x.shape[order[-1]], x.strides[order[-1]], steps[order[-1]]
+    start = v.lanes.constant(identity(op.fn, kind), kind)
+
+    def columns(pointers: list[str]) -> None:
+        def some(k: str, count_here: int, many: int) -> None:
+            def inner(axes: list[int], pointer: str, now: list[str]) -> list[str]:
+                if not axes:
+                    with f.computing(v.lanes):
+                        given = [read(v, x.kind, f.at(pointer, v.width * step * each), step, count_here, kind)
+                                 for each in range(many)]
+                        return [fold(text, other) for text, other in zip(now, given)]
+                return f.loop(x.shape[axes[0]], [(t, text) for text in now], lambda j, now: inner(
+                    axes[1:], f.at(pointer, f.times(j, x.strides[axes[0]])), now))
+            found = inner(gone, f.at(pointers[0], f.times(k, step)), [start] * many)
+            for each, text in enumerate(found):
+                if op.fn is ops.mean:
+                    with f.computing(v.lanes):
+                        text = over(f, text, count, kind)
+                at = f.at(f.at(pointers[1], f.times(k, out)), v.width * out * each)
+                v.store(made.kind, at, out, text, count_here)
+        block = v.width * AT_ONCE
+        whole, one = n // block * block, n // v.width * v.width
+
+        def step_of(many: int, first: int) -> Callable[[str, list[str]], list[str]]:
+            def body(k: str, _: list[str]) -> list[str]:
+                some(f.plus(k, str(first)), v.width, many)
+                return []
+            return body
+        if whole:
+            f.loop(whole, [], step_of(AT_ONCE, 0), block)
+        if one > whole:
+            f.loop(one - whole, [], step_of(1, whole), v.width)
+        if n % v.width:
+            some(str(one), n % v.width, 1)
+    axes = order[:-1]
+    nest(f, [x.shape[a] for a in axes], [[x.strides[a] for a in axes], [steps[a] for a in axes]], [x.data, made.data],
+         columns)
+
+
+def lower_row_products(f: Function, op: Call) -> Value:
+    """Write the products of rows of long arrays with rows."""
+    a, b = (stored(f, x) for x in op.args)
+    kind, n = kind_of(op.spec), a.shape[-1]
+    if op.kwargs or kind not in FLOATS or {a.kind, b.kind} != {kind} or b.shape[-1] != n or n > LONG:
+        raise Unlowered("products of their own kind")
+    v, small = vectors(f, kind), is_small(op.spec)
+    steps = dense(op.spec.shape, itemsize(kind))
+    made = Array(f.stack(itemsize(kind) * op.spec.size), op.spec.shape, steps, None, kind) if small else f.place(op)
+    t, nothing = v.lanes.type(kind), v.lanes.constant(0.0, kind)
+
+    def some(pointers: list[str], k: str, count: int, now: str) -> str:
+        found = [v.load(kind, f.at(at, f.times(k, x.strides[-1])), x.strides[-1], count)
+                 for at, x in zip(pointers, (a, b))]
+        with f.computing(v.lanes):
+            found = [ROWS[ops.multiply].write(f, found, kind)]
+            if count < v.width:
+                found = [f.select(v.mask(count), kind, found[0], nothing)]
+            return ROWS[ops.add].write(f, [now, found[0]], kind)
+
+    def row(pointers: list[str]) -> None:
+        whole, now = n // v.width * v.width, nothing
+        if whole:
+            now, = f.loop(whole, [(t, now)], lambda k, now: [some(pointers, k, v.width, now[0])], v.width)
+        if n % v.width:
+            now = some(pointers, str(whole), n % v.width, now)
+        f.store(kind, v.total(now, kind, folded(f, ops.sum, kind)), pointers[2])
+    along = [Operand.of(x, op.spec.shape, 1).strides for x in (a, b)]
+    nest(f, op.spec.shape, [*along, made.strides], [a.data, b.data, made.data], row)
+    return f.loaded(made) if small else made
+
+
+for _op in JOINS:
+    LOWERINGS[_op] = short_first(LOWERINGS[_op], lower_along)
+LOWERINGS[ops.vecdot] = short_first(LOWERINGS[ops.vecdot], lower_row_products)
