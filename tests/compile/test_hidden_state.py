@@ -317,7 +317,8 @@ BY_ITSELF = ["vars(conf)[n]", "conf.__dict__[n]", "attrgetter(n)(conf)", "operat
 @pytest.mark.parametrize("library", [True, False])
 @pytest.mark.parametrize("text", BY_ITSELF)
 def test_what_code_reads_of_modules_by_names_that_it_computes(text: str, library: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "site-packages" / "reading_by"
+    folder = tmp_path / ("site-packages" if library else "own")
+    package = folder / "reading_by"
     package.mkdir(parents=True)
     (package / "conf.py").write_text("rate = 2.0\ndef helper(): return rate\n")
     (package / "__init__.py").write_text(f"""
@@ -331,10 +332,7 @@ def f(x, given=conf):
     n, c = NAMES
     return x * {text}
 """)
-    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
-    if library:
-        monkeypatch.setattr(installed, "_FOLDERS", (*installed._FOLDERS, str(tmp_path)))
-    installed.library_of.cache_clear()
+    monkeypatch.syspath_prepend(str(folder))
     reading: Any = importlib.import_module("reading_by")
     step = tg.compile(lambda x: reading.f(x), warmup=1)
     try:
@@ -344,7 +342,6 @@ def f(x, given=conf):
     finally:
         for name in ("reading_by", "reading_by.conf"):
             del sys.modules[name]
-        installed.library_of.cache_clear()
 
 
 def test_a_name_that_stands_in_the_code_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,7 +256,7 @@ def test_a_table_is_data() -> None:
 
 
 UNBOUND: dict[str, tuple[Any, str]] = {
-    "an operator of float's": (lambda x: float.__mul__(x, 2.0), r"float.__mul__ takes no(.|\n)*operator.mul\(x, y\)"),
+    "an operator of float64's": (lambda x: np.float64.__mul__(x, 2.0), r"np.float64.__mul__ takes no(.|\n)*operator.mul\(x, y\)"),
     "of arrays": (lambda x: np.ndarray.__add__(np.ones(2) * x, 1.0).sum(), r"np.ndarray.__add__ takes(.|\n)*operator.add"),
     "a method": (lambda x: np.ndarray.sum(np.ones(2) * x), r"np.ndarray.sum takes no(.|\n)*x.sum\("),
     "a time": (lambda x: (datetime.timedelta(seconds=2) * x).total_seconds(), "multiply of a timedelta takes a plain"),
