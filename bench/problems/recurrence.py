@@ -29,5 +29,4 @@ def size_of(data: Data) -> Size:
 PROBLEM = Problem("recurrence", objective, ("x",), make, {"iterations": 1000}, size_of,
                   sweep=tuple({"iterations": 10 ** power} for power in (3, 4, 5)), million={"iterations": 333_334},
                   sweep_peers=("tapegrad grad", "autograd"),
-                  behind="the call in Python around the machine code takes 3 µs, and the reverse loop calls cos "
-                         "one number at a time.")
+                  behind="the reverse loop calls cos one number at a time.")

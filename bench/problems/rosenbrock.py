@@ -25,5 +25,4 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("rosenbrock", objective, ("x",), make, {"n": 1000}, size_of,
-                  behind="the call in Python takes 2.6 µs of 3.2; the gradient's three parts are added to zeros in "
-                         "loops of their own.")
+                  behind="the call from Python, and a result in new memory, take 0.3 µs of 0.75.")

@@ -217,13 +217,15 @@ class SegmentLoop:
         args = (*map(walk.bind, self.given), *(self._list(walk, use) for use in self.listed),
                 *(walk.bind(use.first) for use in self.carried))
         call = walk.new.push(Call(loop, args, None, (*(op.val for op in lasts), *vals)).at(self.op(0, 0)))
+        places = {(op.id - 1 - self.start) % self.period for op in self.singles}
+        singles = self.singles.union(op for op, use in zip(lasts, self.carried) if use.j in places)
         for number, op in enumerate(lasts):
             made = walk.new.push(Call(getfield, (call, number), None, op.val).at(op))
-            if walk.at[op.id] is None:
+            if walk.at[op.id] is None and op not in singles:  # of what is collected every run is used, the last too
                 walk.at[op.id] = made
         for number, (place, val) in enumerate(zip(collected, vals), len(lasts)):
             self.collections[place] = walk.new.push(Call(getfield, (call, number), None, val).at(self.op(0, place[0])))
-        for op in sorted(self.singles, key=lambda op: op.id):
+        for op in sorted(singles, key=lambda op: op.id):
             if walk.at[op.id] is None:
                 k, j = divmod(op.id - 1 - self.start, self.period)
                 walk.at[op.id] = walk.new.push(Call(getfield, (self.collections[j, False], self._runs()[k]), None,

@@ -28,6 +28,7 @@ _FORWARD: dict[str, Any] = {**{f"__{name}__": getattr(operator, f"__{name}__") f
     "__divmod__": builtins.divmod}
 _REFLECTED = {f"__r{name[2:]}": fn for name, fn in _FORWARD.items() if f"__r{name[2:]}" in vars(float)}
 _NAMES = frozenset([*_FORWARD, *_REFLECTED])
+_POWERS = ("__pow__", "__rpow__")
 _LOADS = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
 
 
@@ -39,6 +40,8 @@ def _itself(x: Any) -> Any:
 
 def _called(found: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """Return what an operator in C returns; of a traced number the traced result."""
+    if name in _POWERS and args[1:] and args[-1] is None:  # no third argument
+        args = args[:-1]
     operands = (found.__self__, *args) if type(found) is MethodWrapperType else args
     if len(operands) != 2 or kwargs or not any(issubclass(type(x), Traced) for x in args):
         return found(*args, **kwargs)

@@ -267,11 +267,14 @@ class Emitter:
 
     def loop(self, count: int | str, first: Sequence[tuple[str, str]],
              body: Callable[[str, list[str]], Sequence[str]], step: int = 1) -> list[str]:
-        """Append a loop that is run at least once; return what it carries at the end.
+        """Append a loop; return what it carries at the end. One that is known to run never is not written: in what is
+        written the condition stands at the end.
 
         `first` are types and first values of what is carried, `body` is given the counter and what is carried, and
         returns its new values.
         """
+        if count == 0:
+            return [text for _, text in first]
         head, done, before = self.fresh("loop"), self.fresh("done"), self.block
         self.put(f"br label {head}")
         self.begin(head)
