@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 from tapegrad import ops
 from tapegrad.ops.loop import is_loop
+from tapegrad.optimise.dce import dce
 from tapegrad.rules.op import Op
-from tapegrad.tape.spec import absent
+from tapegrad.tape.spec import absent, same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk, pure
 from tapegrad.tree.flatten import flatten
 
+MANY = 8  # values in a row that are one
+EDGES = 3  # of them that may be others, where a loop's first or last run has more to do
 SHOWN = 3  # functions that the name of a group names
 
 
@@ -34,6 +37,97 @@ class Batch:
     def __call__(self, *values: Any) -> Any:
         """Play the subtape."""
         return self.tape.play(*values)
+
+
+class Joined:
+    """A stack of all that a loop has collected, between others, as one function: of the tuple, and of these."""
+
+    aliases = None
+    __name__ = "joined"
+
+    def __init__(self, before: int, count: int) -> None:
+        self.before, self.count = before, count
+
+    def expanded(self, walk: Walk, op: Operation) -> Operation:
+        """Put the calls it was made of on a tape."""
+        whole, *others = walk.args(op)
+        parts = [walk.new.push(Call(ops.getfield, (whole, k), None, absent(part)).at(op))
+                 for k, part in enumerate(spec_of(whole).parts)]
+        args = (*others[:self.before], *parts, *others[self.before:])
+        return walk.new.push(Call(ops.stack, args, {"axis": 0}, op.val).at(op))
+
+
+class Taken:
+    """Rows of an array, from one on, as one function that returns them in a tuple: what a loop is listed."""
+
+    aliases = None
+    __name__ = "taken"
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def expanded(self, walk: Walk, op: Operation) -> Operation:
+        """Put the calls it was made of on a tape."""
+        x, = walk.args(op)
+        parts = [walk.new.push(Call(ops.getitem, (x, k), None, absent(part)).at(op))
+                 for k, part in enumerate(op.spec.parts, self.start)]
+        into = flatten(tuple([0] * len(parts)), "", [], [])
+        return walk.new.push(Call(ops.pack, tuple(parts), {"into": into}, op.val).at(op))
+
+
+def collected(tape: Tape) -> Tape:
+    """Return a tape on which the calls that make an array of what a loop has collected, or that take it apart for a
+    loop, one for each run, are one.
+    """
+    walk, found = Walk(tape), False
+    for op in tape.ops:
+        made = None
+        if op.fn is ops.stack and op.kwargs.get("axis") == 0 and len(op.args) >= MANY:
+            made = _joined(walk, op)
+        elif op.fn is ops.pack and op is not tape.result and len(op.args) >= MANY:
+            made = _taken(walk, op)
+        if made is None:
+            walk.keep(op)
+        else:
+            walk.stand_in(op, made)
+            found = True
+    return dce(walk.done()) if found else tape
+
+
+def _is_read(x: Any, fn: Op, k: int, of: Any = None) -> bool:
+    """True for a call that reads a number of a tuple, or an array: of a certain one, if there is one."""
+    return (isinstance(x, Operation) and x.fn is fn and len(x.args) == 2 and not x.kwargs and type(x.args[1]) is int
+            and (of is None or (x.args[0] is of and x.args[1] == k)))
+
+
+def _joined(walk: Walk, op: Operation) -> Operation | None:
+    before = next((k for k, x in enumerate(op.args) if _is_read(x, ops.getfield, 0) and x.args[1] == 0), None)
+    if before is None:
+        return None
+    whole = op.args[before].args[0]
+    stop = before + len(whole.spec.parts)
+    inside, others = op.args[before:stop], op.args[:before] + op.args[stop:]
+    if whole.fn is not ops.getfield or not MANY <= len(inside) == stop - before or not all(
+            _is_read(x, ops.getfield, k, whole) for k, x in enumerate(inside)):
+        return None
+    return walk.new.push(Call(Joined(before, len(inside)), tuple(map(walk.bind, (whole, *others))), None,
+                              op.val).at(op))
+
+
+def _taken(walk: Walk, op: Operation) -> Operation | None:
+    """Return the call; what is no row of the array is written to a copy of it."""
+    at = next((k for k, x in enumerate(op.args) if _is_read(x, ops.getitem, 0)), None)
+    if at is None:
+        return None
+    x, start = op.args[at].args[0], op.args[at].args[1] - at
+    others = [k for k, part in enumerate(op.args) if not _is_read(part, ops.getitem, start + k, x)]
+    if not x.spec.is_array or not 0 <= start <= x.spec.shape[0] - len(op.args) or len(others) > EDGES or any(
+            not same_type(spec_of(op.args[k]), op.args[at].spec) for k in others):
+        return None
+    array = walk.bind(x)
+    for k in others:
+        array = walk.new.push(Call(ops.setitem, (array, walk.bind(op.args[k]), start + k), None, absent(x.spec)).at(op))
+    return walk.new.push(Call(Taken(start), (array,), None, op.val).at(op))
 
 
 def calls_of(op: Operation) -> int:
@@ -96,6 +190,8 @@ def ungrouped(tape: Tape) -> Tape:
                 at[call] = walk.new.push(Call(call.fn, args, call.kwargs, call.val).at(call))
             inner[op] = [at[y] for y in op.fn.results]
             walk.stand_in(op, inner[op][0])
+        elif isinstance(op.fn, (Joined, Taken)):
+            walk.stand_in(op, op.fn.expanded(walk, op))
         elif is_loop(op):
             loop: Any = walk.keep(op)
             loop.fn = loop.fn.with_body(ungrouped(loop.fn.body))

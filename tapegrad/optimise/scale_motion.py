@@ -41,6 +41,8 @@ SCALING = frozenset([ops.negative, ops.multiply, ops.divide, ops.add])  # what m
 PASSING = MOVING | SUMS | BILINEAR | SOLVES | EVEN | SCALING | {ops.subtract, ops.scatter, ops.where}
 SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
 
+CALL = 8.0  # elements that a product of as many takes as long for as a call by itself
+
 NEVER = (math.inf, math.inf)
 FREE = (0.0, 0.0)
 
@@ -105,7 +107,7 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
         at = op.id
         y = op.spec
         # to put it on nothing costs nothing
-        size, cost, more = float(y.size) if floating(y) else 0.0, sign[at], other[at]
+        size, cost, more = y.size + CALL if floating(y) else 0.0, sign[at], other[at]
         if cost <= size:
             lazy[0][at] = 1
         if more <= size:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tapegrad import ops
-from tapegrad.compile.groups import Batch, Members, grouped_by
+from tapegrad.compile.groups import Batch, Members, collected, grouped_by
 from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
@@ -45,7 +45,7 @@ FOLDS = {fn.__name__: fn for fn in JOINS}
 
 def grouped(tape: Tape) -> Tape:
     """Return a tape on which calls on long arrays, in loops too, are grouped into calls of batches."""
-    new = grouped_by(tape, members(tape))
+    new = collected(grouped_by(tape, members(tape)))
     if any(map(is_loop, new.ops)):
         new = copy_tape(new) if new is tape else new
         loops: list[Any] = list(filter(is_loop, new.ops))

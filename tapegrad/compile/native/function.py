@@ -374,7 +374,8 @@ class Function(Emitter):
 
     def may_write(self, op: Operation, x: Operation, memory: Array) -> bool:
         """Return whether a call may write into the memory of its first argument once nothing else reads that."""
-        return x in self.own and isinstance(memory.owner, Block) and (op not in self.plan.objects or self.depth > 0)
+        return x in self.own and isinstance(memory.owner, Block) and (op not in self.plan.objects or self.depth > 0) \
+            and not any(type(found) is Rows and found.owner is memory.owner for found in self.env.values())
 
     def needed_after(self, op: Operation, memory: Array) -> list[Operation]:
         """Return what lies in some memory and is used after a call, not by itself alone."""

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.native.arrays import is_computed, operand, stored
+from tapegrad.compile.groups import Joined, Taken
+from tapegrad.compile.native.arrays import is_computed, operand, part_of, stored
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
 from tapegrad.compile.native.memory import apart, copy
@@ -339,5 +340,30 @@ def lower_getfield(f: Function, op: Call) -> Value:
     return read_row(f, found, str(key % len(x.spec.parts)))
 
 
+def lower_collected(f: Function, op: Call) -> Value:
+    """Write an array of all that a loop has kept, as it lies in its rows, between others."""
+    whole, *others = op.args
+    rows = f.value(whole)
+    if not isinstance(rows, Rows) or rows.kind != element_kind(op.spec):
+        raise Unlowered("a tuple of Python's")
+    made, before, count = f.place(op), op.fn.before, op.fn.count
+    shape, step = rows.shape or (), made.strides[0]
+    inner = dense(shape, itemsize(rows.kind))
+    copy(f, Array(f.at(made.data, step * before), (count, *shape), made.strides, made.owner, made.kind),
+         Array(f.at(rows.base, rows.offset), (count, *shape), (rows.step, *inner), rows.owner, rows.kind))
+    for k, x in enumerate(others):
+        copy(f, part_of(f, made, (k if k < before else k + count,)), operand(f, x))
+    return f.loaded(made) if is_small(op.spec) else made
+
+
+def lower_taken(f: Function, op: Call) -> Value:
+    """Return rows of an array as what a loop is listed: an address."""
+    x = stored(f, op.args[0])
+    if x.strides[1:] != dense(x.shape[1:], itemsize(x.kind)):
+        raise Unlowered("rows that lie in another way")
+    return Rows(x.data, x.strides[0], op.fn.start * x.strides[0], x.shape[1:] or None, x.kind, x.owner)
+
+
 CARRIERS[Loop] = lower_loop
+CARRIERS[Joined], CARRIERS[Taken] = lower_collected, lower_taken
 LOWERINGS[ops.getfield] = lower_getfield

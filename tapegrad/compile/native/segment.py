@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tapegrad import ops
 from tapegrad.compile.native.plan import Refused
 from tapegrad.compile.native.values import Array, Results, Rows
 from tapegrad.ops.loop import is_loop, put
@@ -24,7 +25,7 @@ def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
     while todo:
         for arg in operands(todo.pop()):
             if arg not in inside and isinstance(function.env.get(arg), (Rows, Results)):
-                raise Refused(arg if not isinstance(function.env[arg], Rows) else arg.args[0])
+                raise Refused(arg.args[0] if isinstance(function.env[arg], Rows) and arg.fn is ops.getfield else arg)
             if arg not in inside and type(arg) is Call and isinstance(function.env.get(arg), Array) \
                     and ("object", arg) not in function.cache and arg in function.views:
                 inside.add(arg)

@@ -151,6 +151,27 @@ def descent(x: Any, y: Any) -> Any:
     return np.sum(x * x)
 
 
+def trajectory(x: Any, k: Any) -> Any:
+    """Lists of what each step makes, as arrays: of rows, with the first state, and of numbers."""
+    states, energies = [x], []
+    for _ in range(90):
+        x = x + 0.1 * np.array([x[1], -k * np.sin(x[0])])
+        states.append(x)
+        energies.append(x[1] ** 2 - k * np.cos(x[0]))
+    path = np.array(states)
+    return np.sum((path[:, 0] - 0.5) ** 2) + np.mean((np.array(energies) + 1.0) ** 2) + path[-1, 1]
+
+
+def layers(x: Any, k: Any) -> Any:
+    found = []
+    for _ in range(90):
+        x = np.tanh(x * k)
+        found.append(x)
+    table = np.stack(found)
+    table[3:5] *= 2.0
+    return np.sum(table ** 2) + np.sum(table[::7, 2] * table[1, 3])
+
+
 LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "chain": (lambda x: np.sum(np.exp(-x * x) * np.sin(x)), (X,)),
     "two arrays": (lambda x, y: np.sum(np.hypot(x, y) / (1.0 + y * y)), (X, Y)),
@@ -171,6 +192,8 @@ LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "pieces of two axes": (lambda a: np.sum(np.exp(-np.sum((a[:, None, :3] - a[None, :, :3]) ** 2, axis=2))), (A,)),
     "moved": (moved, (X, A)), "contractions": (contractions, (A, X)), "network": (network, (0.2 * A[:20, :20], X[:20])),
     "descent": (descent, (X[:100], Y[:100])), "short descent": (descent, (X[:14], Y[:14])),
+    "trajectory": (trajectory, (np.array([1.0, 0.2]), 0.7)), "layers": (layers, (X[:40], Y[:40])),
+    "short layers": (layers, (X[:5], Y[:5])),
     "pieces with gaps": (lambda a: np.sum(np.sin(a[::2]) * a[1::2]) + np.sum(a[:, 1:] * np.cos(a[:, :-1])), (A,)),
     "a piece that is used again": (lambda x: np.sum(np.exp(-x[1:] * x[:-1])) * np.sum(x[:-1]), (X,)),
     "backwards": (lambda x: np.sum(x[::-1] * x * x[::-1]), (X,)),
@@ -197,7 +220,7 @@ def test_programs_of_long_arrays(name: str) -> None:
     assert step.stats.hits >= 2, step.stats
 
 
-@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil", "known rows", "long known rows", "pieces of two axes", "moved", "contractions", "network", "descent", "short descent"])
+@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil", "known rows", "long known rows", "pieces of two axes", "moved", "contractions", "network", "descent", "short descent", "trajectory", "layers", "short layers"])
 def test_nothing_of_it_stays_in_python(name: str) -> None:
     """Nor does a call leave machine code to be made again there."""
     f, args = LONG[name]
@@ -219,6 +242,16 @@ def test_arguments_that_lie_in_other_ways(lie: Any) -> None:
     same(step(read_only), tg.grad(f, read_only), 1e-12)
     other = given.astype(">f8")
     same(step(other), tg.grad(f, other), 1e-12)
+
+
+@pytest.mark.parametrize("f", [
+    lambda y: np.sum(np.broadcast_to(y, (0, len(y)))), lambda y: np.sum(np.sum(y[:0, None] * np.ones(len(y)), axis=0) * y),
+    lambda y: np.sum((y[None][:0]).sum(0) * y), lambda y: np.sum(np.einsum("ij,j->i", np.zeros((0, len(y))), y)) + np.sum(np.roll(y[:0], 1))])
+@pytest.mark.parametrize("n", [0, 5, 20, 100])
+def test_axes_without_length(f: Any, n: int) -> None:
+    step, y = native(f), np.ones(n)
+    for _ in range(3):
+        same(step(y), tg.grad(f, y), 1e-12)
 
 
 def test_a_row_that_is_not_there_is_numpys_error() -> None:
