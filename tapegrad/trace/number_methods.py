@@ -70,8 +70,7 @@ class _Methods:
 
     def __getattribute__(self, name: str) -> Any:
         found = getattr(object.__getattribute__(self, "of"), name)
-        is_own = (type(found) is MethodWrapperType and isinstance(found.__self__, _CLASSES)) or (
-            type(found) is WrapperDescriptorType and found.__objclass__ in _CLASSES)
+        is_own = type(found) in (MethodWrapperType, WrapperDescriptorType) and found.__objclass__ in _CLASSES
         return functools.partial(_called, found, name) if is_own else found
 
 
