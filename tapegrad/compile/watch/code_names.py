@@ -213,8 +213,13 @@ def imports_by_name(code: CodeType, scope: dict[str, Any]) -> bool:
     return _imports_by_call(code) and not imported(code, scope)
 
 
+def imports(code: CodeType) -> bool:
+    """Return whether code names what imports modules."""
+    return not _IMPORTS.isdisjoint(code.co_names)
+
+
 def _imports_by_call(code: CodeType) -> bool:
-    return not _IMPORTS.isdisjoint(code.co_names) or _names_modules(code)
+    return imports(code) or _names_modules(code)
 
 
 def _names_modules(code: CodeType) -> bool:

@@ -40,6 +40,7 @@ from tapegrad.compile.watch.code_names import (
     chains,
     global_names,
     imported,
+    imports,
     imports_by_name,
     library_parts,
     matches_classes,
@@ -203,7 +204,7 @@ class Reads:
             self.note(vars(found), mentioned & vars(found).keys(), found.__name__)
         for name in (*imported(code, scope), *(modules_asked(code) or ())):
             self.place(sys.modules, name, f"the module {name}")
-        if not self.library and imports_by_name(code, scope):
+        if imports_by_name(code, scope) and (not self.library or imports(code)):
             self.refused = self.refused or "it imports modules by names that it computes"
         for owner, name in chains(code):
             held = original(scope.get(owner))
