@@ -183,7 +183,7 @@ def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any
     """Contract the cotangent with the other operands.
 
     A repeated letter (`ii`) becomes two and a Kronecker delta between them; an axis that only this operand has was
-    summed alone, and gets an axis of length 1, which the sweep stretches.
+    summed alone, and gets an axis of length 1, which the sweep stretches; one of length 1 may have been stretched.
     """
     terms, output = labels(subscripts, [_ndim(x) for x in xs])
     mine, x = terms.pop(i - 1), xs[i - 1]
@@ -197,9 +197,9 @@ def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any
             terms.append(letter + axes[-1])
             factors.append(np.eye(n))
     known = set("".join(terms))
-    kept = "".join(letter for letter in axes if letter in known)
+    kept = "".join(letter for letter, n in zip(axes, shape_of(x)) if letter in known and n != 1)
     dx = einsum(f"{','.join(terms)}->{kept}", *factors, **({"optimize": True} if optimize or len(factors) > 2 else {}))
-    return dx if len(kept) == len(axes) else dx[tuple(slice(None) if letter in known else None for letter in axes)]
+    return dx if len(kept) == len(axes) else dx[tuple(slice(None) if letter in kept else None for letter in axes)]
 
 
 def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:

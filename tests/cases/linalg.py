@@ -85,6 +85,7 @@ CASES: list[Case] = [
          [(draw(2, 2, 2, 2),)], ops=("diagonal", "permute_dims"), errors=[((draw(2, 3, 2, 3),), ValueError)]),
     Case("einsum:iii", lambda x, y: np.einsum("iii,ij->j", x, y), [pair((2, 2, 2), (2, 3))]),
     Case("einsum:one", lambda x, y: np.einsum("ij,jk->ik", x, y), [pair((2, 1), (3, 2)), pair((2, 3), (1, 2))]),
+    Case("einsum:stretched", lambda x, y: np.einsum("jl,lj->j", x, y), [pair((1, 3), (3, 4)), pair((4, 1), (3, 4)), pair((1, 3), (1, 1))]),
     Case("einsum:implicit", lambda x, y: np.einsum("...ba,...bc", x, y) * np.einsum("...ba, ...bc", 2 * x, y),
          [pair((2, 3, 2), (3, 4)), (z(2, 2), z(2, 2, seed=1))]),
     Case("einsum", lambda x, y: np.einsum(x, [0, 1], y, [1, 2], [0, 2]) * np.einsum(x, [Ellipsis, 30], y, [30, 2]),
