@@ -94,34 +94,34 @@ def collected(tape: Tape) -> Tape:
     return dce(walk.done()) if found else tape
 
 
-def _is_read(x: Any, fn: Op, k: int, of: Any = None) -> bool:
-    """True for a call that reads a number of a tuple, or an array: of a certain one, if there is one."""
-    return (isinstance(x, Operation) and x.fn is fn and len(x.args) == 2 and not x.kwargs and type(x.args[1]) is int
-            and (of is None or (x.args[0] is of and x.args[1] == k)))
+def _read(x: Any, fn: Op) -> tuple[Any, int] | None:
+    """Return what a call takes one element out of, and its number; None for what does something else."""
+    if isinstance(x, Operation) and x.fn is fn and len(x.args) == 2 and not x.kwargs and type(x.args[1]) is int:
+        return x.args[0], x.args[1]
+    return None
 
 
 def _joined(walk: Walk, op: Operation) -> Operation | None:
-    before = next((k for k, x in enumerate(op.args) if _is_read(x, ops.getfield, 0) and x.args[1] == 0), None)
-    if before is None:
+    found = [_read(x, ops.getfield) for x in op.args]
+    before, first = next(((k, read) for k, read in enumerate(found) if read and not read[1]), (0, None))
+    if first is None or first[0].fn is not ops.getfield:
         return None
-    whole = op.args[before].args[0]
-    stop = before + len(whole.spec.parts)
-    inside, others = op.args[before:stop], op.args[:before] + op.args[stop:]
-    if whole.fn is not ops.getfield or not MANY <= len(inside) == stop - before or not all(
-            _is_read(x, ops.getfield, k, whole) for k, x in enumerate(inside)):
+    whole, count = first[0], len(first[0].spec.parts)
+    if count < MANY or found[before:before + count] != [(whole, k) for k in range(count)]:
         return None
-    return walk.new.push(Call(Joined(before, len(inside)), tuple(map(walk.bind, (whole, *others))), None,
-                              op.val).at(op))
+    args = whole, *op.args[:before], *op.args[before + count:]
+    return walk.new.push(Call(Joined(before, count), tuple(map(walk.bind, args)), None, op.val).at(op))
 
 
 def _taken(walk: Walk, op: Operation) -> Operation | None:
     """Return the call; what is no row of the array is written to a copy of it."""
-    at = next((k for k, x in enumerate(op.args) if _is_read(x, ops.getitem, 0)), None)
-    if at is None:
+    found = [_read(x, ops.getitem) for x in op.args]
+    at, first = next(((k, read) for k, read in enumerate(found) if read), (0, None))
+    if first is None or not first[0].spec.is_array:
         return None
-    x, start = op.args[at].args[0], op.args[at].args[1] - at
-    others = [k for k, part in enumerate(op.args) if not _is_read(part, ops.getitem, start + k, x)]
-    if not x.spec.is_array or not 0 <= start <= x.spec.shape[0] - len(op.args) or len(others) > EDGES or any(
+    x, start = first[0], first[1] - at
+    others = [k for k, read in enumerate(found) if read != (x, start + k)]
+    if len(others) > EDGES or not 0 <= start <= x.spec.shape[0] - len(found) or any(
             not same_type(spec_of(op.args[k]), op.args[at].spec) for k in others):
         return None
     array = walk.bind(x)
