@@ -44,7 +44,7 @@ from tapegrad.trace import numpy_warnings
 from tapegrad.trace.guards import SURROUNDINGS, check_surroundings
 from tapegrad.trace.inputs import argument_names, flatten_call
 from tapegrad.trace.results import apart
-from tapegrad.tree.flatten import Structure, Walk
+from tapegrad.tree.flatten import Structure
 from tapegrad.tree.signature import ValueAndGradients
 
 
@@ -441,12 +441,7 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: boo
                             f"({', '.join(recorded)}), and is given {given}", None,
                             "a value for each; by keyword those that were recorded so")
     kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
-    walks: list[Walk] = []
-    signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs, walks)
-    reached = tape.structure.reached
-    if reached is not None and reached.among(walks) != reached.places:
-        raise ArgumentError(f"{tape.name} was recorded with arguments of which others have names of their own in the "
-                            "program: a global, a default", None, "trace the function again with these arguments")
+    signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
     if signature != tape.structure:
         raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
                             f"{tape.structure.difference(signature)}", None,

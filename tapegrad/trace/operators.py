@@ -119,14 +119,17 @@ def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], 
     return method
 
 
+_ITEMS = ("__len__", "__getitem__")  # a class of an enumeration has both from a class of its own: not by `hasattr`
+
+
 def is_sequence(x: Any) -> bool:
     """True for an object of which NumPy makes an array, going through its items, before it asks
     it what an operator means.
     """
     kind = type(x)
-    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not isinstance(x, (str, bytes, dict)) \
-        and not hasattr(kind, "__array_ufunc__") and not hasattr(kind, "__array_priority__") \
-        and not hasattr(kind, "__torch_function__")
+    names = {name for base in kind.__mro__ for name in _ITEMS if name in vars(base)}
+    return len(names) == len(_ITEMS) and not isinstance(x, (str, bytes, dict)) and not any(
+        hasattr(kind, name) for name in ("__array_ufunc__", "__array_priority__", "__torch_function__"))
 
 
 def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:

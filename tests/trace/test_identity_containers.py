@@ -137,20 +137,6 @@ def test_a_tape_holds_for_arguments_that_have_as_much_in_common(made: Callable[[
             tape.play(*[[part] for part in other], 1.0)
 
 
-GLOBAL = P(1.0)
-
-
-def test_a_tape_is_not_played_where_other_arguments_have_names_of_their_own() -> None:
-    def f(a: Any, x: Any) -> Any:
-        return x * 2 if a is GLOBAL else -x
-    for other in (GLOBAL, P(1.0)):
-        given = P(1.0) if other is GLOBAL else GLOBAL
-        tape = tg.trace(f, given, 2.0)[1]
-        assert tape.play(given, 3.0) == f(given, 3.0)
-        with pytest.raises(tg.ArgumentError, match="have names of their own"):
-            tape.play(other, 3.0)
-
-
 def test_recorded_arguments_have_as_much_in_common() -> None:
     part = [2.0]
     tape = tg.trace(lambda a, b, *, c: a[0][0] * b[0] * c[0], [part], part, c=part)[1]
