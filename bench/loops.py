@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 
 import tapegrad as tg
 from bench.machine import describe, load
@@ -205,7 +205,8 @@ def main() -> None:
     for f, args in track(CASES, "loops", transient=True):
         found = measured(f, args, options.seconds)
         rows.append({"name": f.__name__.rstrip("_"), "size": int(np.size(args[0])), **found})
-    table = Table("a loop of", "numbers", "program, µs", "gradient, µs", "ratio", "compiled in, s", "right")
+    table = Table(Column("a loop of", no_wrap=True), "numbers", "program, µs", "gradient, µs", "ratio",
+                  "compiled in, s", "right")
     for row in sorted(rows, key=lambda row: -row["gradient"] / row["program"]):
         table.add_row(row["name"], str(row["size"]), f"{1e6 * row['program']:.0f}", f"{1e6 * row['gradient']:.1f}",
                       f"{row['gradient'] / row['program']:.2f}", f"{row['made']:.2f}", "yes" if row["right"] else "NO")
