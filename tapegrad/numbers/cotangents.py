@@ -222,7 +222,8 @@ def dense(dy: Any) -> Any:
 def accumulate(a: Any, b: Any) -> Any:
     """Add two cotangents of one variable; those of a tuple add field by field."""
     if type(a) is tuple and type(b) is tuple:
-        return tuple(accumulate(x, y) for x, y in zip(a, b, strict=True))
+        return tuple([y if type(x) is ZeroTangent else x if type(y) is ZeroTangent else accumulate(x, y)
+                      for x, y in zip(a, b, strict=True)])  # of most parts one is nothing: a loop's results, one by one
     if type(a) is dict and type(b) is dict:
         return {key: accumulate(a.get(key, ZERO), b.get(key, ZERO)) for key in {**a, **b}}
     return a + b

@@ -30,7 +30,8 @@ def _pack_vjp(y: Array, *leaves: Any, into: Structure) -> Callable[[Any], tuple[
 def _getfield_cotangent(dy: Cotangent, _y: Array, x: Array, key: Any) -> Any:
     if isinstance(x, dict):
         return {key: dy}
-    return tuple(dy if i == key else ZERO for i in range(len(x)))
+    at = key % len(x)
+    return *(ZERO,) * at, dy, *(ZERO,) * (len(x) - at - 1)
 
 
 pack = define("pack", lambda *leaves, into: into.build(list(leaves)), rule=Joint(_pack_vjp),
