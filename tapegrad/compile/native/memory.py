@@ -25,6 +25,7 @@ from tapegrad.compile.native.values import (
     element_kind,
     is_small,
     itemsize,
+    kind_of,
     natural,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, vectors_of
@@ -208,6 +209,17 @@ def place(f: Function, op: Operation) -> Array:
     made = f.cached("sum", total, lambda: f.place(total))
     f.adopt(op)
     return Array(f.at(made.data, itemsize(made.kind) * largest[1]), spec.shape, natural(spec), made.owner, made.kind)
+
+
+def target(f: Function, op: Call) -> Array:
+    """Return memory for a value that is written there; a short one's is on the stack."""
+    y = op.spec
+    if not y.is_array or is_small(y):
+        kind = kind_of(y)
+        if kind is None:
+            raise Unlowered("of other numbers")
+        return Array(f.stack(itemsize(kind) * max(y.size, 1)), y.shape, dense(y.shape, itemsize(kind)), None, kind)
+    return f.place(op)
 
 
 def is_list(x: Any) -> bool:

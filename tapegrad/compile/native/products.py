@@ -9,7 +9,7 @@ from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.function import LOWERINGS, WAITING, Function
 from tapegrad.compile.native.jobs import LARGE, flops_of, job
-from tapegrad.compile.native.memory import apart, short_first
+from tapegrad.compile.native.memory import apart, short_first, target
 from tapegrad.compile.native.values import (
     COMPLEX,
     ELEMENTS,
@@ -17,10 +17,8 @@ from tapegrad.compile.native.values import (
     Number,
     Unlowered,
     Value,
-    dense,
     is_small,
     itemsize,
-    kind_of,
 )
 from tapegrad.compile.native.vectors import nest
 from tapegrad.tape.tape import Call
@@ -82,17 +80,6 @@ def lower_product(f: Function, op: Call) -> Value:
     if not op.spec.is_array:
         return Number(f.load(kind, made.data), kind)
     return f.loaded(made) if is_small(op.spec) else made
-
-
-def target(f: Function, op: Call) -> Array:
-    """Return memory for a product; a short one's is on the stack."""
-    y = op.spec
-    if not y.is_array or is_small(y):
-        kind = kind_of(y)
-        if kind is None:
-            raise Unlowered("of other numbers")
-        return Array(f.stack(itemsize(kind) * max(y.size, 1)), y.shape, dense(y.shape, itemsize(kind)), None, kind)
-    return f.place(op)
 
 
 def lead(x: Array, batch: tuple[int, ...]) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.arrays import stored
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.memory import short_first, vectors
+from tapegrad.compile.native.memory import short_first, target, vectors
 from tapegrad.compile.native.small import over
 from tapegrad.compile.native.table import JOINS, ROWS, reduced, reduces
 from tapegrad.compile.native.values import (
@@ -91,6 +91,20 @@ def identity(fn: Op, kind: str) -> Any:
     return limits.min if fn is ops.max else limits.max
 
 
+def along_line(f: Function, v: Vectors, kind: str, n: int, now: str, start: str, fold: Fold,
+               given: Callable[[str, int], str]) -> str:
+    """Join n numbers, a vector of them at once, to a vector; what there are not of the last is what a fold starts with.
+    """
+    def joined(now: str, k: str, count: int) -> str:
+        text = given(k, count)
+        with f.computing(v.lanes):
+            return fold(now, text if count == v.width else f.select(v.mask(count), kind, text, start))
+    whole = n // v.width * v.width
+    if whole:
+        now, = f.loop(whole, [(v.lanes.type(kind), now)], lambda k, now: [joined(now[0], k, v.width)], v.width)
+    return joined(now, str(whole), n % v.width) if n % v.width else now
+
+
 def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[int], made: Array, to: Sequence[int],
                fold: Fold, count: int) -> None:
     """Reduce what lies together: a vector of sums for each number of the result."""
@@ -101,18 +115,9 @@ def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[in
         raise Unlowered("a long sum")
     t, start = v.lanes.type(kind), v.lanes.constant(identity(op.fn, kind), kind)
 
-    def folds(a: str, b: str, count: int) -> str:
-        with f.computing(v.lanes):
-            return fold(a, b if count == v.width else f.select(v.mask(count), kind, b, start))
-
     def line(pointer: str, now: list[str]) -> list[str]:
-        whole = n // v.width * v.width
-        if whole:
-            now = f.loop(whole, [(t, text) for text in now], lambda k, now: [folds(
-                now[0], read(v, x.kind, f.at(pointer, f.times(k, step)), step, v.width, kind), v.width)], v.width)
-        if n % v.width:
-            now = [folds(now[0], read(v, x.kind, f.at(pointer, whole * step), step, n % v.width, kind), n % v.width)]
-        return now
+        return [along_line(f, v, kind, n, now[0], start, fold, lambda k, count: read(
+            v, x.kind, f.at(pointer, f.times(k, step)), step, count, kind))]
 
     def outer(axes: list[int], pointer: str, now: list[str]) -> list[str]:
         if not axes:
@@ -176,30 +181,19 @@ def lower_row_products(f: Function, op: Call) -> Value:
     kind, n = kind_of(op.spec), a.shape[-1]
     if op.kwargs or kind not in FLOATS or {a.kind, b.kind} != {kind} or b.shape[-1] != n or n > LONG:
         raise Unlowered("products of their own kind")
-    v, small = vectors(f, kind), is_small(op.spec)
-    steps = dense(op.spec.shape, itemsize(kind))
-    made = Array(f.stack(itemsize(kind) * op.spec.size), op.spec.shape, steps, None, kind) if small else f.place(op)
-    t, nothing = v.lanes.type(kind), v.lanes.constant(0.0, kind)
-
-    def some(pointers: list[str], k: str, count: int, now: str) -> str:
-        found = [v.load(kind, f.at(at, f.times(k, x.strides[-1])), x.strides[-1], count)
-                 for at, x in zip(pointers, (a, b))]
-        with f.computing(v.lanes):
-            found = [ROWS[ops.multiply].write(f, found, kind)]
-            if count < v.width:
-                found = [f.select(v.mask(count), kind, found[0], nothing)]
-            return ROWS[ops.add].write(f, [now, found[0]], kind)
+    v, made, add = vectors(f, kind), target(f, op), folded(f, ops.sum, kind)
+    nothing = v.lanes.constant(0.0, kind)
 
     def row(pointers: list[str]) -> None:
-        whole, now = n // v.width * v.width, nothing
-        if whole:
-            now, = f.loop(whole, [(t, now)], lambda k, now: [some(pointers, k, v.width, now[0])], v.width)
-        if n % v.width:
-            now = some(pointers, str(whole), n % v.width, now)
-        f.store(kind, v.total(now, kind, folded(f, ops.sum, kind)), pointers[2])
+        def product(k: str, count: int) -> str:
+            found = [v.load(kind, f.at(at, f.times(k, x.strides[-1])), x.strides[-1], count)
+                     for at, x in zip(pointers, (a, b))]
+            with f.computing(v.lanes):
+                return ROWS[ops.multiply].write(f, found, kind)
+        f.store(kind, v.total(along_line(f, v, kind, n, nothing, nothing, add, product), kind, add), pointers[2])
     along = [Operand.of(x, op.spec.shape, 1).strides for x in (a, b)]
     nest(f, op.spec.shape, [*along, made.strides], [a.data, b.data, made.data], row)
-    return f.loaded(made) if small else made
+    return f.loaded(made) if is_small(op.spec) else made
 
 
 for _op in JOINS:

@@ -73,24 +73,29 @@ def names_of(code: CodeType) -> frozenset[str]:
     """
     parts = [part for part in code.co_consts if type(part) is tuple and matches_classes(code)]  # `case Point(x=0)`
     named = [part for names in parts for part in names if type(part) is str]
-    return frozenset([*code.co_names, *_strings(code), *named, *asked(code).names]).union(*map(names_of, _inner(code)))
+    own = [*code.co_names, *_strings(code), *named, *asked(code).names]
+    return frozenset(own).union(*map(names_of, inner_codes(code)))
 
 
 @functools.lru_cache(maxsize=4096)
 def global_names(code: CodeType) -> frozenset[str]:
     """Return those of the names that are no attributes'."""
     read = [name for _, name in named(code, _GLOBAL)]
-    return frozenset([*read, *_strings(code)]).union(*map(global_names, _inner(code)))
+    return frozenset([*read, *_strings(code)]).union(*map(global_names, inner_codes(code)))
+
+
+def step_pairs(code: CodeType) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
+    """Yield the instructions that compute, each with the one behind it: their places and names."""
+    return itertools.pairwise((place, opname) for place, opname in enumerate(
+        map(dis.opname.__getitem__, code.co_code[::2])) if opname not in PASSED)
 
 
 @functools.lru_cache(maxsize=4096)
 def chains(code: CodeType) -> frozenset[tuple[str, str]]:
     """Return the attributes that code reads of what a global name holds: `conf.rate`, `getattr(conf, "rate")`."""
-    steps = [(place, opname) for place, opname in enumerate(map(dis.opname.__getitem__, code.co_code[::2]))
-             if opname not in PASSED]
-    pairs = [(name_in(code, first), name_in(code, second)) for (first, a), (second, b) in itertools.pairwise(steps)
+    pairs = [(name_in(code, first), name_in(code, second)) for (first, a), (second, b) in step_pairs(code)
              if a in ("LOAD_GLOBAL", "LOAD_NAME") and b in ("LOAD_ATTR", "LOAD_METHOD")]
-    return frozenset(pairs).union(asked(code).chains, *map(chains, _inner(code)))
+    return frozenset(pairs).union(asked(code).chains, *map(chains, inner_codes(code)))
 
 
 class Asked(NamedTuple):
@@ -153,7 +158,7 @@ _PUSHES = frozenset(["LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOA
                      "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST",
                      "LOAD_FAST_BORROW", "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "LOAD_SMALL_INT", "PUSH_NULL"])
 
-def _inner(code: CodeType) -> list[CodeType]:
+def inner_codes(code: CodeType) -> list[CodeType]:
     return [part for part in code.co_consts if isinstance(part, CodeType)]
 
 
@@ -205,7 +210,7 @@ def _imports(code: CodeType) -> frozenset[str]:
     found = [name for _, name in named(code, _IMPORTING)]
     texts = [text for text in code.co_consts if type(text) is str
              and text in sys.modules] if _imports_by_call(code) else []
-    return frozenset([*found, *texts]).union(*map(_imports, _inner(code)))
+    return frozenset([*found, *texts]).union(*map(_imports, inner_codes(code)))
 
 
 def imports_by_name(code: CodeType, scope: dict[str, Any]) -> bool:
@@ -229,7 +234,7 @@ def _names_modules(code: CodeType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def matches_classes(code: CodeType) -> bool:
     """True for code that matches classes: `case Point(x=0)`."""
-    return _MATCH_CLASS in code.co_code[::2] or any(map(matches_classes, _inner(code)))
+    return _MATCH_CLASS in code.co_code[::2] or any(map(matches_classes, inner_codes(code)))
 
 
 def names_in_format(text: str) -> list[str]:
@@ -239,7 +244,7 @@ def names_in_format(text: str) -> list[str]:
 
 def reads_modules_by_name(code: CodeType, heard: bool) -> bool:
     return not _OF_MODULES.isdisjoint(code.co_names) or (
-        _names_modules(code) and not heard and any(modules_asked(part) is None for part in (code, *_inner(code))))
+        _names_modules(code) and not heard and any(modules_asked(part) is None for part in (code, *inner_codes(code))))
 
 
 def _strings(code: CodeType) -> list[str]:

@@ -137,8 +137,7 @@ class Reads:
 
     def note_handed(self) -> None:
         """Note all names of the modules that code may be handed which reads names that it computes."""
-        found = [(place.namespace, place.name, place.value) for place in self.places.values()]
-        for module in (*handed_modules(found, self.handed, self.by_name), *self.modules):
+        for module in (*handed_modules(self.places.values(), self.handed), *self.modules):
             if library_of(module.__name__) in self.by_name:
                 self.note(vars(module), vars(module).keys() - OF_ALL, module.__name__)
 
