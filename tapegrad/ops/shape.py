@@ -142,6 +142,16 @@ def _pad_tangent(ts: Any, _y: Any, x: Any, widths: tuple[tuple[int, int], ...], 
     return pad(np.zeros(shape_of(x)) if dx is None else dx, widths, *([] if border is None else [border]))
 
 
+def _padded(x: Any, widths: Any, value: Any = 0) -> Any:
+    # as np.pad does, which takes twenty times as long for few numbers
+    x = np.asanyarray(x)
+    shape = tuple([before + n + after for n, (before, after) in zip(x.shape, widths)])
+    y = np.empty(shape, x.dtype, order="F" if x.flags.fnc else "C")
+    y[...] = value
+    y[tuple([slice(before, before + n) for n, (before, _) in zip(x.shape, widths)])] = x
+    return y
+
+
 def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
     shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths))
     y = torch.empty(shape, dtype=x.dtype, device=x.device)
@@ -150,7 +160,7 @@ def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
     return y
 
 
-pad = define("pad", lambda x, widths, value=0: np.pad(x, widths, constant_values=value), (
+pad = define("pad", _padded, (
     lambda dy, _y, _x, widths, value=0: dy[tuple(slice(before, -after or None) for before, after in widths)], None,
     _pad_value_cotangent),
              tangent=_pad_tangent, torch=_pad, batch=padded, memory=MOVED, spec=types.padded)

@@ -482,14 +482,15 @@ class Function(Emitter):
         for number, argument in enumerate(arguments):
             self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
         self.most = max(self.most, len(arguments))
+        found = self.invoked(part, len(arguments))
+        for number, x in enumerate(made):
+            self.env[x] = Object(self.item(found.ir, number), found.owner)
+            self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
+
+    def invoked(self, part: Tape, count: int) -> Object:
         before = self.op(f"or i32 {self.op('load i32, ptr %lost')}, {self.op('call i32 @tapegrad_flags()')}")
         self.put(f"store i32 {before}, ptr %lost")
-        found = self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(part)}, ptr %scratch, "
-                                  f"i64 {len(arguments)})"))
-        for number, x in enumerate(made):
-            pointer = self.item(found.ir, number)
-            self.env[x] = Object(pointer, found.owner)
-            self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
+        return self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(part)}, ptr %scratch, i64 {count})"))
 
 
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}

@@ -14,6 +14,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.groups import Joined, Taken
 from tapegrad.compile.native.arrays import is_computed, operand, part_of, stored
+from tapegrad.compile.native.callbacks import call_back
 from tapegrad.compile.native.elementwise import stretched
 from tapegrad.compile.native.function import CARRIERS, LOWERINGS, Function
 from tapegrad.compile.native.memory import apart, copy
@@ -25,6 +26,7 @@ from tapegrad.compile.native.values import (
     Array,
     Elements,
     Number,
+    Object,
     Results,
     Rows,
     Unlowered,
@@ -55,6 +57,8 @@ def lower_loop(f: Function, op: Call) -> Results:
     searched = indexed(loop)
     for x, arg in zip(given, outer):
         f.env[x] = stored(f, arg) if x in searched else bound(f, x, arg)
+        if isinstance(whole := f.env.get(arg), Object):
+            f.cached("object", x, lambda whole=whole: whole)
     rows = [kept(f, arg, x) for arg, x in zip(sequences, listed)]
     for each in loop.body.ops:
         if type(each) is Constant and is_long(each.spec):
@@ -89,7 +93,7 @@ def lower_loop(f: Function, op: Call) -> Results:
         f.homes |= {part: row_of(spec_of(part), place, memory) for part, place in places if is_long(spec_of(part))}
         for each in loop.body.ops[1:]:
             if each is not loop.body.result and not isinstance(each, Input):
-                f.operation(each)
+                written(f, each)
         for part, place in places:
             keep(f, part, place)
         found = [text for x, new in zip(carried, loop.results) if x not in long
@@ -104,6 +108,7 @@ def lower_loop(f: Function, op: Call) -> Results:
         last = iter(f.loop(loop.count, first, body))
     finally:
         f.depth, f.runs = depth, runs
+    f.gained += runs * loop.count  # each run spares the interpreter its loop
     for array in long.values():  # is now that of the results alone
         f.forget(array.owner)
     ended: dict[Any, Value] = {x: rebuilt(x.spec, [next(last) for _ in texts_of(value)])
@@ -115,6 +120,14 @@ def lower_loop(f: Function, op: Call) -> Results:
         shape = spec.shape if spec.is_array else None
         kept_rows.append(Rows(memory.name, size, offset, shape, required_kind(spec), memory))
     return Results((*ends, *kept_rows))
+
+
+def written(f: Function, op: Operation) -> None:
+    """Write an operation of a loop's body: as a call into Python where it has no native code."""
+    try:
+        f.operation(op)
+    except Unlowered:
+        call_back(f, op)
 
 
 def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequence[Input]) -> dict[Operation, str]:

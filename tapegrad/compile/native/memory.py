@@ -27,6 +27,7 @@ from tapegrad.compile.native.values import (
     itemsize,
     kind_of,
     natural,
+    number_kind,
 )
 from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, vectors_of
 from tapegrad.tape.spec import spec_of
@@ -291,6 +292,18 @@ def lower_gather(f: Function, op: Call) -> Value:
     return made
 
 
+def lower_pad(f: Function, op: Call) -> Value:
+    """Write an array amid one number."""
+    x, widths, *value = op.args
+    border = value[0] if value else op.kwargs.get("value", 0)
+    if number_kind(spec_of(border)) is None:
+        raise Unlowered("other borders")
+    made, of, given = f.place(op), spec_of(x).shape, operand(f, x)
+    copy(f, made, f.number(border))
+    copy(f, part_of(f, made, [slice(before, before + n) for n, (before, _) in zip(of, widths)]), given)
+    return made
+
+
 def lower_assignment(f: Function, op: Call) -> Value:
     """Write an array with a part replaced: in its memory where nothing else needs that, or in a copy."""
     vectors(f)
@@ -341,6 +354,7 @@ def short_first(short: Callable[[Function, Call], Value], long: Callable[[Functi
 _moved = short_first(lower_view, lower_gather)
 _LONG = {**dict.fromkeys(MOVES, _moved), **dict.fromkeys(NEW, lower_new),
          **dict.fromkeys((ops.concat, ops.stack), lower_joined),
-         ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: _moved}
+         ops.scatter: lower_pieces, ops.setitem: lower_assignment, ops.getitem: _moved,
+         ops.pad: short_first(lower_gather, lower_pad)}
 for _op, _write in _LONG.items():
     LOWERINGS[_op] = short_first(LOWERINGS[_op], _write)
