@@ -9,14 +9,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from bench.corpus.case import CASES, Built, Case, case, script
-
-T = np.linspace(0.0, 1.0, 64)
-WAVE = np.sin(2 * np.pi * 5 * T) + 0.3 * np.cos(2 * np.pi * 11 * T)
-
-
-def total(x: object) -> object:
-    """Return the sum of numbers of any nesting."""
-    return sum(map(total, x)) if isinstance(x, (list, tuple)) else np.sum(x)  # type: ignore[call-overload]
+from bench.drawn.numbers import WAVE, float_of, total
 
 
 @case("colossus")
@@ -71,27 +64,6 @@ def irradiance() -> Built:
     date = datetime(2019, 7, 2, 10, 30)
     return lambda vnorm, h, lat: irradiance_on_plane(vnorm, h, date, lat) / 1e3, (
         np.array([0.0, -0.3, -0.9]), 300.0, 41.0)
-
-
-@case("acoustics")
-def absorption_of_air() -> Built:
-    from acoustics.atmosphere import Atmosphere
-    return lambda t, rh: (Atmosphere(temperature=t, relative_humidity=rh).attenuation_coefficient(
-        np.array([250.0, 1000.0, 4000.0])) * 1e3).sum(), (291.0, 55.0)
-
-
-@case("acoustics")
-def reverberation() -> Built:
-    from acoustics.room import t60_eyring, t60_fitzroy
-    s = np.array([20.0, 20.0, 15.0, 15.0, 12.0, 12.0])
-    return lambda alpha, v: t60_eyring(s, alpha, v) + t60_fitzroy(s, alpha, v), (np.full(6, 0.2), 60.0)
-
-
-@case("acoustics")
-def reflection_at_ground() -> Built:
-    from acoustics.reflection import Boundary
-    tones = np.array([500.0, 1000.0])
-    return lambda sigma, angle: np.abs(Boundary(tones, sigma, angle=angle).reflection_factor).sum(), (2e4, 0.7)
 
 
 @case("gammatone")
@@ -156,13 +128,6 @@ def ellipsometry() -> Built:
     return lambda d, n: ellips([1, n, 3.5 + 0.02j], [np.inf, d, np.inf], 1.1, 600.0)["psi"], (120.0, 1.46)
 
 
-@case("opticspy")
-def retarded_light() -> Built:
-    from opticspy import jones
-    return lambda w: total(np.abs(np.asarray(jones.Birefringence(w, 0.2).matrix)[:, 0]
-                                  * np.exp(1j * w) + 1) ** 2), (0.8,)
-
-
 @case("ofiber")
 def modes_of_fibre() -> Built:
     from ofiber import cylinder_step
@@ -204,27 +169,6 @@ def focused_beam() -> Built:
     return lambda w, s: 1e3 * gaussian.image_distance(w, 632e-9, s, 0.1) + gaussian.curvature(w, 632e-9, s), (3e-4, 0.4)
 
 
-@case("burnman")
-def equation_of_state() -> Built:
-    from burnman.eos import birch_murnaghan, vinet
-
-    def f(v: float, k: float) -> float:
-        params = {"V_0": 11.2e-6, "K_0": k, "Kprime_0": 4.1, "P_0": 0.0}
-        return birch_murnaghan.birch_murnaghan(11.2e-6 / v, params) / 1e9 + vinet.vinet(v / 11.2e-6, params) / 1e9
-    return f, (10.1e-6, 160e9)
-
-
-@case("burnman")
-def periclase() -> Built:
-    from burnman import minerals
-    periclase = minerals.SLB_2011.periclase()
-
-    def f(p: float, t: float) -> float:
-        periclase.set_state(p, t)
-        return periclase.rho / 1e3 + periclase.alpha * 1e5
-    return f, (25e9, 1500.0)
-
-
 @case("mplstereonet")
 def intersection_of_planes() -> Built:
     from mplstereonet import stereonet_math
@@ -262,17 +206,18 @@ def oscillator() -> Built:
 @case("liquepy")
 def liquefaction() -> Built:
     from liquepy.trigger import boulanger_and_idriss_2014 as bi
-    return lambda q, fc: bi.calc_crr_m7p5_from_qc1ncs(bi.calc_q_c1n_cs(q, bi.calc_delta_q_c1n(q, fc))), (80.0, 12.0)
+    return lambda q, fc: bi.calc_crr_m7p5_from_qc1ncs(bi.calc_q_c1ncs(q, bi.calc_delta_q_c1n(q, fc))), (80.0, 12.0)
 
 
 @case("geofound")
 def bearing_capacity() -> Built:
     import geofound
+    from geofound.models import FoundationRaft, Soil
 
     def f(phi: float, width: float) -> float:
-        soil, raft = geofound.Soil(), geofound.FoundationRaft()
+        soil, raft = Soil(), FoundationRaft()
         soil.phi, soil.cohesion, soil.unit_dry_weight = phi, 5.0, 17000.0
-        raft.length, raft.width, raft.depth, raft.i_ww, raft.i_ll = 8.0, width, 1.0, 1.0, 1.0
+        raft.length, raft.width, raft.depth = 8.0, width, 1.0
         return geofound.capacity_meyerhof_1963(soil, raft) / 1e6
     return f, (32.0, 3.0)
 
@@ -284,23 +229,10 @@ def stress_under_load() -> Built:
         q, 4.0, 3.0, z)["delta sigma z [kPa]"] / 10, (2.0, 100.0)
 
 
-@case("groundhog")
-def consolidation() -> Built:
-    from groundhog.consolidation.dissipation.onedimensionalconsolidation import consolidation_degree
-    return lambda t, cv: consolidation_degree(t, cv, 2.0)["U [pct]"] / 10, (31.0e6, 1.5)
-
-
 @case("pycwt")
 def wavelet_power() -> Built:
     import pycwt
     return lambda x: (np.abs(pycwt.cwt(x, 0.1, 0.5, 0.2, 6, pycwt.Morlet(6))[0]) ** 2).mean(), (WAVE,)
-
-
-@case("atmos")
-def moist_air() -> Built:
-    import atmos
-    return lambda t, rh: atmos.calculate("Tv", T=t, RH=rh, p=9e4) / 100 + atmos.calculate("qv", T=t, RH=rh, p=9e4), (
-        290.0, 60.0)
 
 
 @case("lmoments3")
@@ -342,47 +274,26 @@ def distance_on_ellipsoid() -> Built:
 
 @case("turfpy")
 def length_of_route() -> Built:
-    from turfpy.measurement import destination
+    from geojson import Feature, Point
+    from turfpy.measurement import bearing, distance
 
     def f(lon: float, lat: float) -> float:
-        from geojson import Feature, Point
-        there = destination(Feature(geometry=Point((lon, lat))), 50.0, 90.0, {"units": "mi"})
-        return total(there["geometry"]["coordinates"])
+        a, b = (Feature(geometry=Point(at, precision=15)) for at in ((lon, lat), (-75.5, 39.1)))
+        return distance(a, b) / 100 + bearing(a, b) / 100
     return f, (-75.3, 39.9)
-
-
-@case("geog")
-def course_of_ship() -> Built:
-    import geog
-    return lambda p, q: geog.distance(p, q) / 1e5 + geog.course(p, q) + total(geog.propagate(p, 30.0, 1e5)), (
-        np.array([11.0, 48.0]), np.array([13.4, 52.5]))
-
-
-@case("lamberthub")
-def transfer_orbit() -> Built:
-    from lamberthub import gooding1990, izzo2015
-    r2 = np.array([-14600.0, 2500.0, 7000.0])
-    return lambda r1, tof: total(izzo2015(398600.4418, r1, r2, tof)) + total(gooding1990(398600.4418, r1, r2, tof)), (
-        np.array([5000.0, 10000.0, 2100.0]), 3600.0)
 
 
 @case("structuralcodes")
 def creep_of_concrete() -> Built:
     from structuralcodes.codes import ec2_2004 as ec
     return lambda fcm, rh: ec.phi_0(ec.phi_RH(200.0, fcm, rh, 0.9, 0.95), ec.beta_fcm(fcm), ec.beta_t0(28.0)) + 1e3 * (
-        ec.eps_cd_0("N", fcm, rh)), (38.0, 60.0)
+        ec.eps_cd_0(ec.alpha_ds1("N"), ec.alpha_ds2("N"), fcm, ec.beta_RH(rh))), (38.0, 60.0)
 
 
 @case("structuralcodes")
 def section_of_concrete() -> Built:
     from structuralcodes.codes import mc2010
     return lambda fck: mc2010.fctm(fck) + mc2010.Eci(mc2010.fcm(fck)) / 1e4 + mc2010.Gf(fck), (35.0,)
-
-
-@case("vibration_toolbox")
-def free_vibration() -> Built:
-    import vibration_toolbox as vtb
-    return lambda m, c, k: (vtb.sdof._rk4(m, c, k, 1.0, 0.2, 12, 0.1)[1][:, 0] ** 2).sum(), (1.0, 0.2, 3.0)
 
 
 @case("FLife")
@@ -434,15 +345,8 @@ def diffusion_of_heat() -> Built:
 @case("nutils")
 def evaluated_function() -> Built:
     from nutils import numeric
-    return lambda a: numeric.contract(numeric.ext(a[:, 0])[..., None], numeric.ext(a[:, 1])[..., None], (0, 1)).sum(), (
+    return lambda a: (numeric.ext(a) ** 2).sum() + numeric.contract(a, a[::-1], (0, 1)).sum(), (
         np.array([[1.0, 0.2], [0.3, 2.0], [0.7, 0.4]]),)
-
-
-@case("harold")
-def step_of_system() -> Built:
-    import harold
-    return lambda a, b: harold.haroldpolymul(np.array([1.0, a, b]), np.array([b, 1.0])).sum() + abs(
-        harold.Transfer([1.0], [1.0, a, b]).dcgain), (0.8, 2.0)
 
 
 @case("aerocalc3")
@@ -450,6 +354,127 @@ def standard_atmosphere() -> Built:
     from aerocalc3 import airspeed, std_atm
     return lambda h, v: std_atm.alt2press(h) + airspeed.cas2tas(v, h) / 100 + std_atm.alt2density_ratio(h), (
         21000.0, 210.0)
+
+
+@case("isacalc")
+def layers_of_air() -> Built:
+    from isacalc import Atmosphere
+    return lambda h: np.sum(Atmosphere().calculate(h)[1:3]) / 100, (8000.0,)
+
+
+@case("pygasflow")
+def nozzle_flow() -> Built:
+    from pygasflow import isentropic, shockwave
+    return lambda m, g: (isentropic.critical_area_ratio(m, g) + shockwave.mach_downstream(m, g)
+                         + isentropic.prandtl_meyer_angle(m, g) / 10), (2.1, 1.4)
+
+
+@case("pygasflow")
+def oblique_shock() -> Built:
+    from pygasflow.solvers import isentropic_solver, shockwave_solver
+    return lambda m: sum(map(float_of, isentropic_solver("m", m)[1:4])) + float_of(
+        shockwave_solver("mu", m, "theta", 10)[2]), (2.4,)
+
+
+@case("pypower")
+def power_flow() -> Built:
+    from pypower.api import case9, makeYbus
+    grid = case9()
+
+    def f(x: np.ndarray) -> float:
+        branch = grid["branch"].copy()
+        branch[:, 0:2] -= 1
+        branch[:, 3] = x
+        bus = grid["bus"].copy()
+        bus[:, 0] -= 1
+        y = makeYbus(grid["baseMVA"], bus, branch)[0]
+        return (np.abs(y.toarray()) ** 2).sum() / 1e4
+    return f, (case9()["branch"][:, 3],)
+
+
+@case("electricpy")
+def charged_capacitor() -> Built:
+    from electricpy import passive
+    from electricpy.conversions import abc_to_seq
+    return lambda t, r, c: passive.vcapcharge(t, 12.0, r, c) + passive.captransfer(t, 12.0, r, c, 2 * c)[0] + np.abs(
+        abc_to_seq(np.array([r, 2j * c, 1.0]))).sum(), (0.5, 1.3, 0.6)
+
+
+@case("windpowerlib")
+def wind_at_hub() -> Built:
+    from windpowerlib import density, temperature, wind_speed
+    return lambda v, z0: wind_speed.logarithmic_profile(v, 10.0, 98.0, z0) + wind_speed.hellman(
+        v, 10.0, 98.0, z0) + density.barometric(101.3, 2.0, 98.0, temperature.linear_gradient(280.0 + v, 2.0, 98.0)), (
+            5.4, 0.15)
+
+
+@case("ta")
+def relative_strength() -> Built:
+    import pandas as pd
+    from ta.momentum import RSIIndicator
+    return lambda x: RSIIndicator(pd.Series(x), window=5).rsi().iloc[-1] / 10, (10 + WAVE[:20],)
+
+
+@case("optionlab")
+def greeks() -> Built:
+    from optionlab import black_scholes as bs
+
+    def f(s: float, v: float) -> float:
+        d1 = bs.get_d1(s, 100.0, 0.02, v, 0.5)
+        d2 = bs.get_d2(s, 100.0, 0.02, v, 0.5)
+        return bs.get_option_price("call", s, 100.0, 0.02, 0.5, d1, d2) + bs.get_gamma(s, 0.02, v, d1) * 10
+    return f, (103.0, 0.25)
+
+
+@case("pyesg")
+def heston() -> Built:
+    from pyesg import HestonProcess
+
+    def f(theta: float, kappa: float) -> float:
+        process = HestonProcess(mu=0.05, theta=theta, kappa=kappa, sigma=0.3, rho=-0.6)
+        x = np.array([100.0, 0.06])
+        return process.expectation(x, 0.5).sum() / 10 + process.standard_deviation(x, 0.5).sum()
+    return f, (0.04, 1.5)
+
+
+@case("pyesg")
+def nelson_siegel() -> Built:
+    from pyesg import NelsonSiegelInterpolator
+    x, y = np.array([0.5, 1.0, 2.0, 5.0, 10.0]), np.array([0.02, 0.024, 0.03, 0.034, 0.036])
+    return lambda tau: NelsonSiegelInterpolator(tau=tau).fit(x, y).beta0 * 100, (1.4,)
+
+
+@case("actuarialmath")
+def makeham() -> Built:
+    from actuarialmath import Makeham
+    return lambda b, c: Makeham(A=0.00022, B=b, c=c).p_x(60, t=10) + 100 * Makeham(A=0.00022, B=b, c=c).mu_x(70), (
+        2.7e-6, 1.124)
+
+
+@case("pyliferisk")
+def annuity() -> Built:
+    import pyliferisk
+    deaths = [0] + [10.0 + 0.5 * i ** 2 for i in range(60)]
+
+    def f(rate: float) -> float:
+        mt = pyliferisk.Actuarial(nt=deaths, i=rate)
+        return pyliferisk.ax(mt, 5) + pyliferisk.Ax(mt, 10) + pyliferisk.px(mt, 3)
+    return f, (0.03,)
+
+
+@case("pycircstat")
+def circular_correlation() -> Built:
+    import pycircstat
+    other = np.array([0.3, 1.4, 2.5, 4.0, 0.9])
+    return lambda x: pycircstat.corrcc(x, other) + pycircstat.var(x) + pycircstat.mean(x), (
+        np.array([0.1, 1.1, 2.9, 3.7, 1.3]),)
+
+
+@case("nestle")
+def ellipsoid() -> Built:
+    import nestle
+    return lambda a: nestle.Ellipsoid(np.zeros(2), a @ a.T + np.eye(2)).vol + nestle.mean_and_cov(
+        a, np.array([0.4, 0.6]))[1].sum(), (np.array([[1.0, 0.3], [0.2, 1.5]]),)
 
 
 importlib.import_module("bench.drawn.fifth_more")

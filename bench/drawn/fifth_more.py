@@ -5,151 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.corpus.case import Built, case
-
-T = np.linspace(0.0, 1.0, 64)
-WAVE = np.sin(2 * np.pi * 5 * T) + 0.3 * np.cos(2 * np.pi * 11 * T)
-
-
-@case("isacalc")
-def layers_of_air() -> Built:
-    from isacalc import Atmosphere
-    return lambda h: np.sum(Atmosphere().calculate(h)[1:3]) / 100, (8000.0,)
-
-
-@case("pygasflow")
-def nozzle_flow() -> Built:
-    from pygasflow import isentropic, shockwave
-    return lambda m, g: (isentropic.critical_area_ratio(m, g) + shockwave.mach_downstream(m, g)
-                         + isentropic.prandtl_meyer_angle(m, g) / 10), (2.1, 1.4)
-
-
-@case("pygasflow")
-def oblique_shock() -> Built:
-    from pygasflow.solvers import isentropic_solver, shockwave_solver
-    return lambda m: sum(map(float_of, isentropic_solver("m", m)[1:4])) + float_of(
-        shockwave_solver("mu", m, "theta", 10)[2]), (2.4,)
-
-
-@case("pypower")
-def power_flow() -> Built:
-    from pypower.api import case9, makeYbus
-    grid = case9()
-
-    def f(x: np.ndarray) -> float:
-        branch = grid["branch"].copy()
-        branch[:, 0:2] -= 1
-        branch[:, 3] = x
-        bus = grid["bus"].copy()
-        bus[:, 0] -= 1
-        y = makeYbus(grid["baseMVA"], bus, branch)[0]
-        return (np.abs(y.toarray()) ** 2).sum() / 1e4
-    return f, (case9()["branch"][:, 3],)
-
-
-@case("electricpy")
-def charged_capacitor() -> Built:
-    from electricpy import passive
-    from electricpy.conversions import abc_to_seq
-    return lambda t, r, c: passive.vcapcharge(t, 12.0, r, c) + passive.captransfer(t, 12.0, r, c, 2 * c)[0] + np.abs(
-        abc_to_seq(np.array([r, 2j * c, 1.0]))).sum(), (0.5, 1.3, 0.6)
-
-
-@case("windpowerlib")
-def wind_at_hub() -> Built:
-    from windpowerlib import density, temperature, wind_speed
-    return lambda v, z0: wind_speed.logarithmic_profile(v, 10.0, 98.0, z0) + wind_speed.hellman(
-        v, 10.0, 98.0, z0) + density.barometric(101.3, 2.0, 98.0, temperature.linear_gradient(280.0 + v, 2.0, 98.0)), (
-            5.4, 0.15)
-
-
-@case("ta")
-def relative_strength() -> Built:
-    import pandas as pd
-    from ta.momentum import RSIIndicator
-    return lambda x: RSIIndicator(pd.Series(x), window=5).rsi().iloc[-1] / 10, (10 + WAVE[:20],)
-
-
-@case("optionlab")
-def greeks() -> Built:
-    from optionlab import black_scholes as bs
-
-    def f(s: float, v: float) -> float:
-        d1 = bs.get_d1(s, 100.0, 0.02, v, 0.5)
-        d2 = bs.get_d2(s, 100.0, 0.02, v, 0.5)
-        return bs.get_option_price("call", s, 100.0, 0.02, 0.5, d1, d2) + bs.get_gamma(s, 0.02, v, d1) * 10
-    return f, (103.0, 0.25)
-
-
-@case("pyesg")
-def heston() -> Built:
-    from pyesg import HestonProcess
-
-    def f(theta: float, kappa: float) -> float:
-        process = HestonProcess(mu=0.05, theta=theta, kappa=kappa, sigma=0.3, rho=-0.6)
-        x = np.array([100.0, 0.06])
-        return process.expectation(x, 0.5).sum() / 10 + process.standard_deviation(x, 0.5).sum()
-    return f, (0.04, 1.5)
-
-
-@case("pyesg")
-def nelson_siegel() -> Built:
-    from pyesg import NelsonSiegelInterpolator
-    return lambda tau, b: np.sum(NelsonSiegelInterpolator(tau=tau, beta0=b, beta1=-0.02, beta2=0.01).predict(
-        np.array([0.5, 2.0, 10.0]))) * 10, (1.4, 0.045)
-
-
-@case("actuarialmath")
-def makeham() -> Built:
-    from actuarialmath import Makeham
-    return lambda b, c: Makeham(A=0.00022, B=b, c=c).p_x(60, t=10) + 100 * Makeham(A=0.00022, B=b, c=c).mu_x(70), (
-        2.7e-6, 1.124)
-
-
-@case("pyliferisk")
-def annuity() -> Built:
-    import pyliferisk
-    table = pyliferisk.MortalityTable(nt=[0.01 + 0.02 * i for i in range(40)], perc=100)
-
-    def f(rate: float) -> float:
-        mt = pyliferisk.Actuarial(nt=[0.01 + 0.02 * i for i in range(40)], i=rate)
-        return pyliferisk.ax(mt, 5) + pyliferisk.Ax(mt, 10) + pyliferisk.px(table, 3)
-    return f, (0.03,)
-
-
-@case("cashflows")
-def value_of_money() -> Built:
-    from cashflows import tvmm
-    return lambda rate, pmt: float_of(tvmm.tvmm(fval=0.0, pmt=pmt, nrate=rate, nper=24)) / 1e3, (5.0, -120.0)
-
-
-@case("reliability")
-def weibull_life() -> Built:
-    from reliability.Distributions import Weibull_Distribution
-    return lambda a, b: np.sum(Weibull_Distribution(alpha=a, beta=b).SF(
-        xvals=np.array([2.0, 5.0]), show_plot=False)), (6.0, 1.7)
-
-
-@case("pycircstat")
-def circular_correlation() -> Built:
-    import pycircstat
-    other = np.array([0.3, 1.4, 2.5, 4.0, 0.9])
-    return lambda x: pycircstat.corrcc(x, other) + pycircstat.var(x) + pycircstat.mean(x), (
-        np.array([0.1, 1.1, 2.9, 3.7, 1.3]),)
-
-
-@case("nestle")
-def ellipsoid() -> Built:
-    import nestle
-    return lambda a: nestle.Ellipsoid(np.zeros(2), a @ a.T + np.eye(2)).vol + nestle.mean_and_cov(
-        a, np.array([0.4, 0.6]))[1].sum(), (np.array([[1.0, 0.3], [0.2, 1.5]]),)
-
-
-@case("pyDOE3")
-def sampled_designs() -> Built:
-    from pyDOE3 import ccdesign
-    design = ccdesign(2)
-    from pyDOE3 import var_regression_matrix
-    return lambda s: float_of(var_regression_matrix(design, np.array([[0.3, 0.2]]), "1 + x1 + x2", s)), (1.3,)
+from bench.drawn.numbers import WAVE, T, float_of
 
 
 @case("pygps")
@@ -169,17 +25,7 @@ def warped_distance() -> Built:
 @case("EntropyHub")
 def fuzzy_entropy() -> Built:
     import EntropyHub
-    return lambda x: EntropyHub.FuzzEn(x, m=2, r=(0.2, 2.0))[0][-1] + EntropyHub.CosiEn(x)[0], (WAVE[:30],)
-
-
-@case("dit")
-def shared_information() -> Built:
-    import dit
-
-    def f(p: float) -> float:
-        d = dit.Distribution(["00", "01", "10", "11"], [p, 0.2, 0.3, 0.5 - p])
-        return dit.shannon.mutual_information(d, [0], [1]) + dit.multivariate.entropy(d)
-    return f, (0.15,)
+    return lambda x: EntropyHub.FuzzEn(x, m=2, r=(0.2, 2.0))[0][-1] + EntropyHub.CoSiEn(x)[0], (WAVE[:30],)
 
 
 @case("pyitlib")
@@ -209,13 +55,6 @@ def determinant() -> Built:
         np.array([[1.0, 0.3, 0.2], [0.4, 1.5, 0.1], [0.2, 0.1, 0.9]]),)
 
 
-@case("pypop7")
-def schaffer() -> Built:
-    from pypop7.benchmarks import base_functions as bf
-    return lambda x: bf.schaffer(x) + bf.griewank(x) + bf.levy_montalvo(x) + bf.michalewicz(x), (
-        np.array([0.4, 1.2, -0.7]),)
-
-
 @case("landscapes")
 def test_functions() -> Built:
     from landscapes import single_objective as so
@@ -233,12 +72,6 @@ def schwefel() -> Built:
 def weights_of_differences() -> Built:
     from numdifftools.fornberg import fd_weights
     return lambda x: fd_weights(x, 0.1, 2) @ np.sin(x), (np.array([-0.4, -0.1, 0.2, 0.6]),)
-
-
-@case("chebpy")
-def series_of_chebyshev() -> Built:
-    from chebpy import cheb
-    return lambda c, x: cheb.cheb_polynomial_series(c, x), (np.array([0.2, 0.7, -0.3]), 0.4)
 
 
 @case("csaps")
@@ -330,7 +163,7 @@ def difference_of_colours() -> Built:
 @case("colorir")
 def cylindrical_colour() -> Built:
     from colorir import sRGB
-    return lambda r, g: sum(sRGB(r, g, 90.0).hclab()[:3]) / 100, (120.0, 200.0)
+    return lambda r, g: sum(sRGB(r, g, 0.35).hclab()[:3]) / 100, (0.4, 0.7)
 
 
 @case("compas")
@@ -420,7 +253,7 @@ def rating_after_bout() -> Built:
 @case("nengo")
 def tuning_of_neurons() -> Built:
     from nengo.neurons import LIF, Sigmoid
-    x = np.linspace(-1, 1, 4)[:, None]
+    x = np.linspace(-1, 1, 8).reshape(4, 2)
     return lambda gain, bias: LIF().rates(x, gain, bias).sum() / 100 + Sigmoid().rates(x, gain, bias).sum() / 100, (
         np.array([2.0, 3.0]), np.array([1.5, 1.1]))
 
@@ -453,6 +286,111 @@ def skin_of_body() -> Built:
     return lambda h, w: construction.bsa_rate(h, w) + construction.bfb_rate(h, w), (1.72, 74.0)
 
 
-def float_of(x: object) -> object:
-    """Return the only number of an array, or a number itself."""
-    return np.ravel(x)[0] if np.ndim(x) else x  # type: ignore[arg-type, call-overload]
+@case("refnx")
+def reflectivity() -> Built:
+    from refnx.reflect import use_reflect_backend
+    q = np.linspace(0.01, 0.2, 8)
+
+    def f(layers: np.ndarray) -> float:
+        with use_reflect_backend("py_parratt") as reflect:
+            return np.log(reflect(q, layers)).sum() / 10
+    return f, (np.array([[0.0, 0.1, 0.1, 0.1], [80.0, 3.4, 0.01, 3.0], [60.0, 1.4, 0.02, 4.0], [1.0, 2.07, 0.1, 5.0]]),)
+
+
+@case("bumps")
+def chebyshev_profile() -> Built:
+    from bumps import bspline, cheby
+    return lambda c, k: cheby.cheby_val(c, np.array([0.2, 0.7])).sum() + bspline.bspline(
+        k, np.array([0.2, 0.7])).sum(), (np.array([0.2, 0.7, -0.3]), np.array([1.0, 2.0, 0.5, 1.5, 0.7]))
+
+
+@case("impedance")
+def circuit_fitted() -> Built:
+    from impedance.models.circuits import CustomCircuit
+    frequencies = np.array([0.1, 10.0, 1e3])
+    return lambda guess: np.abs(CustomCircuit("R0-p(R1,C1)-W1", initial_guess=list(guess)).predict(
+        frequencies, use_initial=True)).sum(), (np.array([0.1, 0.2, 0.05, 0.3]),)
+
+
+@case("pyiast")
+def mixture_adsorbed() -> Built:
+    import pandas as pd
+    import pyiast
+    frame = pd.DataFrame({"p": [0.1, 0.5, 1.0, 2.0, 4.0], "q": [0.4, 1.5, 2.3, 3.2, 3.9]})
+    one = pyiast.ModelIsotherm(frame, "q", "p", model="Langmuir")
+    two = pyiast.ModelIsotherm(frame.assign(q=frame.q / 2), "q", "p", model="Langmuir")
+    return lambda p: np.sum(pyiast.iast(p, [one, two]) * np.array([1.0, 2.0])), (np.array([0.6, 0.9]),)
+
+
+@case("heartpy")
+def poincare_plot() -> Built:
+    from heartpy.analysis import calc_poincare
+    mask = np.zeros(6)
+    return lambda rr: sum(calc_poincare(rr, mask, {}, {"RR_list": rr, "RR_masklist": mask})[key]
+                          for key in ("sd1", "sd1/sd2")), (
+        np.array([810.0, 790.0, 820.0, 850.0, 805.0, 795.0]),)
+
+
+@case("nmrglue")
+def processed_signal() -> Built:
+    import nmrglue as ng
+    x = WAVE + 1j * WAVE[::-1]
+    return lambda lb, p: (ng.proc_base.ps(ng.proc_base.fft(ng.proc_base.em(x, lb=lb)), p0=p).real ** 2).sum(), (
+        0.05, 20.0)
+
+
+@case("ncon")
+def contracted_network() -> Built:
+    from ncon import ncon
+    return lambda a, b: ncon([a, b, a], [[1, 2], [2, 3], [3, 1]]) + ncon([a, b], [[-1, 1], [1, -2]]).sum(), (
+        np.array([[1.0, 0.2], [0.3, 0.7]]), np.array([[0.5, 0.1], [0.4, 1.2]]))
+
+
+@case("teneva")
+def tensor_train() -> Built:
+    import teneva
+    train = teneva.rand([3, 4, 3], 2, seed=3)
+    return lambda core: teneva.norm(teneva.add([core, *train[1:]], train)) + teneva.mean(teneva.mul(
+        [core, *train[1:]], train)), (train[0],)
+
+
+@case("persim")
+def distance_of_diagrams() -> Built:
+    import persim
+    other = np.array([[0.1, 0.9], [0.3, 0.5]])
+    return lambda d: persim.heat(d, other) + persim.sliced_wasserstein(d, other, M=8), (
+        np.array([[0.2, 1.1], [0.4, 0.7], [0.1, 0.3]]),)
+
+
+@case("pylops")
+def operators() -> Built:
+    import pylops
+    return lambda x, a: np.sum((pylops.FirstDerivative(12) * x) ** 2) + np.sum(
+        pylops.Diagonal(a * np.ones(12)).H * (pylops.SecondDerivative(12) @ x) * x), (WAVE[:12], 0.6)
+
+
+@case("pyproximal")
+def proximal_point() -> Built:
+    import pyproximal
+    return lambda x, s: np.sum(pyproximal.L1(sigma=s).prox(x, 0.4) ** 2) + np.sum(
+        pyproximal.Huber(alpha=0.3).prox(x, s) * np.arange(4)), (np.array([0.9, -1.4, 0.1, 2.0]), 0.7)
+
+
+@case("pyfao56")
+def crop_evapotranspiration() -> Built:
+    from pyfao56.refet import ascedaily
+    return lambda t, rs: ascedaily("S", 361.0, 33.0, 182, rs, t, 18.0, tdew=12.0, wndsp=2.1), (33.0, 24.0)
+
+
+@case("radioactivedecay")
+def decayed_inventory() -> Built:
+    import radioactivedecay as rd
+    return lambda n, t: sum(rd.Inventory({"Mo-99": n}, "num").decay(t, "h").contents.values()) * 2 + (
+        rd.Inventory({"Mo-99": n}, "num").decay(t, "h").contents["Tc-99m"]), (2.0, 20.0)
+
+
+@case("probnum")
+def mean_of_kernel() -> Built:
+    from probnum.randprocs.kernels import ExpQuad, Matern
+    return lambda ell, x: ExpQuad((1,), lengthscales=ell).matrix(x[:, None]).sum() + Matern(
+        (1,), nu=1.5, lengthscales=ell).matrix(x[:, None]).sum(), (0.7, np.array([0.1, 0.5, 1.3]))
