@@ -131,7 +131,7 @@ class _Whole:
 
     def __rmatmul__(self, one: tuple[Any]) -> Any:
         x, = one
-        return operator.index(x) if isinstance(x, Traced) and isinstance(plain(x), int) else x
+        return operator.index(x) if isinstance(x, Traced) and isinstance(plain(x), int) else x  # type: ignore[arg-type]
 
 
 _WHOLE = frozenset(["__hash__", "__index__", "__int__"])
