@@ -358,7 +358,7 @@ def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
     """Yield what stands in modules that code asks for names that it computes: `getattr(module, name)`."""
     if "getattr" in code.co_names:
         for name, module in zip(code.co_names, map(scope.get, code.co_names)):
-            if issubclass(type(module), ModuleType) and not _is_closed(module.__name__) and any(
+            if issubclass(type(module), ModuleType) and not _is_closed(getattr(module, "__name__", "")) and any(
                     follows(code, place, "getattr") for place in places_of(code, name)):
                 yield from (module, *filter(_may_lead, vars(module).values()))
     for part in code.co_consts:
