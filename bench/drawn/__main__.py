@@ -25,7 +25,7 @@ CALLS = 8  # of a compiled gradient, each with other numbers
 def main(argv: Sequence[str] | None = None) -> int:
     """Run each case of a list in a process of its own; with `--save`, keep the outcomes under a title."""
     parser = argparse.ArgumentParser(prog="python -m bench.drawn", description=__doc__)
-    parser.add_argument("list", help="a module of bench/drawn: first, second, third, fourth")
+    parser.add_argument("list", help="a module of bench/drawn: first, second, third, fourth, fifth")
     parser.add_argument("--only", nargs="+", default=[""], metavar="PART", help="cases whose name holds one of these")
     parser.add_argument("--limit", type=float, default=100.0, metavar="S", help="seconds that a case has (100)")
     parser.add_argument("--plain", action="store_true", help="run the programs alone, without derivatives")

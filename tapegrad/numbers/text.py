@@ -20,8 +20,8 @@ class Text(str):
     refused while its trace runs.
 
     Not all ways back can be closed: in "%.2f" % x, an f-string of several parts and what a regular expression finds,
-    Python makes a text of its own, and compiled code (`complex`, `eval`, `json`, `decimal`) reads the letters and asks
-    nobody.
+    Python makes a text of its own, and compiled code (`complex`, `json`, `decimal`) reads the letters and asks nobody.
+    `eval` and `exec` in the program's code look for the letters (trace/read_text.py).
     """
 
     __slots__ = ("_traced_by",)

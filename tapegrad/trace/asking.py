@@ -306,7 +306,8 @@ _NAMES = (
     r"(?:\b(?:type|from|not|got|component:|convert|input) '?|\b'|apply to a '|received a ')"
     r"(?:Proxy|Scalar|Items|Tracked)\b"
     r"|^descriptor '\w+' (?:for|requires a) 'numpy\.ndarray'"
-    r"|^No matching signature found|^Expected a \d-dim C contiguous array|^Invalid call to pythranized function"
+    r"|^No matching signature found|^Function call with ambiguous argument types"
+    r"|^Expected a \d-dim C contiguous array|^Invalid call to pythranized function"
     r"|^Object of type (?:float|int|complex|bool|float64) is not JSON serializable"
     r"|^\w+\(\): incompatible function arguments\.|\b(?:got|not) tapegrad\.[\w.]+$"
 )

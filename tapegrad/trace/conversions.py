@@ -53,7 +53,7 @@ from tapegrad.trace.bytecode import (
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
-from tapegrad.trace.number_methods import with_operators
+from tapegrad.trace.number_methods import new_array, with_operators
 from tapegrad.trace.observers import Modules, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
@@ -178,17 +178,7 @@ class _Super:
 
     @staticmethod
     def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return object.__new__(cls) if cls is _Super else _new_array(cls, *args, **kwargs)
-
-
-def _new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Return the array that `np.ndarray.__new__` makes of a buffer; of a traced buffer a traced view."""
-    if not isinstance(buffer, Traced):
-        return np.ndarray.__new__(cls, shape, dtype, buffer, *args, **kwargs)
-    if args or kwargs or dtype_of(buffer) != np.dtype(dtype) or np.prod(shape, dtype=int) != np.prod(shape_of(buffer)):
-        raise ConcretizationError(f"{cls.__name__}.__new__ reads a part of a traced array's memory, or other numbers",
-                                  user_location(), "x.reshape(shape).view(cls), for numbers of one dtype")
-    return FOREIGN[np.ndarray.view](FOREIGN[np.ndarray.reshape](buffer, shape), cls)
+        return object.__new__(cls) if cls is _Super else new_array(cls, *args, **kwargs)
 
 
 def _is_special(name: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.numbers.formatting import PYTHON
+from tapegrad.numbers.object_state import attributes
 from tapegrad.rules.op import Traced
 from tapegrad.trace.interposition import original
 from tapegrad.trace.random_state import is_meant, silent_names
@@ -112,7 +113,7 @@ class Reach:
     def _of_object(self, x: Any) -> list[Any] | None:
         """Look through an object of a class of the program's, which calls its methods by name, or by operators."""
         cls = type(x)
-        if type(cls) is not type or not isinstance(getattr(x, "__dict__", None), dict):
+        if type(cls) is not type or not isinstance(attributes(x), dict):
             return None
         classes = [each for each in cls.__mro__ if each is not object]
         if any(is_foreign(each.__module__) for each in classes):

@@ -31,6 +31,7 @@ from tapegrad.numbers.object_state import attributes, slots_of
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
+from tapegrad.trace.bytecode import follows, places_of
 from tapegrad.trace.conversions import Conversion, Conversions, conversion, merged
 from tapegrad.trace.holders import FEW, forget, parts, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
@@ -235,6 +236,7 @@ def _reached(root: Any) -> Iterator[Any]:
             captured = captured_by(x)
             stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
             stack += captured.values()
+            stack += _by_computed_names(code_of(x), x.__globals__)
             if x is not root:
                 stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, *x.__dict__.values()]
                 if replaced(x):
@@ -350,6 +352,18 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
             if any(replacement(part) is not part for part in found) and replaced(own):
                 yield module
             yield from (part for part in found if not issubclass(type(part), ModuleType))
+
+
+def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
+    """Yield what stands in modules that code asks for names that it computes: `getattr(module, name)`."""
+    if "getattr" in code.co_names:
+        for name, module in zip(code.co_names, map(scope.get, code.co_names)):
+            if issubclass(type(module), ModuleType) and not _is_closed(getattr(module, "__name__", "")) and any(
+                    follows(code, place, "getattr") for place in places_of(code, name)):
+                yield from (module, *filter(_may_lead, vars(module).values()))
+    for part in code.co_consts:
+        if type(part) is CodeType:
+            yield from _by_computed_names(part, scope)
 
 
 def _names(code: CodeType) -> frozenset[str]:

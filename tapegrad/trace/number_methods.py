@@ -1,8 +1,10 @@
 """number_methods: operators of plain numbers that code calls by name, `(2.0).__lt__(x)`, `float.__mul__(2.0, x)`,
-`super().__mul__(x)` in a class of numbers.
+`super().__mul__(x)` in a class of numbers; `np.ndarray.__new__`; special methods of which Python takes a plain integer
+alone.
 
-These are C code, which answers NotImplemented for a traced number. Where traced code loads such a name, from a number,
-a class of numbers or `super()`, it finds what records the operator.
+The operators are C code, which answers NotImplemented for a traced number. Where traced code loads such a name, from a
+number, a class of numbers or `super()`, it finds what records the operator. A `__hash__` may return an integer that the
+object keeps, which is traced: it returns what that stands for.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.errors import ConcretizationError, user_location
+from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN
@@ -81,6 +85,8 @@ class _Owner:
 
     def __rmatmul__(self, one: tuple[Any]) -> Any:
         x, = one
+        if x is np.ndarray:
+            return _ARRAY
         kind = type(x)
         plain_number = issubclass(kind, _CLASSES) and not issubclass(kind, Traced)
         return _Methods(x) if plain_number or kind is super or (kind is type and x in _CLASSES) else x
@@ -98,18 +104,56 @@ class _Super:
         return _Methods(made(cls, x))
 
 
-_OWNERS = (_Owner(), _Super())
+def new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Return the array that `np.ndarray.__new__` makes of a buffer; of a traced buffer a traced view."""
+    if not isinstance(buffer, Traced):
+        return np.ndarray.__new__(cls, shape, dtype, buffer, *args, **kwargs)
+    if args or kwargs or dtype_of(buffer) != np.dtype(dtype) or np.prod(shape, dtype=int) != np.prod(shape_of(buffer)):
+        raise ConcretizationError(f"{cls.__name__}.__new__ reads a part of a traced array's memory, or other numbers",
+                                  user_location(), "x.reshape(shape).view(cls), for numbers of one dtype")
+    made = FOREIGN[np.ndarray.reshape](buffer, shape)[...]
+    return made if cls is np.ndarray else FOREIGN["of_class"](made, cls, None)
+
+
+class _Array:
+    """Stands for `np.ndarray`, where `__new__` is taken from it."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        return new_array if name == "__new__" else getattr(np.ndarray, name)
+
+
+class _Whole:
+    """What `(x,) @ self` returns is a plain integer where x is a traced one, guarded."""
+
+    __slots__ = ()
+
+    def __rmatmul__(self, one: tuple[Any]) -> Any:
+        x, = one
+        return operator.index(x) if isinstance(x, Traced) and isinstance(plain(x), int) else x  # type: ignore[arg-type]
+
+
+_WHOLE = frozenset(["__hash__", "__index__", "__int__"])
+_ARRAY = _Array()
+_OWNERS = (_Owner(), _Super(), _Whole())
 _LOAD_ATTR = next(step for step in steps_of((lambda x: x.a).__code__) if step.opcode == dis.opmap["LOAD_ATTR"])
 
 
 def with_operators(code: CodeType) -> CodeType:
-    """Return code in which operators that are loaded by name take traced numbers; the same where it loads none."""
-    if _NAMES.isdisjoint(code.co_names):
+    """Return code in which operators that are loaded by name take traced numbers, and methods of which Python takes a
+    plain integer return one; the same where there is neither.
+    """
+    is_whole = code.co_name in _WHOLE
+    names = _NAMES | {"__new__"} if "ndarray" in code.co_names else _NAMES
+    if not is_whole and names.isdisjoint(code.co_names):
         return code
     instead, at = dict[int, tuple[Step, ...]](), len(code.co_consts)
-    owner, of_super = (Step(0, 0, dis.opmap["LOAD_CONST"], at + more, 0) for more in range(len(_OWNERS)))
+    owner, of_super, whole = (Step(0, 0, dis.opmap["LOAD_CONST"], at + more, 0) for more in range(len(_OWNERS)))
     for step in steps_of(code):
-        if step.name not in _LOADS or name_in(code, (step.end - 2) // 2 - step.caches) not in _NAMES:
+        if is_whole and step.name == "RETURN_VALUE":
+            instead[step.start] = PAIR._replace(arg=1), whole, MATMUL, step
+        if step.name not in _LOADS or name_in(code, (step.end - 2) // 2 - step.caches) not in names:
             continue
         if step.name == "LOAD_SUPER_ATTR":  # a bit more tells how `super` was called
             load = _LOAD_ATTR._replace(arg=step.arg >> 2 << 1 | step.arg & 1)

@@ -17,6 +17,7 @@ from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.trace.holding import FIXED, filled
 from tapegrad.trace.interposition import original
 from tapegrad.trace.outside_arrays import OutsideArray
+from tapegrad.trace.redirection import set_class
 from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.flatten import OPAQUE
 
@@ -77,7 +78,7 @@ class PlainValues:
             return x
         found, cls = self.array(x), getattr(type(x), "_viewed_as", None)
         if cls is not None and type(found) is np.ndarray:
-            found, own = found.view(cls), vars(x)
+            found, own = _of_class(found, cls), vars(x)
             self.tables[id(own)] = own
             vars(found).update({name: self(part) for name, part in own.items()})
         return found
@@ -119,3 +120,16 @@ class PlainValues:
             elif isinstance(x, dict):
                 stack += x.values()
 
+
+class _Blank(np.ndarray):
+    """An array whose class is set once it is there."""
+
+
+def _of_class(x: Any, cls: type) -> Any:
+    """Return the same memory as an array of a class of the program's, whose code does not run."""
+    found = x.view(_Blank)
+    try:
+        set_class(found, cls)
+    except TypeError:  # one that has slots
+        return x.view(cls)
+    return found

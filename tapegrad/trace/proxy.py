@@ -18,7 +18,7 @@ from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.kinds import DType, is_generator
 from tapegrad.numbers.systems import SYSTEMS, computes, decline, is_operator, system_of, truth
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
-from tapegrad.numbers.text import formats, text_of, words_error
+from tapegrad.numbers.text import formats, words_error
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
 from tapegrad.rules.registry import FOREIGN, refused
@@ -32,6 +32,7 @@ from tapegrad.trace.handing import gives_up, loses
 from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
 from tapegrad.trace.methods import Method, missed, shown
 from tapegrad.trace.observers import written
+from tapegrad.trace.read_text import shown_text
 from tapegrad.trace.recorder import Tracer
 
 _new = object.__new__
@@ -343,8 +344,7 @@ class Proxy(Slotted):
 
     def _as_text(self, found: str) -> str:
         if not isinstance(behind(self), _NAMES):
-            written()
-            return text_of(self, found)
+            return shown_text(self, found)
         if not self._tracer.closed:
             self._steer("int", int)
         return found

@@ -17,6 +17,7 @@ import numpy as np
 
 from tapegrad.numbers.equality import parts_of, values_of
 from tapegrad.numbers.lazy import Lazy
+from tapegrad.numbers.object_state import attributes
 from tapegrad.ops import draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.rules.op import OPS
@@ -230,13 +231,14 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
         elif issubclass(type(thing), dict):
             stack += _few(values_of(thing))
             yield thing
-        elif (isinstance(getattr(thing, "__dict__", None), dict) and not is_foreign(type(thing).__module__)
+        elif (isinstance(attributes(thing), dict) and not is_foreign(type(thing).__module__)
               and not isinstance(thing, ModuleType)):
             stack += [type(thing), *_few(vars(thing).values())]
             yield vars(thing)
         elif not isinstance(thing, ModuleType):
-            stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None))
-                      if isinstance(part, FunctionType)]
+            if issubclass(type(thing), (MethodType, staticmethod, classmethod, property)):
+                stack += [part for part in (getattr(thing, "__func__", None), getattr(thing, "fget", None))
+                          if isinstance(part, FunctionType)]
             if isinstance(thing, SimpleNamespace):
                 stack += _few(vars(thing).values())
                 yield vars(thing)

@@ -58,7 +58,7 @@ class Viewed(Tracked):
                 else type(self)._viewed_as)
 
     def _stand(self, view: views.View) -> None:
-        self._view = view
+        _VIEW.__set__(self, view)
 
     def __array_finalize__(self, obj: Any) -> None:
         """Do what NumPy's own does: nothing."""
@@ -177,13 +177,16 @@ def _standing(y: Any, x: Any) -> Any:
     """Return a new proxy of what another stands for."""
     for slot in _SLOTS:
         slot.__set__(y, slot.__get__(x))
-    view = x._view
-    y._view = views.View(view.storage, view.path, view.version)
-    y._view.seen = view.seen
+    view = _VIEW.__get__(x)
+    copy = views.View(view.storage, view.path, view.version)
+    copy.seen = view.seen
+    _VIEW.__set__(y, copy)
     return y
 
 
+# past the attributes of a class of the program's, which may answer for all names
 _SLOTS = [vars(Slotted)[name] for name in ("_op", "_val", "_tracer")]
+_VIEW = vars(Slotted)["_view"]
 
 
 def of_class(x: Any, cls: type, obj: Any) -> Any:
@@ -494,4 +497,4 @@ def by_class(tracer: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...],
     return getattr(ufunc, method)(*given, **kwargs)
 
 
-FOREIGN["by_class"] = by_class
+FOREIGN.update(by_class=by_class, of_class=of_class)

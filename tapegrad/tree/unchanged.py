@@ -10,7 +10,7 @@ from operator import attrgetter, is_
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-from tapegrad.numbers.object_state import slots_of
+from tapegrad.numbers.object_state import attributes, slots_of
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.tree.copies import KINDS, class_of, is_empty
@@ -95,7 +95,7 @@ class Unchanged:
                     self.empty.append(part)
                 elif type(part) is dict or type(part) is OrderedDict:
                     self._table(part)
-        elif (isinstance(getattr(x, "__dict__", None), dict) and not slots_of(kind)
+        elif (isinstance(attributes(x), dict) and not slots_of(kind)
               and not issubclass(kind, (dict, *KINDS))):
             self.classes.append((x, class_of(x)))
             self._table(vars(x))

@@ -574,3 +574,24 @@ def test_things_that_are_equal_and_not_the_same_are_told_apart(name: str, where:
         STANDING[0] = thing
         given = (thing,) if where == "in a tuple" else thing if where == "argument" else None
         assert step(1.5, given) == (1.5 * ask(thing), ask(thing))
+
+
+class Mock:
+    """Answers for every attribute, with an error of its own."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name} yet")
+
+
+class Guarded:
+    later = Mock()
+    scale = 2.0
+
+
+def test_objects_that_answer_for_every_attribute_are_not_asked() -> None:
+    def f(x: float) -> float:
+        return x * Guarded.scale if Guarded.later is not None else x
+    step = tg.value_and_grad(f, warmup=1)
+    assert [step(float(x)) for x in range(4)] == [(2.0 * x, 2.0) for x in range(4)] and step.stats.hits

@@ -547,3 +547,24 @@ def test_text_goes_on_no_tape() -> None:
         return (x * (len(np.array_str(x) + np.array_repr(x) + np.array2string(x, precision=2)) > 0)).sum()
     value, (_, dx) = tg.grad(f, np.array([1.5, 2.0]))
     assert value == 3.5 and dx.tolist() == [1.0, 1.0]
+
+
+class Mask:
+    """Shows itself as an array, which may be a traced one."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.of > 1.0
+
+
+def test_objects_that_show_themselves_as_arrays_are_indices() -> None:
+    def f(x: Any) -> Any:
+        x[..., Mask(x)] = x[Mask(x)] * 3.0
+        return (x[Mask(x)] ** 2).sum() + x[Mask(np.array([0.0, 2.0, 2.0]))].sum()
+    x = np.array([0.5, 1.5, 2.0])
+    step = tg.value_and_grad(lambda x: f(x.copy()), warmup=1)
+    for k in (1.0, 1.1, 1.2):
+        found = [(f(k * x + e) - f(k * x - e)) / 2e-6 for e in 1e-6 * np.eye(3)]
+        assert np.allclose(step(k * x)[1], found, rtol=1e-6) and np.allclose(tg.gradient(f, k * x)[-1], found, rtol=1e-6)

@@ -770,3 +770,73 @@ def test_operators_of_plain_numbers_that_are_called_by_name(f: Any, x: Any) -> N
         assert got == want and type(got) is type(want)
     if x == 1.5:
         assert tg.gradient(f, float(x))[0] == pytest.approx((f(x + 1e-6) - f(x - 1e-6)) / 2e-6)
+
+
+class Numbered:
+    """Keeps the integers that Python asks it for."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.mark = number, hash(number)
+
+    def __hash__(self) -> int:
+        return self.mark
+
+    def __eq__(self, other: Any) -> bool:
+        return self.number == other.number  # type: ignore[no-any-return]
+
+    def __index__(self) -> int:
+        return self.number
+
+    def __int__(self) -> int:
+        if self.number > 3:
+            return self.number + 1
+        return self.number
+
+
+def test_integers_that_captured_objects_keep() -> None:
+    a, b = Numbered(2), Numbered(5)
+    programs = [lambda x: x * len({a, b, a}), lambda x: x * {a: 3.0}[a], lambda x: x * [1.0, 2.0, 7.0][a], lambda x: x * int(b), lambda x: x * sum(range(b)), lambda x: x * len(frozenset([b]))]
+    for f in programs:
+        step = tg.value_and_grad(f, warmup=1)
+        for x in (2.0, 3.0, 4.0):
+            assert step(x) == (f(x), f(1.0)) and tg.gradient(f, x)[-1] == f(1.0)
+    a.number, a.mark = 1, 99
+    assert tg.value_and_grad(programs[2])(2.0) == (4.0, 2.0)
+
+
+class Labelled(np.ndarray):
+    """An array that is made of its memory, and answers for every name of its own."""
+
+    def __new__(cls, x: Any, label: str) -> Any:
+        obj = np.ndarray.__new__(cls, (len(x),), buffer=np.array(x), dtype=float)
+        object.__setattr__(obj, "_own", {"label": label})
+        return obj
+
+    def __array_finalize__(self, obj: Any) -> None:
+        if obj is not None:
+            object.__setattr__(self, "_own", obj._own.copy())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._own:
+            return self._own[name]
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._own[name] = value
+
+
+KEPT_ARRAYS: list[Any] = []
+
+
+def labelled(x: Any) -> Any:
+    made = Labelled([x, 2.0 * x], "speed")
+    made.factor = x * 3.0
+    KEPT_ARRAYS.append(made)
+    assert made.label == "speed"
+    return (np.asarray(made * made.factor) ** 2).sum()
+
+
+def test_arrays_made_of_their_memory_by_name() -> None:
+    assert tg.gradient(labelled, 1.5)[-1] == pytest.approx((labelled(1.5 + 1e-6) - labelled(1.5 - 1e-6)) / 2e-6)
+    found = KEPT_ARRAYS[0]
+    assert type(found) is Labelled and found.tolist() == [1.5, 3.0] and found.label == "speed" and found.factor == 4.5

@@ -97,7 +97,7 @@ def programs() -> dict[str, Any]:
         "a helper": lambda x: helper.wave(x), "a global module": by_module, "two modules on": lambda x: middle.both(x), "itself": middle.both,
         "imported inside": lambda x: middle.later(x), "a decorated function": lambda x: helper.hidden(x), "a method": shape.area,
         "a captured object": lambda x: shape.area(x), "a global object": by_object, "a class": lambda x: helper.Shape().area(x) * helper.Shape.plain(x),
-        "a dict": by_dict, "a partial": functools.partial(apply, helper.wave), "a function handed on": lambda x: apply(helper.length, x),
+        "a dict": by_dict, "a computed name": by_computed_name, "a partial": functools.partial(apply, helper.wave), "a function handed on": lambda x: apply(helper.length, x),
     }
 
 
@@ -113,12 +113,16 @@ def by_dict(x: Any) -> Any:
     return TABLE["sine"](x) * TABLE[3](x)  # type: ignore[name-defined]  # noqa: F821
 
 
+def by_computed_name(x: Any) -> Any:
+    return getattr(helper, "wa" + "ve"[:len(TABLE)])(x)  # type: ignore[name-defined]  # noqa: F821
+
+
 def apply(fn: Any, x: Any) -> Any:
     return fn(x)
 
 
 NAMES = ["a helper", "a global module", "two modules on", "itself", "imported inside", "a decorated function", "a method", "a captured object", "a global object",
-         "a class", "a dict", "a partial", "a function handed on"]
+         "a class", "a dict", "a computed name", "a partial", "a function handed on"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -465,3 +465,28 @@ def test_a_tape_that_went_on_by_a_plain_number_has_no_tangent_by_it() -> None:
         tg.forwardtape(near)
     counted = tg.gradtape(lambda x, a: x * float(np.sum(a > 1.5)) * np.sum(a), 2.0, np.array([1.0, 2.0]), argnums=0)
     assert tg.forwardtape(counted).play(2.0, np.array([1.0, 2.0]), 1.0, np.ones(2))[1] == (7.0, 2.0)
+
+
+def double(v: Any) -> Any:
+    return v[0] * 2.0
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: eval(f"{[x]}[0] * 2.0"), lambda x: eval("double(" + str([x]) + ")", {"double": double}), lambda x: eval("2.0 * " + format(x, ".3f")),
+    lambda x: eval(f"np.sum({(x, x)})", {"np": np}), lambda x: exec(f"y = {x:.17g} * 2", space := {}) or space["y"]])
+def test_text_of_numbers_that_is_run(f: Any) -> None:
+    with pytest.raises(tg.ConcretizationError, match=r"(eval|exec) reads .*, the text of a traced value"):
+        tg.grad(f, 0.3)
+
+
+def test_text_that_is_run_has_the_names_of_its_caller() -> None:
+    def scale(x: Any) -> Any:
+        space: dict[str, Any] = {"x": x}
+        exec("def twice(v: int) -> float: return 2.0 * v * x", space)
+        return eval("x * x * k", None, {"x": x, "k": 3.5}) + eval("  x * GRAVITY") + space["twice"](x) + eval("y", {"y": x})
+    assert tg.grad(scale, 1.5) == (scale(1.5), (None, 20.5))
+    step = tg.value_and_grad(lambda x: eval("x * x * GRAVITY"), warmup=1)
+    assert [step(float(x)) for x in range(4)] == [(3.0 * x * x, 6.0 * x) for x in range(4)]
+
+
+GRAVITY = 3.0

@@ -79,7 +79,7 @@ from tapegrad.compile.watch.world import (
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
 from tapegrad.numbers.equality import kind_of
 from tapegrad.numbers.kinds import is_generator
-from tapegrad.numbers.object_state import slots_of
+from tapegrad.numbers.object_state import attributes, slots_of
 from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
@@ -487,7 +487,7 @@ class Reads:
             return self.attributes(getattr(x, "__dict__", {}), label, module, sized=False)
         self.follow(cls, label)
         self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
-        own = getattr(x, "__dict__", None)
+        own = attributes(x)
         if isinstance(x, threading.local):
             self.attributes(Local(x), label, library_of(cls.__module__), sized=True)
         elif type(own) is dict:

@@ -14,11 +14,10 @@ from tapegrad.frontends.numpy.shape import common_dtype, numpy_dtype, rank
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, DType
-from tapegrad.numbers.text import text_of
 from tapegrad.rules.op import Slotted, Traced, tracer_of
 from tapegrad.rules.registry import means, refused, register
 from tapegrad.trace import views
-from tapegrad.trace.observers import written
+from tapegrad.trace.read_text import shown_text
 from tapegrad.trace.viewed import of_class
 
 # -- dtypes
@@ -93,8 +92,7 @@ def array_equiv(a1: Array, a2: Array) -> bool:
 def _text(fn: Callable[..., str]) -> Callable[..., str]:
     def of(*args: Any, **kwargs: Any) -> str:
         traced = next(x for x in (*args, *kwargs.values()) if isinstance(x, Traced))
-        written()
-        return text_of(traced, fn(*map(plain, args), **{key: plain(x) for key, x in kwargs.items()}))
+        return shown_text(traced, fn(*map(plain, args), **{key: plain(x) for key, x in kwargs.items()}))
     return of
 
 

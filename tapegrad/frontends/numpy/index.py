@@ -17,6 +17,7 @@ from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.registry import means, refused
 from tapegrad.tape.tape import NO_KWARGS
 from tapegrad.trace import views
+from tapegrad.trace.call_arguments import shown_array
 from tapegrad.trace.proxy import recorded
 
 
@@ -55,12 +56,14 @@ def index_parts(index: Any) -> tuple[Any, ...]:
 
 
 def _part(part: Any) -> Any:
-    """Return one part of an index as an argument of `getitem`: an array for a list, plain ints for a slice's bounds."""
+    """Return one part of an index as an argument of `getitem`: an array for a list and for an object that shows itself
+    as one, plain ints for a slice's bounds.
+    """
     if isinstance(part, slice):
         return slice(static(part.start), static(part.stop), static(part.step))
     if isinstance(part, (list, tuple, range)):
         return as_array(list(part) if type(part) is range else part) if len(part) else np.empty(0, np.intp)
-    return part
+    return shown_array(part)
 
 
 # -- along an axis

@@ -1,0 +1,62 @@
+"""read_text: `eval` and `exec` of text in which a traced number was written, whose gradient would be lost."""
+
+from __future__ import annotations
+import __future__
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tapegrad.errors import ConcretizationError, user_location
+from tapegrad.numbers.text import text_of
+from tapegrad.trace.handing import CALLED, loses
+from tapegrad.trace.observers import written
+from tapegrad.tree.copies import running
+
+_texts: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by tracer
+_FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
+_OPTIMIZED = 1  # CPython's flag of a function's code
+
+
+def shown_text(x: Any, found: str) -> str:
+    """Return the text of a traced value; that of one that has a gradient is known again."""
+    written()
+    if loses(x):
+        _texts.setdefault(x._tracer, set()).add(found)
+    return text_of(x, found)
+
+
+def _check(source: str, name: str) -> None:
+    """Raise where the digits of a traced number are in a text that Python is to run."""
+    for tracer in running.tracers:
+        for found in _texts.get(tracer, ()):
+            if re.search(rf"(?<![\w.]){re.escape(found)}(?![\w.])", source):
+                err = ConcretizationError(
+                    f"{name} reads {found}, the text of a traced value, whose gradient would be lost", user_location(),
+                    f'a name in the text, {name}("2 * x", {{"x": x}}); tg.value(x) drops the gradient on purpose')
+                tracer.refuse(err)
+                raise err
+
+
+def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the stand-in of `eval` or `exec`: what it runs has the names of the code that calls it."""
+    def read(source: Any, /, *scope: Any, **named: Any) -> Any:
+        frame = sys._getframe(1)
+        if isinstance(source, str):
+            _check(source, fn.__name__)
+            text = source.lstrip(" \t") if fn is eval else source
+            source = compile(text, "<string>", fn.__name__, frame.f_code.co_flags & _FUTURE, True)
+        if (scope[0] if scope else named.get("globals")) is None:
+            given = [*scope[1:], named.pop("locals", None)]
+            own = next((names for names in given if names is not None), frame.f_locals)
+            if own is frame.f_locals and sys.version_info >= (3, 13) and frame.f_code.co_flags & _OPTIMIZED:
+                own = dict(own)  # what it assigns is no variable of the function's
+            scope = frame.f_globals, own
+            named.pop("globals", None)
+        return fn(source, *scope, **named)
+    return read
+
+
+CALLED.update({eval: _checked(eval), exec: _checked(exec)})
