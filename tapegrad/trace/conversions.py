@@ -21,7 +21,7 @@ import typing
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import attrgetter, is_
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, UnionType
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, ModuleType, UnionType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -54,7 +54,7 @@ from tapegrad.trace.guards import KINDS
 from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
 from tapegrad.trace.number_methods import new_array, with_operators
-from tapegrad.trace.observers import Modules, named
+from tapegrad.trace.observers import Modules, handed, named
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, class_of, code_of
@@ -140,7 +140,10 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
         if not hasattr(x, name):  # by which its memory would be read
             raise ConcretizationError(f"x.{name} gives away the plain numbers of a traced array", user_location(),
                                       "functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
-    return getattr(x, name, *default)
+    found = getattr(x, name, *default)
+    if issubclass(type(x), ModuleType):
+        handed(found)
+    return found
 
 
 def to_isinstance(x: Any, kind: Any, /) -> bool:
@@ -314,6 +317,16 @@ def conversion(fn: FunctionType) -> Conversion | None:
         found = None if made is code else Conversion(fn, code, made)
         _known[fn] = meant, found
     return found
+
+
+def check_waiting(x: GeneratorType[Any, Any, Any], scope: dict[str, Any]) -> None:
+    """Refuse a generator that waits in code that would need a conversion: it keeps the code that it began with."""
+    code = x.gi_code
+    if not _is_own(scope.get("__name__")) and code not in ORIGINAL and _renamed(
+            code, scope, is_installed(code.co_filename)) is not code:
+        raise ConcretizationError(f"{x.__qualname__} ({code.co_filename}:{code.co_firstlineno}), a generator that was "
+                                  "begun before the trace, asks for types, or compares by `is`: it would see those of "
+                                  "traced values", user_location(), "begin it in the traced function")
 
 
 def converted(fn: FunctionType) -> CodeType:

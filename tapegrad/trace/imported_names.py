@@ -10,40 +10,47 @@ new names in its own. A C function that is missed refuses a traced value; a Pyth
 from __future__ import annotations
 
 import functools
+import gc
+import operator
 import sys
 import threading
 import weakref
-from collections import ChainMap, UserDict, UserList, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from types import (
+    BuiltinFunctionType,
     CellType,
     CodeType,
+    FrameType,
     FunctionType,
+    GeneratorType,
     GenericAlias,
-    MappingProxyType,
-    MethodType,
     ModuleType,
-    SimpleNamespace,
 )
 from typing import Any
 
-from tapegrad.numbers.object_state import attributes, slots_of
+import numpy as np
+
+from tapegrad.numbers.object_state import attributes
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
 from tapegrad.trace.bytecode import follows, places_of
-from tapegrad.trace.conversions import Conversion, Conversions, conversion, merged
-from tapegrad.trace.holders import FEW, forget, parts, replaced, replacement
+from tapegrad.trace.conversions import Conversion, Conversions, check_waiting, conversion, merged
+from tapegrad.trace.holders import FEW, forget, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
+from tapegrad.trace.mentions import mentioned, modules_of
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
 from tapegrad.tree.attributes import HEAP, is_foreign
-from tapegrad.tree.copies import CACHED, code_of, is_empty
+from tapegrad.tree.copies import code_of, is_empty
+from tapegrad.tree.installed import file_of, is_installed
 
 MOST = 4000  # functions, classes and what holds them that are followed from one
 KEPT = 4096
 # libraries' Python code that is made of functions that tapegrad knows
 FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "numpy.ma.", "networkx.")
-_PLAIN = (ORDINARY - {tuple}) | {str, bytes, type(None), GenericAlias}
+_PLAIN = (ORDINARY - {tuple, slice, np.ndarray}) | {bytes, GenericAlias, CodeType, FrameType}
 
 Standing = list[tuple[dict[str, Any], str, Any]]
 """Namespaces of functions that were found, their names, and what stood there by that name."""
@@ -52,7 +59,7 @@ Standing = list[tuple[dict[str, Any], str, Any]]
 _found: dict[Any, tuple[list[int], tuple[Any, ...], Standing, bool]] = {}
 
 
-def holders(fn: Callable[..., Any], args: Iterable[Any]) -> Sequence[Any]:
+def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
     """Return what holds such functions where a function, and what it may call, finds them, its own globals apart;
     objects among the arguments are of classes that it calls.
     """
@@ -129,8 +136,8 @@ def _standing(converted: Iterable[Conversion]) -> Standing:
             if fn.__qualname__ == fn.__name__]
 
 
-def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
-    """Return functions and classes to begin with: those that are called, captured or among the arguments; add
+def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
+    """Return functions, classes and modules to begin with: those that are called, captured or among the arguments; add
     holders among these to `near`.
     """
     # what computes with an op calls the rules of that
@@ -148,51 +155,73 @@ def _roots(fn: Callable[..., Any], args: Iterable[Any], near: dict[int, Any]) ->
                 continue
             roots.append(x)
             stack += x.__dict__.values()
-            for value in captured_by(x).values():
-                stack += [part for module in _modules(value) for part in _of_module(module, _names(x.__code__))]
+            modules = [module for value in captured_by(x).values() for module in _modules(value)]
+            seen.update(map(id, modules))  # of which its code has the names
+            stack += [part for module in modules for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
-        elif issubclass(kind, type):
-            roots += [] if is_foreign(x.__module__) else [x]
-            continue
-        elif kind in _WITHIN:
-            stack += _WITHIN[kind](x)
-            continue
-        elif kind is Op:
-            roots.append(x)
-            continue
-        elif not issubclass(kind, (*_HOLDING, dict, list, tuple, deque)):
-            if issubclass(kind, ModuleType):
-                if not _is_closed(x.__name__) and replaced(vars(x)):
-                    near[id(vars(x))] = vars(x)
-            elif not is_foreign(kind.__module__):
-                roots.append(kind)
-                stack.append(attributes(x))
-            else:
-                stack.append((attributes(x) or {}).get("__wrapped__"))  # a compiled function's
-            if issubclass(kind, ModuleType) or not slots_of(kind):
-                continue
-        if kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
-            continue  # an object whose attributes are numbers
-        if not issubclass(kind, tuple):
             if replaced_few(x):
                 near[id(x)] = x
-            stack += [x.keywords] if issubclass(kind, functools.partial) else ()
-            stack += [value for _, value in parts(x)
-                      if type(value) not in _PLAIN] if kind is not FunctionType and _is_small(x) else ()
+        elif issubclass(kind, type):
+            roots += [] if is_foreign(x.__module__) else [x]
+        elif issubclass(kind, ModuleType):
+            if not _is_closed(x.__name__):
+                near.update({id(vars(x)): vars(x)} if replaced(vars(x)) else {})
+                roots += [] if is_installed(file_of(x)) else [x]
+        elif kind is Op:
+            roots.append(x)
+        elif kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
+            continue  # an object whose attributes are numbers
         else:
-            stack += tuple.__iter__(x) if _is_small(x) else ()
+            if not issubclass(kind, tuple) and replaced_few(x):
+                near[id(x)] = x
+            if not is_foreign(kind.__module__):
+                roots.append(kind)
+            stack += _held(x)
     return roots
 
 
-_HOLDING = (FunctionType, CellType, functools.partial)
-# what kinds of objects of Python's hold
-_WITHIN: dict[type, Callable[[Any], Iterable[Any]]] = {
-    MethodType: lambda x: [x.__func__, x.__self__], property: lambda x: [x.fget, x.fset],
-    **dict.fromkeys((staticmethod, classmethod), lambda x: [x.__func__]), functools.cached_property: lambda x: [x.func],
-    CACHED: lambda x: [x.__wrapped__], weakref.ref: lambda x: [x()], MappingProxyType: lambda x: [*x.values()][:FEW],
-    **dict.fromkeys((set, frozenset), lambda x: x if len(x) <= FEW else ()),
-    **dict.fromkeys((ChainMap, UserDict, UserList, SimpleNamespace, threading.local), lambda x: [vars(x)]),
-}
+def _held(x: Any) -> Iterator[Any]:
+    """Yield what a thing holds that is neither a function nor a class nor a module. Nothing of the program's is asked.
+    """
+    kind = type(x)
+    if _is_closed(kind.__module__) and kind.__module__ not in _OPENED and not issubclass(kind, np.ndarray):
+        yield (attributes(x) or {}).get("__wrapped__")  # a compiled function's
+    elif issubclass(kind, np.ndarray):
+        yield from _some(np.ndarray.tolist(x)) if x.dtype == object else ()
+    elif issubclass(kind, weakref.ref):
+        yield weakref.ref.__call__(x)
+    elif kind is ContextVar:
+        yield from (x.get(None), *gc.get_referents(x))
+    elif issubclass(kind, weakref.ProxyTypes):
+        yield x.__init__.__self__
+    elif kind is threading.local:
+        yield vars(x)
+    elif not issubclass(kind, (dict, list, tuple, set, frozenset, deque)) or not _is_large_data(x):
+        own = attributes(x)
+        yield own
+        # of the modules that a function captured its code has the names
+        yield from _some([part for part in gc.get_referents(x) if part is not own and part is not kind and not (
+            kind in _BESIDE_MODULES and issubclass(type(part), ModuleType))])
+
+
+def _is_large_data(x: Any) -> bool:
+    """True for a large container of nothing but numbers and texts."""
+    base: Any = next(base for base in (dict, list, tuple, set, frozenset, deque) if issubclass(type(x), base))
+    return base.__len__(x) > FEW and _PLAIN.issuperset(map(type, base.values(x) if base is dict else base.__iter__(x)))
+
+
+def _some(values: list[Any]) -> Iterable[Any]:
+    """Return functions and what may lead to some; of many things one of each class."""
+    values = [part for part in values if type(part) not in _PLAIN]
+    return values if len(values) <= FEW else {
+        id(part) if type(part) is FunctionType else type(part): part for part in values}.values()
+
+
+_BESIDE_MODULES = frozenset([CellType, BuiltinFunctionType])
+# modules of Python's whose objects hold those of the program
+_OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
+                     "queue", "_queue", "_contextvars", "contextvars", "_weakref", "_operator", "_thread", "enum",
+                     "_weakrefset", "contextlib", "argparse", "dataclasses"])
 
 
 def _is_small(x: Any) -> bool:
@@ -211,6 +240,7 @@ def _reached(root: Any) -> Iterator[Any]:
     """Yield the holders that code leads to, of those that hold something that is replaced."""
     stack: deque[Any] = deque([root])  # the nearest first, which are most likely called
     seen: set[int] = set(_interposed())
+    classes, below = list[Any](), False  # those found, and whether their subclasses are asked for
     while stack and len(seen) < MOST:
         x = stack.popleft()
         if type(x) in _PLAIN or id(x) in seen:
@@ -234,8 +264,11 @@ def _reached(root: Any) -> Iterator[Any]:
             if x is not root and (converts := conversion(x)) is not None:
                 yield converts
             captured = captured_by(x)
-            stack += _named(_names(code_of(x)), {**x.__globals__, **captured} if captured else x.__globals__)
-            stack += captured.values()
+            stack += _named(code_of(x), x.__globals__, captured)
+            if not below and "__subclasses__" in mentioned(code_of(x)).attributes:
+                below = True
+                stack += [each for cls in classes for each in type.__subclasses__(cls)]
+            stack += [value for value in captured.values() if not issubclass(type(value), ModuleType)]
             stack += _by_computed_names(code_of(x), x.__globals__)
             if x is not root:
                 stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, *x.__dict__.values()]
@@ -243,12 +276,12 @@ def _reached(root: Any) -> Iterator[Any]:
                     yield x
         elif is_compiled(kind):
             stack.append(given_function(x))
-        elif issubclass(kind, ModuleType):
-            if id(vars(x)) not in seen and replaced(vars(x)):
-                seen.add(id(vars(x)))
-                yield vars(x)
+        elif issubclass(kind, ModuleType):  # which something holds, and may hand to any code
+            stack += [] if is_installed(file_of(x)) else _of_module(x, frozenset(vars(x)))
         elif issubclass(kind, type):
             stack += [] if kind is type else [kind]
+            classes.append(x)
+            stack += type.__subclasses__(x) if below else []
             if x in THROUGH:
                 stack += [part for part in vars(x).values() if type(part) is FunctionType]
             elif not _is_closed(x.__module__):
@@ -259,27 +292,19 @@ def _reached(root: Any) -> Iterator[Any]:
                         stack += vars(base).values()
                         if base.__flags__ & HEAP and replaced(base):
                             yield base
-        elif issubclass(kind, (dict, list, deque, CellType, functools.partial)):
-            if replaced_few(x):
-                yield x
-            stack += [value for _, value in parts(x) if _may_lead(value)] if _is_small(x) else ()
-            if issubclass(kind, functools.partial):
-                stack.append(x.keywords)
-            stack.append(getattr(x, "default_factory", None) if issubclass(kind, dict) and is_foreign(kind.__module__)
-                         else None)
-        elif issubclass(kind, tuple):
-            stack += [part for part in tuple.__iter__(x) if _may_lead(part)] if _is_small(x) else ()
-        elif kind in _WITHIN:
-            stack += _WITHIN[kind](x)
         elif kind is Op:
             stack += functions_of(x)
-        elif kind.__flags__ & HEAP and not _is_closed(kind.__module__):
-            stack.append(kind)
-            stack.append(attributes(x))  # networkx keeps functions in objects, and in graphs
-            if slots_of(kind) and replaced(x):
+        elif kind is dict and _is_namespace(x):
+            if replaced(x):
                 yield x
-        elif kind.__flags__ & HEAP:
-            stack.append((attributes(x) or {}).get("__wrapped__"))  # a compiled function's
+        elif kind is GeneratorType and not x.gi_running and x.gi_frame is not None:
+            check_waiting(x, x.gi_frame.f_globals)
+            stack += [*_held(x), *_named(x.gi_code, x.gi_frame.f_globals, {})]
+        else:
+            if not issubclass(kind, tuple) and replaced_few(x):
+                yield x
+            stack += [] if _is_closed(kind.__module__) else [kind]
+            stack += _held(x)
 
 
 @functools.cache
@@ -291,15 +316,6 @@ def _names_of_classes() -> frozenset[str]:
 def _interposed() -> frozenset[int]:
     """Return the ids of modules, and of their namespaces, of which functions are replaced by other means."""
     return frozenset(place for module, _, _ in stand_ins() for place in (id(module), id(vars(module))))
-
-
-_CONTAINERS = (dict, list, tuple, deque, staticmethod, classmethod)
-
-
-def _may_lead(x: Any) -> bool:
-    kind = type(x)
-    return (callable(x) or issubclass(kind, _CONTAINERS)
-            or bool(kind.__flags__ & HEAP and not _is_closed(kind.__module__)))
 
 
 def _given(fn: FunctionType) -> Iterator[Any]:
@@ -314,19 +330,46 @@ def captured_by(fn: FunctionType) -> dict[str, Any]:
         name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__) if not is_empty(cell)}
 
 
-def _named(names: frozenset[str], scope: dict[str, Any]) -> Iterator[Any]:
-    """Yield what names lead to from where a function looks for them, attributes of modules that are
-    named beside them included.
+def _named(code: CodeType, scope: dict[str, Any], captured: dict[str, Any]) -> Iterator[Any]:
+    """Yield what the names in code lead to, attributes of modules that are named beside them included: of modules of
+    the program's all, where it computes names.
     """
-    value: Any
-    for value in map(scope.get, names, map(sys.modules.get, names)):
+    mention, names = mentioned(code), _names(code)
+    values: list[Any] = [*map(scope.get, names), *modules_of(mention.modules, scope), *captured.values()]
+    names = names.union(*[_asked(value) for value in values if type(value) in _ASKING])
+    whole = not _COMPUTING.isdisjoint(names) and not is_installed(code.co_filename)
+    if whole:
+        values += [*scope.values(), *(_of_package(scope) if "modules" in names or "__import__" in names else ())]
+    for value in values:
         if type(value) is FunctionType:
             yield value
         elif type(value) not in _PLAIN:
             for module in _modules(value):
-                yield from _of_module(module, names)
+                yield from _of_module(module, frozenset(vars(module)) if whole and not is_installed(file_of(module))
+                                      else names)
             if not issubclass(type(value), ModuleType):
                 yield value
+
+
+_COMPUTING = frozenset(["globals", "vars", "__dict__", "eval", "exec", "modules", "__import__"])
+_ASKING = (operator.attrgetter, operator.methodcaller)
+
+
+def _asked(asks: Any) -> list[str]:
+    """Return the names that an object of `attrgetter` or `methodcaller` asks for."""
+    return [part for text in asks.__reduce__()[1] if type(text) is str for part in text.split(".")]
+
+
+def _of_package(scope: dict[str, Any]) -> list[ModuleType]:
+    """Return the modules that are loaded of a namespace's package; those of no package, for one that is in none."""
+    package = str(scope.get("__name__")).partition(".")[0]
+    return [module for name, module in [*sys.modules.items()] if issubclass(type(module), ModuleType)
+            and name.partition(".")[0] == package]
+
+
+def _is_namespace(x: dict[Any, Any]) -> bool:
+    """True for a dict that a module has its names in."""
+    return "__builtins__" in x and (attributes(sys.modules.get(str(x.get("__name__")))) is x)
 
 
 def _modules(x: Any) -> list[ModuleType]:
@@ -338,19 +381,19 @@ def _modules(x: Any) -> list[ModuleType]:
 
 
 def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
-    """Yield a module, what is named of it, and of those in it that are named on the way."""
+    """Yield a module's namespace, what is named of it, and of those in it that are named on the way."""
     stack, seen = [module], {id(module)}
     while stack:
         module = stack.pop()
         if not _is_closed(getattr(module, "__name__", "")):
             own = vars(module)
-            found = [own[name] for name in names & own.keys()]
+            found = [own[name] for name in (names | _LAZY) & own.keys()]
             inner = [part for part in found if issubclass(type(part), ModuleType) and id(part) not in seen
                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
             seen.update(map(id, inner))  # modules name each other
             stack += inner
             if any(replacement(part) is not part for part in found) and replaced(own):
-                yield module
+                yield own
             yield from (part for part in found if not issubclass(type(part), ModuleType))
 
 
@@ -360,17 +403,16 @@ def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
         for name, module in zip(code.co_names, map(scope.get, code.co_names)):
             if issubclass(type(module), ModuleType) and not _is_closed(getattr(module, "__name__", "")) and any(
                     follows(code, place, "getattr") for place in places_of(code, name)):
-                yield from (module, *filter(_may_lead, vars(module).values()))
+                yield from (module, *filter(callable, list(vars(module).values())))
     for part in code.co_consts:
         if type(part) is CodeType:
             yield from _by_computed_names(part, scope)
 
 
+_LAZY = frozenset(["__getattr__"])  # by which a module loads what it lacks
+
+
 def _names(code: CodeType) -> frozenset[str]:
-    found = frozenset((*code.co_names, *code.co_freevars)).union(*[_names(part) for part in code.co_consts
-                                                                   if type(part) is CodeType])
-    return found if _BY_NAME.isdisjoint(found) else found.union(part for part in code.co_consts if type(part) is str)
-
-
-_BY_NAME = frozenset(["__import__", "getattr", "globals", "vars", "attrgetter", "import_module", "methodcaller",
-                      "modules"])
+    """Return the names of globals, attributes and captured variables in code, and the texts that may be some."""
+    names, attributes, _, _ = mentioned(code)
+    return names | attributes

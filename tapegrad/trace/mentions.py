@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from types import CodeType
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from tapegrad.trace.bytecode import named
@@ -12,8 +14,7 @@ from tapegrad.tree.installed import library_of
 
 SEARCHES = frozenset(["get_objects", "get_referrers", "get_referents"])  # of gc
 _BY_NAME = frozenset(["getattr", "vars", "globals", "__dict__", "modules", "import_module", "__import__", "attrgetter",
-                      "eval", "exec"])
-
+                      "methodcaller", "eval", "exec"])
 
 _READING = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
 _ASSIGNING = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
@@ -76,6 +77,21 @@ def _mention(code: CodeType) -> Mentioned:
             modules |= more.modules
             assigns = assigns or more.assigns
     return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), assigns)
+
+
+def modules_of(names: Iterable[str], scope: dict[str, Any]) -> Iterator[ModuleType]:
+    """Yield the loaded modules that names may be of where code with these globals imports: in its package and those
+    around it too, whatever the number of dots is.
+    """
+    package, packages = scope.get("__package__") or str(scope.get("__name__")).rpartition(".")[0], [""]
+    while package:
+        packages.append(f"{package}.")
+        package = package.rpartition(".")[0]
+    for name in names:
+        for around in packages:
+            module: Any = sys.modules.get((around + name.lstrip(".")).rstrip("."))
+            if issubclass(type(module), ModuleType):
+                yield module
 
 
 def is_foreign(module: Any) -> bool:

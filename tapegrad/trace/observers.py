@@ -51,6 +51,15 @@ def named(owner: Any, name: Any) -> None:
             observer.named(owner, name, sys._getframe(2))
 
 
+HANDED: list[Callable[[Any], None]] = []  # what is called with what traces reach by computed names
+
+
+def handed(x: Any) -> None:
+    """Tell that traced code has taken what it may call by a name that it computes."""
+    for hear in HANDED:
+        hear(x)
+
+
 def _looked_up(name: Any) -> None:
     for observer in running.observers:
         if hasattr(observer, "looked_up"):

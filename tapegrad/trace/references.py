@@ -30,7 +30,7 @@ from tapegrad.numbers.tensors import is_memory, is_tensor
 from tapegrad.rules.registry import FOREIGN, REGISTERED
 from tapegrad.trace.closed_world import ENDS, ClosedWorld, closed_world
 from tapegrad.trace.interposition import original
-from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, package_of
+from tapegrad.trace.mentions import SEARCHES, is_foreign, mentioned, modules_of, package_of
 from tapegrad.trace.outside_arrays import is_table
 from tapegrad.tree.attributes import FOREIGN_PACKAGES, HEAP
 from tapegrad.tree.copies import Attribute, Refused, another, class_of, code_of, is_empty
@@ -339,10 +339,8 @@ class Routes:
                 self.readers[id(fn)] = fn
         if modules:
             self.reads(sys.modules, fn)
-        for name in modules:
-            for full in (name, f"{namespace.get('__package__')}.{name}"):
-                if isinstance(module := sys.modules.get(full), ModuleType):
-                    yield from self.of_module(module, attributes, fn)
+        for module in modules_of(modules, namespace):
+            yield from self.of_module(module, attributes, fn)
         for cell in fn.__closure__ or ():
             if id(cell) in self.known:
                 if id(fn) not in self.known:

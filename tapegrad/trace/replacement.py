@@ -19,7 +19,7 @@ from tapegrad.rules.registry import PYTHON, StandIn
 from tapegrad.trace.conversions import Conversions
 from tapegrad.trace.holders import NEVER, parts, put, replaced
 from tapegrad.trace.import_statements import is_loaded, keeps
-from tapegrad.trace.imported_names import loaded
+from tapegrad.trace.imported_names import holders, loaded
 from tapegrad.trace.interposition import (
     INSTEAD,
     numpy_module,
@@ -30,6 +30,7 @@ from tapegrad.trace.interposition import (
     trampoline,
 )
 from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.trace.observers import HANDED
 from tapegrad.trace.recorder import LISTENERS
 from tapegrad.tree.copies import CODE, Attribute, another, apart, running
 
@@ -51,8 +52,9 @@ class Interposition:
         self.known: list[tuple[FunctionType, CodeType, CodeType]] = []
         self.own: dict[FunctionType, CodeType] = {}  # of these
         self.swaps: tuple[Sequence[Any], ...] = ((), (), (), ())  # the same by columns, with the attribute's name
-        # by a tracer's level: what finds the holders of its program, and those where something is replaced
-        self.holding: dict[int, tuple[Callable[[], Iterable[Any]], list[Any]]] = {}
+        # by a tracer's level: what finds the holders of its program, those where something is replaced, and what the
+        # program has reached by computed names
+        self.holding: dict[int, tuple[Callable[[], Iterable[Any]], list[Any], dict[int, Any]]] = {}
         self.importing: Any = None  # what `import` calls elsewhere
         self.aside = False  # a module is being imported, and finds what stands there without traces
 
@@ -83,7 +85,7 @@ class Interposition:
                 self.swap(fn)
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
         running.open.append(tracer)
-        self.holding[tracer.level] = find, held
+        self.holding[tracer.level] = find, held, {}
         ends = [listen(tracer) for listen in LISTENERS]
         return partial(self.leave, tracer, outer, ends, held, functions)
 
@@ -141,11 +143,32 @@ class Interposition:
             return real(name, *args, **kwargs)
         if is_loaded(name, *args, **kwargs) if real is self.importing else is_loaded(name):
             found = real(name, *args, **kwargs)
-            return numpy_module() if found is np and running.tracers and keeps(sys._getframe(1)) else found
-        with self.set_aside(f"a module that is imported, {name},"):
-            found = real(name, *args, **kwargs)
-            register_imported()
+            if found is np and running.tracers and keeps(sys._getframe(1)):
+                return numpy_module()
+        else:
+            with self.set_aside(f"a module that is imported, {name},"):
+                found = real(name, *args, **kwargs)
+                register_imported()
+        if real is not self.importing:
+            self.reach(found)
         return found
+
+    def reach(self, x: Any) -> None:
+        """Replace what is replaced where a traced function gets by a name that it computes."""
+        for tracer in running.tracers:
+            _, held, known = self.holding[tracer.level]
+            if id(x) not in known:
+                known[id(x)] = x
+                with _lock:
+                    self.hold(held, holders(None, [x]))
+
+    def hold(self, held: list[Any], found: Iterable[Any]) -> None:
+        """Replace the functions in more holders of a trace."""
+        known = {*map(id, held)}
+        for holder in found:
+            if id(holder) not in known:
+                held.append(holder)
+                self.replace_held(holder)
 
     @contextlib.contextmanager
     def set_aside(self, whose: str) -> Iterator[None]:
@@ -167,12 +190,8 @@ class Interposition:
                     self.aside = False
                     self.replace_all()
                 for tracer in running.tracers if loaded() > modules else ():
-                    find, held = self.holding[tracer.level]
-                    more = {id(holder): holder for holder in find()}
-                    more = {key: holder for key, holder in more.items() if all(holder is not x for x in held)}
-                    held += more.values()
-                    for holder in more.values():
-                        self.replace_held(holder)
+                    find, held, _ = self.holding[tracer.level]
+                    self.hold(held, [*find()])
 
     def replace_held(self, holder: Any) -> None:
         """Replace the functions that a holder keeps, for as many traces as reach it."""
@@ -237,3 +256,4 @@ def importing(real: Callable[..., Any]) -> Any:
 
 
 interposition = Interposition()
+HANDED.append(interposition.reach)

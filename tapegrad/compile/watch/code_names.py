@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapegrad.trace import mentions
 from tapegrad.trace.bytecode import name_in, named
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
@@ -35,9 +36,7 @@ def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]
     """Return the user's modules that code imports itself, or names in a string: those of its
     names that are modules'.
     """
-    package = scope.get("__package__")
-    found = [sys.modules.get(full) for name in names for full in (name, f"{package}.{name}")]
-    return [module for module in found if isinstance(module, ModuleType) and not is_foreign(module.__name__)]
+    return [module for module in mentions.modules_of(names, scope) if not is_foreign(module.__name__)]
 
 
 def library_parts(code: CodeType, scope: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[dict[str, Any], str]]:
