@@ -7,7 +7,7 @@ error in such a function, a number that overflows: the block `%no`, from where t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -473,23 +473,30 @@ class Function(Emitter):
 
     # -- what is put off
 
-    def flush(self) -> None:
-        """Write a call of Python's for all that is put off."""
+    def flush(self, make: Callable[..., Any] | None = None) -> tuple[Object, list[Operation]]:
+        """Write a call of Python's for all that is put off; return what that returns, and of which operations. `make`
+        makes the function of the tape of these, and of what that is given; without it, it is compiled.
+        """
         put_off, self.pending = self.pending, {}
         self._undo.append(lambda: setattr(self, "pending", put_off))
         part, given, made = segment(self.tape, put_off, self)
         arguments = [self.boxed(x).ir for x in given]
-        for number, argument in enumerate(arguments):
-            self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
-        self.most = max(self.most, len(arguments))
         before = self.op(f"or i32 {self.op('load i32, ptr %lost')}, {self.op('call i32 @tapegrad_flags()')}")
         self.put(f"store i32 {before}, ptr %lost")
-        found = self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(part)}, ptr %scratch, "
-                                  f"i64 {len(arguments)})"))
+        found = self.invoked(part if make is None else make(part, given), arguments)
         for number, x in enumerate(made):
             pointer = self.item(found.ir, number)
             self.env[x] = Object(pointer, found.owner)
             self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
+        return found, made
+
+    def invoked(self, function: Any, arguments: Sequence[str]) -> Object:
+        """Return what a function of Python's returns; leave where it raises, or where something went wrong before."""
+        for number, argument in enumerate(arguments):
+            self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
+        self.most = max(self.most, len(arguments))
+        return self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(function)}, ptr %scratch, "
+                                 f"i64 {len(arguments)})"))
 
 
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}
