@@ -8,26 +8,14 @@ from typing import Any
 
 from tapegrad.compile.groups import ungrouped
 from tapegrad.compile.numpy.function import compile_tape
-from tapegrad.ops import default_rng, draw
 from tapegrad.replay.interpreter import bind
-from tapegrad.replay.random_state import drawn_from, hold, stops_after_drawing
+from tapegrad.replay.random_state import hold
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.spec import absent
-from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
+from tapegrad.tape.tape import Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk
 
 MOST = 1 << 24  # bytes that a call draws: all are kept until it returns
-
-
-def first_draws(tape: Tape) -> list[Operation]:
-    """Return all draws of a tape, if they may be made before everything else: no guard or error can end a call after
-    them, nothing that it computes decides what they draw, or from what, and no loop draws.
-    """
-    found: list[Operation] = [op for op in tape.ops if op.fn is draw]
-    if len(found) < len([*drawn_from(tape)]) or stops_after_drawing(tape) or any(
-            op.fn is default_rng or (op.fn is draw and type(op.args[0]) is Call) for op in tape.ops):
-        return []
-    return found
 
 
 class Drawing:

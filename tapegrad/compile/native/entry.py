@@ -22,7 +22,7 @@ from tapegrad import ops
 from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
 from tapegrad.compile.groups import ungrouped
 from tapegrad.compile.native.arguments import Arguments, shows_its_dict
-from tapegrad.compile.native.draws import Drawing, Rest, first_draws, held, set_back
+from tapegrad.compile.native.draws import Drawing, Rest, held, set_back
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
@@ -32,6 +32,7 @@ from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
 from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.numbers.cotangents import conform
+from tapegrad.optimise.early_draws import early
 from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Input, Operation, Tape
@@ -93,7 +94,7 @@ class Entry:
         """Make the draws that come first, and return them; or keep the generators' states. Note in which slot what was
         drawn is, or what sets these back, and what returns of it the function that is called where native code leaves.
         """
-        f, draws, sources = self.f, first_draws(self.tape), sources_of(self.tape)
+        f, draws, sources = self.f, early(self.tape), sources_of(self.tape)
         if draws:
             for op in draws:
                 f.put_off(op)

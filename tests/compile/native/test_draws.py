@@ -46,7 +46,7 @@ def branching(x: Any) -> Any:
 def looped(x: Any, rng: Any) -> Any:
     s = 0.0
     for i in range(40):
-        s = s + np.sin(s + x[1]) * rng.normal() + np.exp(x[2] * 0.1) * rng.uniform(0.0, 1.0)
+        s = s + np.sin(s + x[1]) * rng.normal() + np.exp(-x[2] * 0.1) * rng.uniform(0.0, 1.0)
     return s
 
 
@@ -77,7 +77,7 @@ def run_of(step: Any) -> str:
 
 PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (handed, (np.random.default_rng(0),)), (handed, (np.random.RandomState(0),)), (found, ()), (legacy, ()), (of_two, ()), (branching, ()), (looped, (np.random.default_rng(0),)), (unused, ())]
-OVERFLOWS = {handed, found, legacy, of_two, branching, unused}
+OVERFLOWS = {handed, looped, found, legacy, of_two, branching, unused}
 
 
 @pytest.mark.parametrize(("f", "rest"), PROGRAMS)

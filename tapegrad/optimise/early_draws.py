@@ -1,0 +1,41 @@
+"""early_draws: random draws before all that nothing decides about them."""
+
+from __future__ import annotations
+
+from tapegrad.ops import default_rng, draw, pack
+from tapegrad.replay.random_state import drawn_from, stops_after_drawing
+from tapegrad.tape.tape import Call, Constant, Operation, Tape
+from tapegrad.transforms.walk import Walk
+
+MOST = 1 << 20  # bytes: so much is kept that a program may have dropped
+
+
+def early(tape: Tape) -> list[Operation]:
+    """Return all draws of a tape, if they may be made before everything else: no guard and no error can end a call
+    after them, nothing that it computes decides what they draw, or from what, and no loop draws. Behind them come the
+    tuples of nothing else.
+    """
+    found: list[Operation] = [op for op in tape.ops if op.fn is draw]
+    if not found or len(found) < len([*drawn_from(tape)]) or stops_after_drawing(tape) or any(
+            op.fn is default_rng or (op.fn is draw and type(op.args[0]) is Call) for op in tape.ops):
+        return []
+    drawn = {*found}
+    return found + [op for op in tape.ops if op.fn is pack and op is not tape.result and drawn.issuperset(op.args)]
+
+
+def early_draws(tape: Tape) -> Tape:
+    """Return a tape that draws all its random numbers before it computes, so that what is left may be loops; or the
+    tape itself, where that is not the same, or takes more memory.
+    """
+    draws = [op for op in early(tape) if op.fn is draw]
+    if len(draws) < 2 or sum(op.spec.nbytes for op in draws) > MOST:
+        return tape
+    walk = Walk(tape)
+    for op in tape.ops:
+        if op is draws[0]:
+            for each in (*[x for other in draws for x in other.args if type(x) is Constant], *draws):
+                if walk.at[each.id] is None:
+                    walk.keep(each)
+        elif walk.at[op.id] is None:
+            walk.keep(op)
+    return walk.done()
