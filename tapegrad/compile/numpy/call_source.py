@@ -33,6 +33,10 @@ class Site:
     def __init__(self, writer: Any, op: Call, args: Sequence[str] = ()) -> None:
         self.op, self.args, self.text, self.name = op, args, writer.text, writer.names.bind
 
+    def keywords(self, *others: str) -> list[str]:
+        """Return the arguments by keyword as source text, without some others."""
+        return [f"{key}={self.text(value)}" for key, value in self.op.kwargs.items() if key not in others]
+
 
 UFUNCS: dict[Op, np.ufunc] = {}
 for _fn, _meaning in FOREIGN.items():
@@ -171,6 +175,8 @@ SPELLINGS: dict[Op, Row] = {
         f"{site.name(np.concatenate)}(({', '.join(site.args)},), {site.text(site.op.kwargs.get('axis', 0))})")),
     ops.astype: (_array_first, lambda site: f"{site.args[0]}.astype({site.text(site.op.spec.dtype)})"),
     ops.copy: (_array_first, lambda site: f"{site.args[0]}.copy({site.text(site.op.kwargs.get('order', 'K'))})"),
+    ops.draw: (lambda op: True, lambda site: (
+        f"{site.args[0]}.{site.op.kwargs['method']}({', '.join([*site.args[1:], *site.keywords('method')])})")),
     ops.where: (lambda op: op.spec.has_axes and len(op.args) == 3,
                 lambda site: f"{site.name(np.where)}({', '.join(site.args)})"),
 }
