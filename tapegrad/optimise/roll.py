@@ -29,8 +29,8 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     piece before it has, on the same earlier values as all others, each on an earlier value of its own, or on numbers
     known when the tape was made. Their guards are the body's. What is the same in all runs is computed once, before the
     loop; what is used behind it of each run is collected. So a reverse sweep is a loop that goes through what the first
-    collected backwards. Calls of a user's functions are in no loop, nor are random draws: these are made before the loops
-    where they can be. The tape's values are needed; those of a body are the first run's.
+    collected backwards. Calls of a user's functions, and random draws, are in no loop; these are made before the
+    loops where they can be. The tape's values are needed; those of a body are the first run's.
 
     >>> import tapegrad as tg
     >>> def f(x):

@@ -51,11 +51,11 @@ class Rest:
         return partial(self._finish, drawn, straight)
 
     def _finish(self, drawn: tuple[Any, ...], straight: Any, /, *args: Any, **kwargs: Any) -> Any:
-        *drawn, give_back = drawn
+        *numbers, give_back = drawn
         if self._function is None:
             self._function = compile_tape(self._after(), checks=False)  # type: ignore[assignment]
         try:
-            return self._function(*bind(self.tape, args, kwargs)[1:], *drawn)  # type: ignore[misc]
+            return self._function(*bind(self.tape, args, kwargs)[1:], *numbers)  # type: ignore[misc]
         except Exception:
             if give_back is None:
                 raise

@@ -251,7 +251,8 @@ class Entry:
             *f.stacked, *arena, "  br label %start", "start:", *places, *f.lines,
             "no:", "  call void @free(ptr %arena)", *self.left(),
             f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
-            "  %answer = call ptr @tapegrad_leave(ptr %self, ptr %args, i64 %count, ptr %names, ptr %after, ptr %drawn)",
+            "  %answer = call ptr @tapegrad_leave(ptr %self, ptr %args, i64 %count, ptr %names, ptr %after, "
+            "ptr %drawn)",
             "  ret ptr %answer", "}"])
 
     def left(self) -> list[str]:

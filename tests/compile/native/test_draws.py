@@ -45,7 +45,7 @@ def branching(x: Any) -> Any:
 
 def looped(x: Any, rng: Any) -> Any:
     s = 0.0
-    for i in range(40):
+    for _ in range(40):
         s = s + np.sin(s + x[1]) * rng.normal() + np.exp(-x[2] * 0.1) * rng.uniform(0.0, 1.0)
     return s
 
@@ -98,7 +98,7 @@ def test_a_call_that_leaves_machine_code_midway_draws_once(f: Callable[..., Any]
     step = (tg.value_and_grad if sweeps else tg.compile)(f, mode="native", warmup=1)
     plain = (lambda *args: tg.grad(f, *args, argnums=0)) if sweeps else f
     with np.errstate(all="ignore"):
-        for k in range(12):
+        for _ in range(12):
             both(step, plain, (X, *rest))
         hits = step.stats.hits
         for k in range(6):
