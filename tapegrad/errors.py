@@ -126,6 +126,21 @@ def _files(folder: str) -> Iterator[str]:
 # Frames of these files are ours: the user's line is the first one outside them.
 INTERNAL = frozenset(_files(os.path.dirname(__file__)))
 
+
+
+class Silenced(int):
+    """The instruction of an operation whose floating-point warnings, of some `kinds`, the program silences there."""
+
+    kinds: frozenset[str]
+
+    @classmethod
+    def at(cls, lasti: int, kinds: frozenset[str]) -> Silenced:
+        """Return the instruction with the kinds of warnings, as `np.errstate` names them."""
+        new = cls(lasti)
+        new.kinds = kinds
+        return new
+
+
 _places: dict[int, int] = {}
 # one(i, i) is the same object for each place in a code: a long tape names few places many times
 one = _places.setdefault

@@ -98,6 +98,10 @@ class Backend:
         """Return what a function that this backend made consists of."""
         return "NumPy's code"
 
+    def left(self, run: Callable[..., Any]) -> int:
+        """Return how many calls such a function had made in another way."""
+        return 0
+
     def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
         """Return what a dispatcher calls for a function, which asks for conditions besides; None where there is none.
         """

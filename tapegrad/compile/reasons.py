@@ -157,7 +157,9 @@ def state_of(compiled: Any, path: Path, paths: list[Path]) -> str:
     if state == "observed":
         return f"{head} has a tape, which its next call compiles"
     if state == "compiled":
-        return f"{head} runs compiled"
+        left = path.entry.backend.left(path.entry.run)  # type: ignore[union-attr]
+        return f"{head} runs compiled" + (f"; {count_of(left, 'call')} left machine code (an overflow, a division by "
+                                          "zero, a guard) and ran as NumPy's code" if left else "")
     if is_due(compiled, path, paths):
         return f"{head} is observed by its next call, and compiled by the one after it"
     return f"{head} is traced until {_progress(compiled, path, paths)}"

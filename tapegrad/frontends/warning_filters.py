@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.rules.registry import constructs
-from tapegrad.trace.numpy_warnings import action, told
+from tapegrad.trace.numpy_warnings import KINDS, action, told
 from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import Filtering, running
 
@@ -19,6 +19,17 @@ def settings() -> dict[str, str]:
     """Return how NumPy treats floating-point errors, and whether its warnings steer the program."""
     modes = told(np.geterr())
     return {**modes, "warnings": "raise"} if _are_seen() else modes
+
+
+def silenced() -> frozenset[str]:
+    """Return the kinds of floating-point warnings that nobody is shown: `np.errstate` or the program's filters ignore
+    them, or make them errors, of which guards tell.
+    """
+    own = [level for level in running.filtering if level.tracer in running.open]
+    if any(level.records for level in own) or (any(level.filters for level in own) and action() == "ignore"):
+        return frozenset(KINDS.values())
+    modes = np.geterr()  # of what is too small NumPy says nothing by default
+    return frozenset([kind for kind, how in modes.items() if how in ("ignore", "raise") and kind != "under"])
 
 
 def _are_seen() -> bool:
@@ -42,7 +53,7 @@ def _level(context: Any, new: bool) -> Filtering:
 
 def _tell() -> None:
     for tracer in running.tracers:
-        tracer.strictly(settings())
+        tracer.strictly(settings(), silenced())
 
 
 @constructs(warnings.catch_warnings.__enter__, interposed=True)

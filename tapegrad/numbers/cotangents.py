@@ -82,6 +82,7 @@ ZERO = ZeroTangent()
 
 class Scatter:
     """A sparse cotangent: `base`, or zeros like `x`, plus each piece at its index, of the view that its path leads to.
+    Of a long tuple, whose parts are read one by one, it is one too.
 
     It makes a loop that reads an n-element array element by element cost O(n): adding two is O(1), and
     only `dense` touches all of the array. Immutable, so a replayed pullback starts afresh: pieces form
@@ -108,14 +109,15 @@ class Scatter:
         pieces, indices, paths = zip(*[(link.piece, link.index, link.path) for link in self.chain()])
         dx = self.build(self.x, pieces[::-1], indices[::-1], paths[::-1])
         dx = dx.tensor if type(dx) is TensorArray else dx
-        return dx if type(self.base) is ZeroTangent else self.base + dx
+        return dx if type(self.base) is ZeroTangent else accumulate(self.base, dx)
 
     def __add__(self, other: Any) -> Any:
         if type(other) is Accumulator:
             return other + self
         if type(other) is not Scatter:
-            return Scatter(self.build, self.x, self.piece, self.index, self.path, self.rest, self.base + other)
-        base = self.base if type(other.base) is ZeroTangent else self.base + other.base
+            return Scatter(self.build, self.x, self.piece, self.index, self.path, self.rest,
+                           accumulate(self.base, other))
+        base = self.base if type(other.base) is ZeroTangent else accumulate(self.base, other.base)
         if other.rest is None:
             return Scatter(other.build, other.x, other.piece, other.index, other.path, self, base)
         total = self

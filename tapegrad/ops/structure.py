@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.errors import GuardError
-from tapegrad.numbers.cotangents import ZERO
+from tapegrad.numbers.cotangents import ZERO, Scatter, accumulate
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.tensors import on_host
 from tapegrad.rules import types
@@ -27,11 +27,24 @@ def _pack_vjp(y: Array, *leaves: Any, into: Structure) -> Callable[[Any], tuple[
     return pack_pullback
 
 
+LONG = 16  # parts of a tuple from which on the cotangents of single ones are put together at the end, in one pass
+
+
 def _getfield_cotangent(dy: Cotangent, _y: Array, x: Array, key: Any) -> Any:
     if isinstance(x, dict):
         return {key: dy}
     at = key % len(x)
+    if len(x) >= LONG:
+        return Scatter(_parts, x, dy, (at,))
     return *(ZERO,) * at, dy, *(ZERO,) * (len(x) - at - 1)
+
+
+def _parts(x: Any, pieces: Any, indices: Any, _paths: Any) -> tuple[Any, ...]:
+    """Return the cotangent of a tuple from those of its parts."""
+    parts: list[Any] = [ZERO] * len(x)
+    for piece, (at,) in zip(pieces, indices):
+        parts[at] = accumulate(parts[at], piece)
+    return tuple(parts)
 
 
 pack = define("pack", lambda *leaves, into: into.build(list(leaves)), rule=Joint(_pack_vjp),

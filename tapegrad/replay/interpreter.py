@@ -154,7 +154,7 @@ class Interpretation:
         return op.val
 
 
-numpy_warnings.PLACES[Interpretation.over.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
+numpy_warnings.PLACES[Interpretation.over.__code__] = lambda frame: frame.f_locals.get("op")
 
 
 class Run(Interpretation):

@@ -152,13 +152,13 @@ def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     fn, *built = [part.build(known, memo) for part, memo in zip(nested, memos)]
     given, named = built[:len(args)], dict(zip(kwargs, built[len(args):]))
     done, replays = Written(), replays or any(each.replays for each in running.tracers)
-    settings = next((each.settings for each in running.tracers if each.settings), ())
+    outer = next((each for each in running.tracers if each.settings or each.silenced), None)
 
-    def strictly(*args: Any, **kwargs: Any) -> Any:  # where the program has made errors of NumPy's warnings
-        running.tracers[-1].strictly(dict(settings))
+    def strictly(*args: Any, **kwargs: Any) -> Any:  # where the program makes errors of NumPy's warnings, or none
+        running.tracers[-1].strictly(dict(outer.settings), outer.silenced)  # type: ignore[union-attr]
         return fn(*args, **kwargs)
     try:
-        tape = record(strictly if settings else fn, tuple(given), named, DEFAULT, replays=replays, done=done,
+        tape = record(strictly if outer else fn, tuple(given), named, DEFAULT, replays=replays, done=done,
                       stands_for=_stands_for(walks, memos))
     except Exception as err:
         guard_raised(running.tracers[-1], _Call(signature), leaves, err)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import GuardError, UnknownFunction, user_location
+from tapegrad.errors import ConcretizationError, GuardError, UnknownFunction, user_location
 from tapegrad.numbers.dtypes import NUMERIC, letter
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.systems import (
     OPERATORS,
     PRECISION,
@@ -21,6 +22,7 @@ from tapegrad.numbers.systems import (
     check_decided,
     holds_objects,
     is_numeric,
+    kind_within,
     refuse_unknown,
     system,
     system_within,
@@ -29,6 +31,7 @@ from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Guard, Operation, value_of
+from tapegrad.trace.guards import number_type
 
 _ORDERED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "maximum", "minimum",
                       "max", "min", "argmax", "argmin", "sort", "argsort", "sign", "clip"])
@@ -65,7 +68,17 @@ def follow(tracer: Any, known: System | None) -> None:
     tracer.push = checked
 
 
-def stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
+def check_numeric(tracer: Any, args: Iterable[Any], dtype: Any, val: Any) -> None:
+    """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
+    carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")
+               and kind_within(plain(arg.val)) is not int]
+    if not _stay_numbers(args, dtype, val) and not all(map(tracer.independent, carried)):
+        raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
+                                  "their gradient would be lost", user_location(),
+                                  "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")
+
+
+def _stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
     """Return whether what a call makes is of numbers. Objects are if some of what they are made of is of a system: of
     floats alone they are asked for to hold other things too.
     """

@@ -26,8 +26,10 @@ SETTINGS: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_ex
 _known: list[tuple[Any, Any]] = [(object(), None)]
 _errstate, _geterr, _seterr, _seterrcall = np.errstate, np.geterr, np.seterr, np.seterrcall  # a trace replaces them
 
-PLACES: dict[CodeType, Callable[[FrameType], Location | None]] = {}
-"""Where in the program a frame of tapegrad's is at work, by its code: that of a sweep, or of a replay."""
+PLACES: dict[CodeType, Callable[[FrameType], Any]] = {}
+"""The operation that a frame of tapegrad's is at work on, by its code: that of a sweep, or of a replay."""
+KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
+"""How `np.errstate` names what NumPy's warnings begin with."""
 # of files: the name of the module, and what Python has said of it
 _registries: dict[str, tuple[str, dict[Any, Any]]] = {}
 
@@ -38,10 +40,13 @@ class Log:
     def write(self, text: str) -> None:
         """Say a warning at the line of the program that computes."""
         frame: FrameType | None = sys._getframe(1)
+        what = text.removeprefix("Warning: ").rstrip()
         while frame is not None and frame.f_code.co_filename in INTERNAL:
             found = PLACES.get(frame.f_code)
-            where = found(frame) if found is not None else None
-            if where is not None:
+            op = found(frame) if found is not None else None
+            if op is not None and (where := op.where) is not None:
+                if is_silenced(op, what):
+                    return
                 module, registry = registry_of(where.file)
                 break
             frame = frame.f_back
@@ -50,8 +55,13 @@ class Log:
             where = Location(frame.f_code.co_filename, frame.f_lineno, "")
             module = frame.f_globals.get("__name__", "")
             registry = frame.f_globals.setdefault("__warningregistry__", {})
-        what = text.removeprefix("Warning: ").rstrip()
         warnings.warn_explicit(what, RuntimeWarning, where.file, where.line, module, registry)
+
+
+def is_silenced(op: Any, what: str) -> bool:
+    """Return whether the program silences a warning of NumPy's where it computes an operation."""
+    kinds = getattr(op.lasti, "kinds", ())
+    return any(what.startswith(text) for text, kind in KINDS.items() if kind in kinds)
 
 
 _log = Log()

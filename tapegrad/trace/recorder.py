@@ -14,9 +14,9 @@ import numpy as np
 
 from tapegrad.errors import (
     HEARERS,
-    ConcretizationError,
     EscapedProxy,
     MutationError,
+    Silenced,
     TapeError,
     one,
     user_frame,
@@ -28,7 +28,7 @@ from tapegrad.numbers.dtypes import NUMERIC
 from tapegrad.numbers.equality import slim_copy, unchanged
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.nested import tuple_of
-from tapegrad.numbers.systems import kind_within, plain_number, refuse_unknown
+from tapegrad.numbers.systems import plain_number, refuse_unknown
 from tapegrad.numbers.tensors import ORDINARY, check_dense, is_memory, is_tensor, overlap
 from tapegrad.ops.loop import is_loop
 from tapegrad.ops.random import draw
@@ -42,8 +42,8 @@ from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import ownership
 from tapegrad.trace.context import Context
-from tapegrad.trace.guards import are_apart, number_kind, number_type, option
-from tapegrad.trace.number_systems import follow, plain_array, stay_numbers
+from tapegrad.trace.guards import are_apart, number_kind, option
+from tapegrad.trace.number_systems import check_numeric, follow, plain_array
 from tapegrad.trace.twins import check_computed
 from tapegrad.trace.value_retention import Economy, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
@@ -80,8 +80,8 @@ class Tracer:
 
     __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
                  "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "modes", "once",
-                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "special",
-                 "tape", "unseen", "written")
+                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "silenced",
+                 "special", "tape", "unseen", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False,
                  once: Economy | None = None,
@@ -108,6 +108,7 @@ class Tracer:
         self.error: Exception | None = None  # the last that a call raised
         # of NumPy's floating-point errors, while the program has made some of them raise
         self.settings: tuple[tuple[str, str], ...] = ()
+        self.silenced: frozenset[str] = frozenset()  # kinds of floating-point warnings
         self.modes: dict[str, str] = {}  # those that the program's first np.seterr replaced
         # the first, which the program may have caught, or a library, or Python made an error of its own of
         self.refusal: TapeError | None = None
@@ -189,7 +190,7 @@ class Tracer:
         if op.effects.lends:
             val, parts = ownership.received(self, op, val, pb, given)
         if (kwargs and "dtype" in kwargs) or (type(val) is np.ndarray and val.dtype.kind not in NUMERIC):
-            self.check_numeric(lifted, kwargs.get("dtype"), val)
+            check_numeric(self, lifted, kwargs.get("dtype"), val)
         if self.once is not None and is_large(val):
             self.meet(val)
         call = _new(Call)  # slot by slot, as the operators do
@@ -205,15 +206,6 @@ class Tracer:
         elif op.effects.lends:
             ownership.note(self, y if op.effects.lends is True else y[:op.effects.lends], given)
         return y
-
-    def check_numeric(self, args: Iterable[Any], dtype: Any, val: Any) -> None:
-        """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
-        carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")
-                   and kind_within(plain(arg.val)) is not int]
-        if not stay_numbers(args, dtype, val) and not all(map(self.independent, carried)):
-            raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
-                                      "their gradient would be lost", user_location(),
-                                      "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")
 
     def part(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return a view of an array that the trace writes in place, or what is read of it; None where its whole content
@@ -277,6 +269,8 @@ class Tracer:
         """Put an operation on the tape; an operator has given it the bare code, because it does not ask for paths."""
         if self.paths is not None and type(op.code) is CodeType:
             op.code = self.paths.of(user_frame())
+        if self.silenced:
+            op.lasti = Silenced.at(op.lasti, self.silenced)
         self.tape.ops.append(op)
         if self.economy is not None:
             self.economy.note(op)
@@ -457,16 +451,19 @@ class Tracer:
         if isinstance(given, Traced):
             self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
 
-    def strictly(self, settings: Mapping[str, Any]) -> None:
+    def strictly(self, settings: Mapping[str, Any], silenced: frozenset[str]) -> None:
         """Guard from now on, if these settings of `np.errstate`, or the filters of warnings, make errors of some
         warnings, that no call raises one; where warnings are recorded, that each gives the one it gave; else no longer.
+        Of operations from now on, warnings of the kinds that are `silenced` are not said.
         """
+        self.silenced = silenced
         self.settings = tuple(settings.items()) if self.replays and "raise" in settings.values() else ()
         if self.push is not _closed:
             self._choose_push()
 
     def _choose_push(self) -> None:
-        plainly = self.tape.ops.append if self.paths is None and self.economy is None else self._push_each
+        bare = self.paths is None and self.economy is None and not self.silenced
+        plainly = self.tape.ops.append if bare else self._push_each
         self.push = self._push_and_guard if self.settings else plainly
 
     def _push_and_guard(self, op: Operation) -> None:

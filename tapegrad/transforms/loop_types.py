@@ -108,7 +108,8 @@ class Listed:
             b = other.proxy._op
         else:
             none = nothing(vals[0])
-            b = packed([none if isinstance(dx, Absorbing) else begin(dx, vals[0]) for dx in other], tracer)
+            b = packed([none if isinstance(dx, Absorbing) else begin(dx, vals[0]) for dx in dense(other)],
+                       tracer)
         if any(kind_of(x) != kind_of(y) for x, y in zip(vals, b.val, strict=True)):
             raise NoLoop
         body = Tape(None, "loop")
@@ -128,6 +129,7 @@ def sequence(dy: Any, like: Any, count: int, tracer: Tracer) -> Operation:
         if any(kind_of(element) != kind_of(like) for element in dy.proxy._val):
             raise NoLoop
         return dy.proxy._op  # type: ignore[no-any-return]
+    dy = dense(dy)
     if isinstance(dy, Absorbing):
         return packed([nothing(like)] * count, tracer)
     if any(isinstance(element, Absorbing) for element in dy):

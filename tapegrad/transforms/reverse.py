@@ -192,7 +192,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
     return cot
 
 
-numpy_warnings.PLACES[sweep.__code__] = lambda frame: getattr(frame.f_locals["op"], "where", None)
+numpy_warnings.PLACES[sweep.__code__] = lambda frame: frame.f_locals.get("op")
 
 
 def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape,

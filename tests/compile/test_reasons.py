@@ -15,6 +15,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.compile import cache
+from tapegrad.compile.native.backend import there_is
 
 X = np.ones(3)
 
@@ -249,3 +250,14 @@ def test_a_profile_says_where_every_call_is_traced() -> None:
     assert found.how == "a trace" and "every call is traced: " in str(found)
     with pytest.raises(tg.ArgumentError, match="repeats"):
         step.profile(1.0, repeats=0)
+
+
+@pytest.mark.skipif(not there_is(), reason="no machine code here")
+def test_calls_that_leave_machine_code_are_told() -> None:
+    @tg.value_and_grad
+    def loss(x: Any) -> Any:
+        return np.sum(np.exp(x) / x)
+    with np.errstate(all="ignore"):
+        for k in range(8):
+            loss(np.array([1.0, 2.0, float(k % 3 > 0)]))
+    assert "runs compiled; 2 calls left machine code" in str(loss.explain())

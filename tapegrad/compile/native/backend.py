@@ -49,6 +49,11 @@ class Native(Backend):
         """Return "machine code" where there is such."""
         return "machine code" if isinstance(run, NativeFunction) else super().runs(run)
 
+    def left(self, run: Callable[..., Any]) -> int:
+        """Return how many calls machine code did not answer: an overflow, a division by zero, a guard."""
+        straight = run.straight if isinstance(run, NativeFunction) else run
+        return straight.calls if isinstance(straight, Straight) else 0
+
     def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
         """Return machine code that tries the functions of a list, and makes other calls in Python."""
         if not there_is():
@@ -138,6 +143,7 @@ class Straight:
 
     def __init__(self, tape: Tape, fresh: Callable[[], bool] | None) -> None:
         self.tape, self.fresh, self._function = tape, fresh, None
+        self.calls = 0
 
     @property
     def function(self) -> Any:
@@ -147,6 +153,7 @@ class Straight:
         return self._function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
         return self.function(*args, **kwargs)
 
 

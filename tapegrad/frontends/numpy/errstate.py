@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import _linalg
 
-from tapegrad.frontends.warning_filters import settings
+from tapegrad.frontends.warning_filters import settings, silenced
 from tapegrad.rules.registry import constructs, refused
 from tapegrad.trace.numpy_warnings import meant, told
 from tapegrad.trace.observers import unrepeatable
@@ -23,19 +23,19 @@ class Settings(contextlib.ContextDecorator):
 
     def __init__(self, state: Any) -> None:
         self.state = state
-        self.before: list[tuple[Any, dict[str, str]]] = []  # what each trace was told last
+        self.before: list[tuple[Any, dict[str, str], frozenset[str]]] = []  # what each trace was told last
 
     def __enter__(self) -> Any:
         entered = self.state.__enter__()
-        self.before = [(tracer, dict(tracer.settings)) for tracer in running.tracers]
+        self.before = [(tracer, dict(tracer.settings), tracer.silenced) for tracer in running.tracers]
         for tracer in running.tracers:
-            tracer.strictly(settings())
+            tracer.strictly(settings(), silenced())
         return entered
 
     def __exit__(self, *error: Any) -> None:
         self.state.__exit__(*error)
-        for tracer, before in self.before:
-            tracer.strictly(before)
+        for tracer, before, silent in self.before:
+            tracer.strictly(before, silent)
 
 
 @constructs(np.errstate)
@@ -64,7 +64,7 @@ def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     _refuse_calls((*args, *kwargs.values()))
     before = told(fn(**meant({**dict(zip(("all", "divide", "over", "under", "invalid"), args)), **kwargs})))
     for each in running.tracers:
-        each.strictly(settings())
+        each.strictly(settings(), silenced())
         each.modes = each.modes or before
     return before
 
