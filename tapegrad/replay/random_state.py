@@ -10,7 +10,7 @@ from typing import Any
 from tapegrad.ops import draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import is_loop
-from tapegrad.replay.raising import may_stop
+from tapegrad.replay.raising import may_raise, may_stop
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Constant, Guard, Input, Operation, Tape, value_of
@@ -77,7 +77,9 @@ def stops_after_drawing(tape: Tape) -> bool:
 
 
 def _stops(op: Operation) -> bool:
-    return may_stop(op) and not (isinstance(op, Guard) and op.fact in FIXED and isinstance(op.args[0], Input))
+    if isinstance(op, Guard):
+        return not (op.fact in FIXED and isinstance(op.args[0], Input))
+    return may_stop(op) or may_raise(op)
 
 
 def _draws(op: Operation) -> bool:

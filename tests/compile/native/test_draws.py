@@ -106,6 +106,16 @@ def test_a_call_that_leaves_machine_code_midway_draws_once(f: Callable[..., Any]
         assert step.stats.hits >= hits + 3
 
 
+@pytest.mark.parametrize("mode", ["native", "numpy"])
+def test_what_a_sweep_cannot_compute_of_python_numbers_is_drawn_once(mode: Any) -> None:
+    def f(x: Any, rng: Any) -> Any:
+        return np.sin(x) * rng.normal() + np.exp(np.sin(x) * 0.5) * np.cos(x)
+    step, rng = tg.value_and_grad(f, mode=mode, warmup=1), np.random.default_rng(0)
+    with np.errstate(all="ignore"):
+        for x in (1.0, 2.0, 3.0, 4.0, np.inf, 1.0, np.inf):
+            both(step, lambda *args: tg.grad(f, *args, argnums=0), (float(x), rng))
+
+
 def test_an_error_of_numpy_leaves_generators_as_the_plain_program_does() -> None:
     step = tg.compile(handed, mode="native", warmup=1)
     rng = np.random.default_rng(0)
