@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tapegrad.ops import default_rng, draw, pack
+from tapegrad.replay.raising import may_raise
 from tapegrad.replay.random_state import drawn_from, stops_after_drawing
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.transforms.walk import Walk
@@ -10,13 +13,13 @@ from tapegrad.transforms.walk import Walk
 MOST = 1 << 20  # bytes: so much is kept that a program may have dropped
 
 
-def early(tape: Tape) -> list[Operation]:
+def early(tape: Tape, raises: Callable[[Operation], bool] = may_raise) -> list[Operation]:
     """Return all draws of a tape, if they may be made before everything else: no guard and no error can end a call
     after them, nothing that it computes decides what they draw, or from what, and no loop draws. Behind them come the
-    tuples of nothing else.
+    tuples of nothing else. `raises` says which calls of a sweep raise.
     """
     found: list[Operation] = [op for op in tape.ops if op.fn is draw]
-    if not found or len(found) < len([*drawn_from(tape)]) or stops_after_drawing(tape) or any(
+    if not found or len(found) < len([*drawn_from(tape)]) or stops_after_drawing(tape, raises) or any(
             op.fn is default_rng or (op.fn is draw and type(op.args[0]) is Call) for op in tape.ops):
         return []
     drawn = {*found}

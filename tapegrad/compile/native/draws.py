@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 from tapegrad.compile.groups import ungrouped
+from tapegrad.compile.numpy.call_source import is_calm
 from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.replay.interpreter import bind
+from tapegrad.replay.raising import may_raise
 from tapegrad.replay.random_state import hold
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.spec import absent
@@ -16,6 +18,11 @@ from tapegrad.tape.tape import Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk
 
 MOST = 1 << 24  # bytes that a call draws: all are kept until it returns
+
+
+def raises(op: Operation) -> bool:
+    """True for a call of a sweep that raises also where it is written for NumPy's numbers, as `Rest` does."""
+    return may_raise(op) and not is_calm(op)
 
 
 class Drawing:
@@ -53,7 +60,7 @@ class Rest:
     def _finish(self, drawn: tuple[Any, ...], straight: Any, /, *args: Any, **kwargs: Any) -> Any:
         *numbers, give_back = drawn
         if self._function is None:
-            self._function = compile_tape(self._after(), checks=False)  # type: ignore[assignment]
+            self._function = compile_tape(self._after(), checks=False, calm=True)  # type: ignore[assignment]
         try:
             return self._function(*bind(self.tape, args, kwargs)[1:], *numbers)  # type: ignore[misc]
         except Exception:

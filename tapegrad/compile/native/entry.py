@@ -22,7 +22,7 @@ from tapegrad import ops
 from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
 from tapegrad.compile.groups import ungrouped
 from tapegrad.compile.native.arguments import Arguments, shows_its_dict
-from tapegrad.compile.native.draws import Drawing, Rest, held, set_back
+from tapegrad.compile.native.draws import Drawing, Rest, held, raises, set_back
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
@@ -94,7 +94,7 @@ class Entry:
         """Make the draws that come first, and return them; or keep the generators' states. Note in which slot what was
         drawn is, or what sets these back, and what returns of it the function that is called where native code leaves.
         """
-        f, draws, sources = self.f, early(self.tape), sources_of(self.tape)
+        f, draws, sources = self.f, early(self.tape, raises), sources_of(self.tape)
         if draws:
             for op in draws:
                 f.put_off(op)

@@ -16,7 +16,7 @@ from tapegrad.compile.groups import Batch, calls_of
 from tapegrad.compile.native.emit import Emitter, Mark, literal
 from tapegrad.compile.native.jobs import Job, write_jobs
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.native.plan import ALIGN, Block, Objects, Plan, Target
+from tapegrad.compile.native.plan import Block, Objects, Plan, Target, placed
 from tapegrad.compile.native.segment import segment
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -384,20 +384,9 @@ class Function(Emitter):
 
     def arena(self) -> tuple[int, list[str]]:
         """Return how much memory the function needs, and the lines that say where in it each block lies."""
-        end, placed = 0, list[Block]()
         self.end_uses()  # by the results
-        for block in self.blocks:  # in the order in which they are made
-            size = -(-block.size // ALIGN) * ALIGN
-            taken = sorted((other.offset, other.offset + -(-other.size // ALIGN) * ALIGN) for other in placed
-                           if other.end >= block.start)
-            placed.append(block)
-            at = 0
-            for first, last in taken:
-                if first - at >= size:
-                    break
-                at = max(at, last)
-            block.offset, end = at, max(end, at + size)
-        return end, [f"  {block.name} = getelementptr i8, ptr %arena, i64 {block.offset}" for block in self.blocks]
+        return placed(self.blocks), [f"  {block.name} = getelementptr i8, ptr %arena, i64 {block.offset}"
+                                     for block in self.blocks]
 
     def boxed(self, x: Operation) -> Object:
         """Return an operation's value as an object, of the type that was recorded."""

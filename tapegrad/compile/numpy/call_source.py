@@ -20,7 +20,7 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.rules.types import spec_of_call
 from tapegrad.rules.types.layout import copied, view_strides
 from tapegrad.tape.spec import NOTHING, Spec, spec_of
-from tapegrad.tape.tape import Call
+from tapegrad.tape.tape import Call, Operation
 
 Write = Callable[[Any], str]
 """Writes a value, or an operation, among the arguments of a call."""
@@ -60,7 +60,15 @@ def ufunc_of(op: Call) -> np.ufunc | None:
     return None if found is np.power and spec_of(op.args[0]).kind == "b" else found
 
 
-_REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.prod: np.multiply, ops.max: np.maximum, ops.min: np.minimum,
+def is_calm(op: Operation) -> bool:
+    """True for a call on Python's numbers of which NumPy's function gives nan or inf where Python's raises."""
+    if type(op) is not Call or type(op.fn) is not Op or op.spec.type is not float or op.fn.effects.raises:
+        return False
+    python = op.fn is ops.divide or (op.fn.scalar is not None and op.fn is not ops.pow)
+    return python and ufunc_of(op) is not None and not any(spec_of(x).is_memory for x in op.args)
+
+
+_REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.mean: np.add, ops.prod: np.multiply, ops.max: np.maximum, ops.min: np.minimum,
                                    ops.any: np.logical_or, ops.all: np.logical_and}
 _REDUCE = {fn: ufunc.reduce for fn, ufunc in _REDUCTIONS.items()}
 
@@ -68,13 +76,18 @@ _REDUCE = {fn: ufunc.reduce for fn, ufunc in _REDUCTIONS.items()}
 def _is_reduced(op: Call) -> bool:
     x = spec_of(op.args[0])
     return (len(op.args) == 1 and x.is_array and x.kind in "fc" and x.dtype.char != "e" and x.size > 0
-            and op.kwargs.keys() <= {"axis", "keepdims"})
+            and op.kwargs.keys() <= {"axis", "keepdims"}
+            and not (op.fn is ops.mean and isinstance(op.kwargs.get("axis"), tuple)))
 
 
 def _reduction(site: Site) -> str:
     rest = ["None", "None", "True"] if site.op.kwargs.get("keepdims") else []
     name = site.name(_REDUCE[site.op.fn], f"{_REDUCTIONS[site.op.fn].__name__}_reduce")
-    return f"{name}({', '.join([site.args[0], site.text(site.op.kwargs.get('axis')), *rest])})"
+    x, axis = site.args[0], site.text(site.op.kwargs.get("axis"))
+    text = f"{name}({', '.join([x, axis, *rest])})"
+    if site.op.fn is not ops.mean:
+        return text
+    return f"{text} / {x}.size" if axis == "None" else f"{text} / {x}.shape[{axis}]"
 
 
 def _axes(site: Site) -> str:

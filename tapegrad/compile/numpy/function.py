@@ -48,15 +48,17 @@ class Unfit(ArgumentError):
     """A mode cannot serve a program; no other tape of it could."""
 
 
-def compile_tape(tape: Tape, fresh: Callable[[], bool] | None = None, checks: bool = True) -> Callable[..., Any]:
+def compile_tape(tape: Tape, fresh: Callable[[], bool] | None = None, checks: bool = True,
+                 calm: bool = False) -> Callable[..., Any]:
     """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
 
     `fresh` is asked at each call whether what the program read besides its arguments is still the same. Without
-    `checks` it takes its arguments for those that the tape was made for, and gives back nothing that it draws.
+    `checks` it takes its arguments for those that the tape was made for, and gives back nothing that it draws. A `calm`
+    one has NumPy compute what Python's functions raise of.
     """
     with collector:  # a full collection walks the tape, and finds nothing
         _prepare(tape.check())
-        return _compiled(tape, write_source(tape), fresh, checks)
+        return _compiled(tape, write_source(tape, calm=calm), fresh, checks)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,

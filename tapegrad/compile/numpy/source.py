@@ -17,6 +17,7 @@ from tapegrad.compile.numpy.call_source import (
     Site,
     comment,
     index_text,
+    is_calm,
     is_integer,
     path_text,
     to_python,
@@ -59,20 +60,21 @@ class Source(NamedTuple):
 class Shared:
     """How to write, the names and the guards of one function: of a tape and of its loops' bodies."""
 
-    def __init__(self, miss: str, names: Names) -> None:
-        self.miss, self.names = miss, names
+    def __init__(self, miss: str, names: Names, calm: bool) -> None:
+        self.miss, self.names, self.calm = miss, names, calm
         self.places = Places()
         self.wheres: dict[str, Location] = {}  # of the lines that name the program's
         self.guards: list[Guard] = []
 
 
-def write_source(tape: Tape, miss: str = "miss", spelled: Spelled = lambda value: None) -> Source:
+def write_source(tape: Tape, miss: str = "miss", spelled: Spelled = lambda value: None, calm: bool = False) -> Source:
     """Write a tape whose operations have specs.
 
     `miss` names what makes the error of a guard from its number. `spelled` gives the expression that stands for a
-    function or type (`np.exp`), or None for a name.
+    function or type (`np.exp`), or None for a name. If it is to be `calm`, NumPy computes what Python's functions
+    raise of.
     """
-    return Writer(tape, Shared(miss, Names(spelled))).write()
+    return Writer(tape, Shared(miss, Names(spelled), calm)).write()
 
 
 SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
@@ -195,6 +197,8 @@ class Writer:
     def written(self, op: Call) -> str:
         """Write a call as an expression."""
         args, ufunc = list(map(self.text, op.args)), ufunc_of(op)
+        if self.shared.calm and is_calm(op):
+            return f"float({self.names.bind(ufunc)}({', '.join(args)}))"
         if not op.kwargs and (len(args) == 2 and op.fn in BINARY):
             return f" {BINARY[op.fn]} ".join(map(self.operand, op.args))
         if not op.kwargs and len(args) == 1 and op.fn in UNARY and not op.spec.is_memory:
