@@ -68,8 +68,8 @@ def is_calm(op: Operation) -> bool:
     return python and ufunc_of(op) is not None and not any(spec_of(x).is_memory for x in op.args)
 
 
-_REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.mean: np.add, ops.prod: np.multiply, ops.max: np.maximum, ops.min: np.minimum,
-                                   ops.any: np.logical_or, ops.all: np.logical_and}
+_REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.mean: np.add, ops.prod: np.multiply, ops.max: np.maximum,
+                                   ops.min: np.minimum, ops.any: np.logical_or, ops.all: np.logical_and}
 _REDUCE = {fn: ufunc.reduce for fn, ufunc in _REDUCTIONS.items()}
 
 
