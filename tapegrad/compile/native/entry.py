@@ -55,7 +55,7 @@ class Entry:
         self.f.objects.place(object())  # in the place of the fallback
         self.f.objects.place(LEFT)
         self.f.objects.place(Exception)  # see `tapegrad_leave`
-        self.undo: tuple[Any, Any] | None = None  # see `draw`
+        self.undo: tuple[Any, Any] | None = None  # see `draw` and `hold`
         self.returned: set[Operation] = set()  # arrays of the function's own, which need no copy
         self.write()
 
@@ -71,9 +71,13 @@ class Entry:
         for number, x in enumerate(leaves):
             self.leaf(x, arguments.found[number], arguments)
         arguments.compare()
-        drawn = self.draw()
+        drawn = early(self.tape, raises)
+        if not drawn:
+            self.hold()
         parts, into = ops.unpacked(self.tape.result)
         for op in self.tape.ops:
+            if drawn and op is drawn[0]:
+                self.draw(drawn)
             if (op is not self.tape.result or into is None) and op not in drawn:
                 f.operation(op)
         f.compute()
@@ -90,20 +94,23 @@ class Entry:
         f.put(f"call void @tapegrad_release(ptr %slots, i64 {f.slots})")
         f.put(f"ret ptr {answer}")
 
-    def draw(self) -> Sequence[Operation]:
-        """Make the draws that come first, and return them; or keep the generators' states. Note in which slot what was
-        drawn is, or what sets these back, and what returns of it the function that is called where native code leaves.
+    def draw(self, draws: Sequence[Operation]) -> None:
+        """Make all draws. `undo` has the slot of what was drawn, and what makes a call of it where native code leaves.
         """
-        f, draws, sources = self.f, early(self.tape, raises), sources_of(self.tape)
-        if draws:
-            for op in draws:
-                f.put_off(op)
-            found, made = f.flush(partial(Drawing, sources=sources))
-            self.undo = found.owner, Rest(self.tape, draws, made)
-        elif sources:
+        f = self.f
+        if f.pending:  # guards, which may end the call
+            f.flush()
+        for op in draws:
+            f.put_off(op)
+        found, made = f.flush(partial(Drawing, sources=sources_of(self.tape)))
+        self.undo = found.owner, Rest(self.tape, draws, made)
+
+    def hold(self) -> None:
+        """Keep the states of the generators that are drawn from: `undo` has their slot, and what sets them back."""
+        f, sources = self.f, sources_of(self.tape)
+        if sources:
             found = f.invoked(held, [f.boxed(x).ir if isinstance(x, Operation) else f.object(x) for x in sources])
             self.undo = found.owner, set_back
-        return draws
 
     def underflow(self, told: str) -> None:
         """Ask, where a number was too small, whether the program wants to know."""

@@ -43,6 +43,11 @@ def branching(x: Any) -> Any:
     return np.sum(np.sin(y) * y + x) if u < 0.5 else np.sum(np.cos(y) * y - x)
 
 
+def decided_before(x: Any) -> Any:
+    y = np.exp(x) * (2.0 if np.sum(x) > 0.5 else 1.0)
+    return np.sum(np.sin(y) * y + x * RNG.normal(size=x.shape) * np.cos(x))
+
+
 def looped(x: Any, rng: Any) -> Any:
     s = 0.0
     for _ in range(40):
@@ -76,7 +81,7 @@ def run_of(step: Any) -> str:
 
 
 PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
-    (handed, (np.random.default_rng(0),)), (handed, (np.random.RandomState(0),)), (found, ()), (legacy, ()), (of_two, ()), (branching, ()), (looped, (np.random.default_rng(0),)), (unused, ())]
+    (handed, (np.random.default_rng(0),)), (handed, (np.random.RandomState(0),)), (found, ()), (legacy, ()), (of_two, ()), (branching, ()), (decided_before, ()), (looped, (np.random.default_rng(0),)), (unused, ())]
 OVERFLOWS = {handed, looped, found, legacy, of_two, branching, unused}
 
 
@@ -88,7 +93,7 @@ def test_numbers_and_states_are_the_plain_programs(f: Callable[..., Any], rest: 
     plain = (lambda *args: tg.grad(f, *args, argnums=0)) if sweeps else f
     with np.errstate(all="ignore"):
         for k in range(8):
-            both(step, plain, (X * (1.0 + k / 8), *rest))
+            both(step, plain, (X * (1.0 + k / 8) + (k % 3 - 1), *rest))
     assert step.stats.hits > 3 and run_of(step) == "machine code"
 
 
