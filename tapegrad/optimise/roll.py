@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import default_rng, draw
+from tapegrad.optimise.early_draws import early_draws
 from tapegrad.optimise.loop_links import linked
 from tapegrad.optimise.repeat_detection import Segment, segments
 from tapegrad.optimise.segment_loop import SegmentLoop, Unlike
@@ -28,8 +29,8 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     piece before it has, on the same earlier values as all others, each on an earlier value of its own, or on numbers
     known when the tape was made. Their guards are the body's. What is the same in all runs is computed once, before the
     loop; what is used behind it of each run is collected. So a reverse sweep is a loop that goes through what the first
-    collected backwards. Calls of a user's functions, and random draws, are in no loop. The tape's values are needed;
-    those of a body are the first run's.
+    collected backwards. Calls of a user's functions, and random draws, are in no loop; these are made before the
+    loops where they can be. The tape's values are needed; those of a body are the first run's.
 
     >>> import tapegrad as tg
     >>> def f(x):
@@ -44,12 +45,13 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     check_is_tape(tape, "roll")
     if len(tape) < saved:
         return tape
+    given, tape = tape, early_draws(tape)
     found = [segment for segment in segments(tape, least, saved) if _may_loop(tape, segment)]
     last = _last_uses(tape) if found else None
     loops = linked(tape, [rolled for segment in found if (rolled := _tried(tape, segment, last, least)) is not None],
                    least)
     if not loops:
-        return tape
+        return given
     del last  # what is made below takes as much memory
     walk, at = Walk(tape), 0
     for rolled in loops:
@@ -64,7 +66,10 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
 
 def saved_by_loops(tape: Tape, least: int = LEAST, saved: int = SAVED) -> int:
     """Return by how many operations `roll` is expected to make a tape shorter, from what repeats itself alone."""
-    found = segments(tape, least, saved) if len(tape) >= saved else []
+    if len(tape) < saved:
+        return 0
+    tape = early_draws(tape)
+    found = segments(tape, least, saved)
     return sum(segment.period * (segment.pieces - 1) for segment in found if _may_loop(tape, segment))
 
 

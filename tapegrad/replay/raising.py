@@ -43,14 +43,21 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
         return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)
     if type(op.fn) is not Op or op.purpose == "pullback":
         return False
-    if op.fn.effects.raises or (varying is not None and varying[op.id]):
+    if may_raise(op) or (varying is not None and varying[op.id]):
         return True
     if op.fn in _INDEX:
         parts = [part for part in op.args[_INDEX[op.fn]:] if isinstance(part, Operation) and type(part) is not Constant]
         return any(part not in steps and part.spec.kind != "b" for part in parts)
-    if op.fn is ops.pow and op.spec.kind in "iu":  # no negative powers of integers
-        return True
-    return (op.fn in _ARITHMETIC or op.fn.scalar is not None) and _is_python(op.spec)
+    return op.fn is ops.pow and op.spec.kind in "iu"  # no negative powers of integers
+
+
+def may_raise(op: Operation) -> bool:
+    """True for a call of an op that may raise of other numbers, also where a sweep makes it: as straight-line code.
+    """
+    if carries(op):
+        return any(map(may_raise, op.fn.body.ops))
+    return type(op.fn) is Op and (op.fn.effects.raises or (
+        (op.fn in _ARITHMETIC or op.fn.scalar is not None) and _is_python(op.spec)))
 
 
 def varying_shapes(tape: Tape) -> bytearray | None:

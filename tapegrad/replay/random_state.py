@@ -10,7 +10,7 @@ from typing import Any
 from tapegrad.ops import draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import is_loop
-from tapegrad.replay.raising import may_stop
+from tapegrad.replay.raising import may_raise, may_stop
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Constant, Guard, Input, Operation, Tape, value_of
@@ -63,21 +63,24 @@ def drawn_from(tape: Tape) -> Iterator[Any]:
                 yield outer.val if type(outer) is Constant else outer
 
 
-def stops_after_drawing(tape: Tape) -> bool:
-    """True for a tape that a guard or an error may end when it has drawn."""
+def stops_after_drawing(tape: Tape, raises: Callable[[Operation], bool] = may_raise) -> bool:
+    """True for a tape that a guard or an error may end when it has drawn; `raises` says which calls of a sweep raise.
+    """
     drawn = False
     for op in tape.ops:
         draws = _draws(op)
         drawn = drawn or (draws and carries(op))
-        if drawn and (_stops(op) or (draws and any(isinstance(arg, Operation) and type(arg) is not Constant
-                                                   for arg in op.args[1:]))):
+        if drawn and (_stops(op) or raises(op) or (draws and any(
+                isinstance(arg, Operation) and type(arg) is not Constant for arg in op.args[1:]))):
             return True
         drawn = drawn or draws
     return False
 
 
 def _stops(op: Operation) -> bool:
-    return may_stop(op) and not (isinstance(op, Guard) and op.fact in FIXED and isinstance(op.args[0], Input))
+    if isinstance(op, Guard):
+        return not (op.fact in FIXED and isinstance(op.args[0], Input))
+    return may_stop(op)
 
 
 def _draws(op: Operation) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tapegrad import ops
-from tapegrad.compile.numpy import memory_plan as plan
+from tapegrad.compile.numpy.ownership import Ownership
 from tapegrad.trace.recorder import Tracer
 from tests.fuzz.compare import DIFFERENCES, ONCE, Find, examine
 from tests.fuzz.generate import generate
@@ -39,14 +39,13 @@ def no_guard(patch: pytest.MonkeyPatch) -> None:
 
 def early_reuse(patch: pytest.MonkeyPatch) -> None:
     """Let memory be used again while a later operation still reads it."""
-    right = plan._last
-    patch.setattr(plan, "_last", lambda tape: [min(i + 1, end) for i, end in enumerate(right(tape))])
+    patch.setattr(Ownership, "dies", lambda self, x, op: True)
 
 
 FAULTS: dict[str, tuple[Break, set[str], int]] = {
     "a rule": (wrong_rule, {ONCE, DIFFERENCES}, 150),
     "a guard": (no_guard, {ONCE, "tape.play"}, 150),
-    "a plan of memory": (early_reuse, {ONCE, "compile(flatgrad)"}, 150),
+    "ownership": (early_reuse, {ONCE, "compile(flatgrad)"}, 150),
 }
 
 

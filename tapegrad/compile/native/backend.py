@@ -8,16 +8,17 @@ from functools import lru_cache
 from typing import Any
 
 from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
+from tapegrad.compile.known_functions import is_known
 from tapegrad.compile.native.batches import grouped
+from tapegrad.compile.native.draws import MOST
 from tapegrad.compile.native.entry import LEFT, Compiled, Unpaid, compile_native
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.machine import machine, shared_function
 from tapegrad.compile.numpy.function import compile_tape
-from tapegrad.compile.numpy.memory_plan import is_known
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import ArgumentError
+from tapegrad.ops import draw
 from tapegrad.optimise.pipeline import DEFAULT, Pass
-from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.guards import UNLIKE
 
@@ -84,10 +85,12 @@ def failed(tape: Tape, err: Exception) -> None:
 
 
 def suits(tape: Tape) -> bool:
-    """True for a tape without random numbers and without the user's code: a call of these is never made twice."""
+    """True for a tape without the user's code, of which a call is never made twice, that draws no more numbers than
+    can be kept.
+    """
     tape.check()
-    return not sources_of(tape) and all(not isinstance(op, Call) or op is tape.result or is_known(op.fn)
-                                        for op in tape.ops)
+    return sum(op.spec.nbytes for op in tape.ops if op.fn is draw) <= MOST and all(
+        not isinstance(op, Call) or op is tape.result or is_known(op.fn) for op in tape.ops)
 
 
 def to_llvm(tape: Tape) -> str:

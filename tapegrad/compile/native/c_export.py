@@ -96,7 +96,7 @@ class Standalone(Function):
     def integers(self, table: Any) -> str:
         return self.constants("i", np.asarray(table).ravel().tolist())
 
-    def flush(self) -> None:
+    def flush(self, make: Any = None) -> Any:
         op = next((op for op in self.pending if op.fn is not ops.pack), next(iter(self.pending)))
         name = op.fact if isinstance(op, Guard) else getattr(op.fn, "__name__", str(op.fn))
         raise ArgumentError(f"{self.tape.name} has no form in C: {name} of such arguments is computed by NumPy",

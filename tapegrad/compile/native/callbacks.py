@@ -41,10 +41,9 @@ def call_back(f: Function, op: Operation) -> None:
     tape, given = _alone(op)
     first = f.slots
     pointers = [_object(f, x) for x in given]
-    for number, pointer in enumerate(pointers):
-        f.put(f"store ptr {pointer}, ptr {f.at('%scratch', 8 * number)}")
-    f.most = max(f.most, len(pointers))
-    found = f.invoked(tape, len(pointers))
+    before = f.op(f"or i32 {f.op('load i32, ptr %lost')}, {f.op('call i32 @tapegrad_flags()')}")
+    f.put(f"store i32 {before}, ptr %lost")
+    found = f.invoked(tape, pointers)
     if parts is None:
         f.env[op] = _read(f, found.ir, op.spec, op)
     else:

@@ -7,6 +7,7 @@ call where native code leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from tapegrad import ops
 from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
 from tapegrad.compile.groups import ungrouped
 from tapegrad.compile.native.arguments import Arguments, shows_its_dict
+from tapegrad.compile.native.draws import Drawing, Rest, held, raises, set_back
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
@@ -30,6 +32,8 @@ from tapegrad.compile.native.prelude import OWN, PYTHON, TROUBLE, UNDERFLOW
 from tapegrad.compile.native.values import Array, Elements, Number, Object, number_kind
 from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.numbers.cotangents import conform
+from tapegrad.optimise.early_draws import early
+from tapegrad.replay.random_state import sources_of
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.tree.attributes import HEAP
@@ -50,6 +54,8 @@ class Entry:
         self.tape, self.guards, self.f = tape, guards, Function(tape, plan, machine().target)
         self.f.objects.place(object())  # in the place of the fallback
         self.f.objects.place(LEFT)
+        self.f.objects.place(Exception)  # see `tapegrad_leave`
+        self.undo: tuple[Any, Any] | None = None  # see `draw` and `hold`
         self.returned: set[Operation] = set()  # arrays of the function's own, which need no copy
         self.write()
 
@@ -65,9 +71,14 @@ class Entry:
         for number, x in enumerate(leaves):
             self.leaf(x, arguments.found[number], arguments)
         arguments.compare()
+        drawn = early(self.tape, raises)
+        if not drawn:
+            self.hold()
         parts, into = ops.unpacked(self.tape.result)
         for op in self.tape.ops:
-            if op is not self.tape.result or into is None:
+            if drawn and op is drawn[0]:
+                self.draw(drawn)
+            if (op is not self.tape.result or into is None) and op not in drawn:
                 f.operation(op)
         f.compute()
         if f.pending:  # guards, too, that nothing else asks for
@@ -82,6 +93,24 @@ class Entry:
         f.put("call void @free(ptr %arena)")
         f.put(f"call void @tapegrad_release(ptr %slots, i64 {f.slots})")
         f.put(f"ret ptr {answer}")
+
+    def draw(self, draws: Sequence[Operation]) -> None:
+        """Make all draws. `undo` has the slot of what was drawn, and what makes a call of it where native code leaves.
+        """
+        f = self.f
+        if f.pending:  # guards, which may end the call
+            f.flush()
+        for op in draws:
+            f.put_off(op)
+        found, made = f.flush(partial(Drawing, sources=sources_of(self.tape)))
+        self.undo = found.owner, Rest(self.tape, draws, made)
+
+    def hold(self) -> None:
+        """Keep the states of the generators that are drawn from: `undo` has their slot, and what sets them back."""
+        f, sources = self.f, sources_of(self.tape)
+        if sources:
+            found = f.invoked(held, [f.boxed(x).ir if isinstance(x, Operation) else f.object(x) for x in sources])
+            self.undo = found.owner, set_back
 
     def underflow(self, told: str) -> None:
         """Ask, where a number was too small, whether the program wants to know."""
@@ -155,9 +184,8 @@ class Entry:
     def passed(self, pointer: str, x: Input | None) -> str:
         """Have Python make a part of the result of an object: memory of its own, and an input's type."""
         f = self.f
-        f.put(f"store ptr {pointer}, ptr %scratch")
         fn = own if x is None else Conformed(x.spec.sample() if x.spec.has_sample else x.val)
-        return f.held(f.op(f"call ptr @tapegrad_invoke(ptr {f.object(fn)}, ptr %scratch, i64 1)")).ir
+        return f.invoked(fn, [pointer]).ir
 
     def nested(self, nest: Nest, made: list[str]) -> str:
         """Return a nest of parts, which is in a slot as they are."""
@@ -228,23 +256,21 @@ class Entry:
             "  %lost = alloca i32, align 4  ; what NumPy forgets when it is called: that numbers were too small",
             "  store i32 0, ptr %lost",
             *f.stacked, *arena, "  br label %start", "start:", *places, *f.lines,
-            "no:", "  call void @free(ptr %arena)", f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
-            "  %error = call ptr @PyErr_Occurred()", "  %raised = icmp ne ptr %error, null",
-            "  br i1 %raised, label %failed, label %again",
-            "failed:",
-            f"  %ordinary_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8 * f.objects.place(Exception)}",
-            "  %ordinary_type = load ptr, ptr %ordinary_at",
-            "  %ordinary = call i32 @PyErr_ExceptionMatches(ptr %ordinary_type)",
-            "  %forgive = icmp ne i32 %ordinary, 0", "  br i1 %forgive, label %forget, label %leave",
-            "leave:", "  ret ptr null",
-            "forget:", "  call void @PyErr_Clear()", "  br label %again",
-            "again:", f"  %straight_at = getelementptr i8, ptr %self, i64 {LAYOUT.item}",
-            "  %straight = load ptr, ptr %straight_at",
-            f"  %left_at = getelementptr i8, ptr %self, i64 {LAYOUT.item + 8}", "  %left = load ptr, ptr %left_at",
-            "  %alone = icmp eq ptr %straight, %left", "  br i1 %alone, label %tell, label %call",
-            "tell:", "  call void @Py_IncRef(ptr %left)", "  ret ptr %left", "call:",
-            "  %answer = call ptr @PyObject_Vectorcall(ptr %straight, ptr %args, i64 %count, ptr %names)",
+            "no:", "  call void @free(ptr %arena)", *self.left(),
+            f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
+            "  %answer = call ptr @tapegrad_leave(ptr %self, ptr %args, i64 %count, ptr %names, ptr %after, "
+            "ptr %drawn)",
             "  ret ptr %answer", "}"])
+
+    def left(self) -> list[str]:
+        """Return the lines that take what was drawn out of its slot, and find what is asked then."""
+        if self.undo is None:
+            return ["  %after = bitcast ptr null to ptr", "  %drawn = bitcast ptr null to ptr"]
+        slot, after = self.undo
+        place = LAYOUT.item + 8 * self.f.objects.place(after)
+        return [f"  %after_at = getelementptr i8, ptr %self, i64 {place}", "  %after = load ptr, ptr %after_at",
+                f"  %drawn_at = getelementptr ptr, ptr %slots, i64 {slot}", "  %drawn = load ptr, ptr %drawn_at",
+                "  store ptr null, ptr %drawn_at"]
 
 
 class _Plain:
@@ -326,5 +352,6 @@ def compile_native(tape: Tape, fresh: Any) -> Compiled:
     if entry.f.gained <= entry.f.left:
         raise Unpaid
     text = entry.text()  # which adds to the objects
-    items = [compile_tape(ungrouped(x), checks=False) if isinstance(x, Tape) else x for x in entry.f.objects.items]
+    items = [compile_tape(ungrouped(x), checks=False) if isinstance(x, Tape) else x.compiled()
+             if isinstance(x, Drawing) else x for x in entry.f.objects.items]
     return Compiled(tape.name, Code(text), guards, tuple(items))

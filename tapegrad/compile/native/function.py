@@ -7,7 +7,7 @@ error in such a function, a number that overflows: the block `%no`, from where t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tapegrad.compile.groups import Batch, calls_of
 from tapegrad.compile.native.emit import Emitter, Mark, literal
 from tapegrad.compile.native.jobs import Job, write_jobs
 from tapegrad.compile.native.layouts import LAYOUT
-from tapegrad.compile.native.plan import ALIGN, Block, Objects, Plan, Target
+from tapegrad.compile.native.plan import Block, Objects, Plan, Target, placed
 from tapegrad.compile.native.segment import segment
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -384,20 +384,9 @@ class Function(Emitter):
 
     def arena(self) -> tuple[int, list[str]]:
         """Return how much memory the function needs, and the lines that say where in it each block lies."""
-        end, placed = 0, list[Block]()
         self.end_uses()  # by the results
-        for block in self.blocks:  # in the order in which they are made
-            size = -(-block.size // ALIGN) * ALIGN
-            taken = sorted((other.offset, other.offset + -(-other.size // ALIGN) * ALIGN) for other in placed
-                           if other.end >= block.start)
-            placed.append(block)
-            at = 0
-            for first, last in taken:
-                if first - at >= size:
-                    break
-                at = max(at, last)
-            block.offset, end = at, max(end, at + size)
-        return end, [f"  {block.name} = getelementptr i8, ptr %arena, i64 {block.offset}" for block in self.blocks]
+        return placed(self.blocks), [f"  {block.name} = getelementptr i8, ptr %arena, i64 {block.offset}"
+                                     for block in self.blocks]
 
     def boxed(self, x: Operation) -> Object:
         """Return an operation's value as an object, of the type that was recorded."""
@@ -473,24 +462,30 @@ class Function(Emitter):
 
     # -- what is put off
 
-    def flush(self) -> None:
-        """Write a call of Python's for all that is put off."""
+    def flush(self, make: Callable[..., Any] | None = None) -> tuple[Object, list[Operation]]:
+        """Write a call of Python's for all that is put off; return what that returns, and of which operations. `make`
+        makes the function of the tape of these, and of what that is given; without it, it is compiled.
+        """
         put_off, self.pending = self.pending, {}
         self._undo.append(lambda: setattr(self, "pending", put_off))
         part, given, made = segment(self.tape, put_off, self)
         arguments = [self.boxed(x).ir for x in given]
+        before = self.op(f"or i32 {self.op('load i32, ptr %lost')}, {self.op('call i32 @tapegrad_flags()')}")
+        self.put(f"store i32 {before}, ptr %lost")
+        found = self.invoked(part if make is None else make(part, given), arguments)
+        for number, x in enumerate(made):
+            pointer = self.item(found.ir, number)
+            self.env[x] = Object(pointer, found.owner)
+            self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
+        return found, made
+
+    def invoked(self, function: Any, arguments: Sequence[str]) -> Object:
+        """Return what a function of Python's returns; leave where it raises, or where something went wrong before."""
         for number, argument in enumerate(arguments):
             self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
         self.most = max(self.most, len(arguments))
-        found = self.invoked(part, len(arguments))
-        for number, x in enumerate(made):
-            self.env[x] = Object(self.item(found.ir, number), found.owner)
-            self._undo.append(lambda x=x: self.env.pop(x))  # type: ignore[misc]
-
-    def invoked(self, part: Tape, count: int) -> Object:
-        before = self.op(f"or i32 {self.op('load i32, ptr %lost')}, {self.op('call i32 @tapegrad_flags()')}")
-        self.put(f"store i32 {before}, ptr %lost")
-        return self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(part)}, ptr %scratch, i64 {count})"))
+        return self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(function)}, ptr %scratch, "
+                                 f"i64 {len(arguments)})"))
 
 
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}

@@ -238,16 +238,25 @@ def kept(f: Function, arg: Any, x: Operation) -> Rows:
             f.fetch(arg)
             return Rows(f.table(table).data, step, 0, shape, kind, None)
         if len(parts) * step > MOST:
-            raise Unlowered("many values by themselves")
+            return gathered(f, f.boxed(arg), len(parts), shape, kind)
         memory = f.memory(len(parts) * step)
         for number, part in enumerate(parts):
             keep(f, part, f.at(memory.name, number * step))
         f.fetch(arg)
         return Rows(memory.name, step, 0, shape, kind, memory)
     found = f.value(arg)
+    if isinstance(found, Object) and not f.depth:
+        return gathered(f, found, len(spec_of(arg).parts), x.spec.shape if x.spec.is_array else None,
+                        required_kind(x.spec))
     if not isinstance(found, Rows):
         raise Unlowered("a sequence of Python's")
     return found
+
+
+def gathered(f: Function, x: Object, count: int, shape: tuple[int, ...] | None, kind: str) -> Rows:
+    """Return what a tuple of Python's holds, as rows of an array."""
+    lies = f.opened(f.invoked(np.array, [x.ir]), (count, *(shape or ())), kind)
+    return Rows(lies.data, lies.strides[0], 0, shape, kind, lies.owner)
 
 
 def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:

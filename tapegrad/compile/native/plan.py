@@ -48,6 +48,23 @@ class Block:
         self.name, self.size, self.start, self.end, self.offset = name, size, start, start, 0
 
 
+def placed(blocks: Iterable[Block]) -> int:
+    """Give each block its place, in the order in which they are made; return how many bytes all of them take."""
+    end, before = 0, list[Block]()
+    for block in blocks:
+        size = -(-block.size // ALIGN) * ALIGN
+        taken = sorted((other.offset, other.offset + -(-other.size // ALIGN) * ALIGN) for other in before
+                       if other.end >= block.start)
+        before.append(block)
+        at = 0
+        for first, last in taken:
+            if first - at >= size:
+                break
+            at = max(at, last)
+        block.offset, end = at, max(end, at + size)
+    return end
+
+
 class Objects:
     """The objects that native code uses, by their places in a tuple; a `Tape` among them becomes its function."""
 

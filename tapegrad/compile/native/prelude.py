@@ -146,6 +146,49 @@ no:
   ret ptr null
 }}
 
+; a call that native code leaves, made in Python: by the first object of its tuple, unless that is the second one, which
+; says that somebody else makes it. An error of the third one's class is the program's own. Where something was drawn,
+; `after` says of it, and of the first object, what makes the call
+define ptr @tapegrad_leave(ptr %self, ptr %args, i64 %count, ptr %names, ptr %after, ptr %drawn) {{
+  %both = alloca [2 x ptr]
+  %straight = load ptr, ptr %self[i8 {LAYOUT.item}]
+  %left = load ptr, ptr %self[i8 {LAYOUT.item + 8}]
+  %error = call ptr @PyErr_Occurred()
+  br ne ptr %error, null, label %raised, label %again
+raised:
+  %ordinary = load ptr, ptr %self[i8 {LAYOUT.item + 16}]
+  %forgive = call i32 @PyErr_ExceptionMatches(ptr %ordinary)
+  br ne i32 %forgive, 0, label %forget, label %raise
+raise:
+  call void @Py_DecRef(ptr %drawn)
+  ret ptr null
+forget:
+  call void @PyErr_Clear()
+  br label %again
+again:
+  br eq ptr %drawn, null, label %nothing, label %something
+nothing:
+  call void @Py_IncRef(ptr %straight)
+  br label %known
+something:
+  store ptr %drawn, ptr %both
+  store ptr %straight, ptr %both[ptr 1]
+  %then = call ptr @PyObject_Vectorcall(ptr %after, ptr %both, i64 2, ptr null)
+  call void @Py_DecRef(ptr %drawn)
+  br eq ptr %then, null, label %failed, label %known
+failed:
+  ret ptr null
+known:
+  %call = phi ptr [ %straight, %nothing ], [ %then, %something ]
+  br eq ptr %call, %left, label %tell, label %make
+tell:
+  ret ptr %call
+make:
+  %answer = call ptr @PyObject_Vectorcall(ptr %call, ptr %args, i64 %count, ptr %names)
+  call void @Py_DecRef(ptr %call)
+  ret ptr %answer
+}}
+
 ; take an object into a slot
 define i1 @tapegrad_hold(ptr %slot, ptr %object) {{
   store ptr %object, ptr %slot
@@ -410,6 +453,7 @@ OWN = """
 declare i32 @tapegrad_flags()
 declare void @tapegrad_quiet()
 declare ptr @tapegrad_invoke(ptr, ptr, i64)
+declare ptr @tapegrad_leave(ptr, ptr, i64, ptr, ptr, ptr)
 declare i1 @tapegrad_hold(ptr, ptr)
 declare void @tapegrad_release(ptr, i64)
 declare i1 @tapegrad_is_array(ptr, ptr, ptr, i32, ptr)

@@ -1,13 +1,11 @@
 """call_source: how a call is written in NumPy.
 
 One row for each op that has a better spelling than a call of its implementation: `np.add.reduce` costs half of
-`np.sum`, a method half of NumPy's Python wrapper. A row returns source text; what it names beyond its arguments it gets
-from `site.name`.
+`np.sum`, a method half of NumPy's Python wrapper.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +20,10 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.rules.types import spec_of_call
 from tapegrad.rules.types.layout import copied, view_strides
 from tapegrad.tape.spec import NOTHING, Spec, spec_of
-from tapegrad.tape.tape import Call
+from tapegrad.tape.tape import Call, Operation
+
+Write = Callable[[Any], str]
+"""Writes a value, or an operation, among the arguments of a call."""
 
 
 class Site:
@@ -30,8 +31,13 @@ class Site:
     operation, and `name` returns a name by which the source knows a function, an array, a dtype.
     """
 
-    def __init__(self, writer: Any, op: Call, args: Sequence[str] = ()) -> None:
-        self.op, self.args, self.text, self.name = op, args, writer.text, writer.names.bind
+    def __init__(self, op: Call, args: Sequence[str], text: Write, name: Callable[..., str]) -> None:
+        self.op, self.args, self.text, self.name = op, args, text, name
+
+    def call(self, name: str, *others: str) -> str:
+        """Write a call of a function by its name, with all arguments but some of those by keyword."""
+        keywords = [f"{key}={self.text(value)}" for key, value in self.op.kwargs.items() if key not in others]
+        return f"{name}({', '.join([*self.args, *keywords])})"
 
 
 UFUNCS: dict[Op, np.ufunc] = {}
@@ -54,7 +60,13 @@ def ufunc_of(op: Call) -> np.ufunc | None:
     return None if found is np.power and spec_of(op.args[0]).kind == "b" else found
 
 
-# -- reductions
+def is_calm(op: Operation) -> bool:
+    """True for a call on Python's numbers of which NumPy's function gives nan or inf where Python's raises."""
+    if type(op) is not Call or type(op.fn) is not Op or op.spec.type is not float or op.fn.effects.raises:
+        return False
+    python = op.fn is ops.divide or (op.fn.scalar is not None and op.fn is not ops.pow)
+    return python and ufunc_of(op) is not None and not any(spec_of(x).is_memory for x in op.args)
+
 
 _REDUCTIONS: dict[Op, np.ufunc] = {ops.sum: np.add, ops.mean: np.add, ops.prod: np.multiply, ops.max: np.maximum,
                                    ops.min: np.minimum, ops.any: np.logical_or, ops.all: np.logical_and}
@@ -64,48 +76,40 @@ _REDUCE = {fn: ufunc.reduce for fn, ufunc in _REDUCTIONS.items()}
 def _is_reduced(op: Call) -> bool:
     x = spec_of(op.args[0])
     return (len(op.args) == 1 and x.is_array and x.kind in "fc" and x.dtype.char != "e" and x.size > 0
-            and op.kwargs.keys() <= {"axis", "keepdims"})
+            and op.kwargs.keys() <= {"axis", "keepdims"}
+            and not (op.fn is ops.mean and isinstance(op.kwargs.get("axis"), tuple)))
 
 
 def _reduction(site: Site) -> str:
-    fn, x, axis = site.op.fn, spec_of(site.op.args[0]), site.op.kwargs.get("axis")
     rest = ["None", "None", "True"] if site.op.kwargs.get("keepdims") else []
-    name = site.name(_REDUCE[fn], f"{_REDUCTIONS[fn].__name__}_reduce")
-    text = f"{name}({', '.join([site.args[0], site.text(axis), *rest])})"
-    if fn is not ops.mean:
+    name = site.name(_REDUCE[site.op.fn], f"{_REDUCTIONS[site.op.fn].__name__}_reduce")
+    x, axis = site.args[0], site.text(site.op.kwargs.get("axis"))
+    text = f"{name}({', '.join([x, axis, *rest])})"
+    if site.op.fn is not ops.mean:
         return text
-    along = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return f"{text} / {math.prod(x.shape[a] for a in along)}"
+    return f"{text} / {x}.size" if axis == "None" else f"{text} / {x}.shape[{axis}]"
 
 
-# -- shapes and indices
-
-Write = Callable[[Any], str]
-"""Writes a value, or an operation, among the arguments of a call."""
-
-
-def _reshape(site: Site) -> str:
-    return f"{site.args[0]}.reshape({site.text(site.op.spec.shape)})"
-
-
-def _permute(site: Site) -> str:
-    axes, ndim = site.op.kwargs.get("axes"), site.op.spec.ndim
-    if axes is None or tuple(a % ndim for a in axes) == tuple(range(ndim))[::-1]:
-        return f"{site.args[0]}.T"
-    return f"{site.args[0]}.transpose({site.text(axes)})"
+def _axes(site: Site) -> str:
+    """Write that axes of length 1 come or go as an index."""
+    comes, axis = site.op.fn is ops.expand_dims, site.op.kwargs.get("axis", site.op.args[-1])
+    ndim = site.op.spec.ndim if comes else spec_of(site.op.args[0]).ndim
+    axes = {a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
+    parts = [":" if a not in axes else "None" if comes else "0" for a in range(ndim)]
+    return f"{site.args[0]}[{', '.join([*parts, '...'])}]"
 
 
-def index_text(write: Write, index: Sequence[Any], texts: Sequence[str]) -> str:
+def index_text(write: Write, index: Sequence[Any]) -> str:
     """Write an index as it stands between brackets."""
-    written = ", ".join(_part(write, part, text) for part, text in zip(index, texts))
+    written = ", ".join(_part(write, part) for part in index)
     return f"{written}," if len(index) == 1 and written.startswith("(") else written or "()"
 
 
-def _part(write: Write, part: Any, text: str) -> str:
+def _part(write: Write, part: Any) -> str:
     if isinstance(part, slice):
         ends = ["" if end is None else write(end) for end in (part.start, part.stop, part.step)]
         return ":".join(ends if part.step is not None else ends[:2])
-    return "..." if part is Ellipsis else text
+    return "..." if part is Ellipsis else write(part)
 
 
 def path_text(write: Write, base: str, x: Spec, path: Path) -> str | None:
@@ -122,7 +126,7 @@ def path_text(write: Write, base: str, x: Spec, path: Path) -> str | None:
         if step.op is ops.reshape and view_strides(before, view.shape) is None:
             return None
         if step.op is ops.getitem:
-            base += f"[{index_text(write, step.args, [*map(write, step.args)])}]"
+            base += f"[{index_text(write, step.args)}]"
         elif step.op is ops.permute_dims:
             axes = step.kwargs.get("axes")
             base += ".T" if axes is None else f".transpose({write(tuple(axes))})"
@@ -135,21 +139,6 @@ def path_text(write: Write, base: str, x: Spec, path: Path) -> str | None:
     return base
 
 
-def has_path_text(x: Any, path: Path) -> bool:
-    """True if there is a short way to write the view that a path leads to."""
-    return path_text(repr, "", x, path) is not None
-
-
-def _is_read(op: Call) -> bool:
-    x = spec_of(op.args[0])
-    return x.is_memory and has_path_text(x, op.kwargs.get("through", ()))
-
-
-def _getitem(site: Site) -> str:
-    base = path_text(site.text, site.args[0], spec_of(site.op.args[0]), site.op.kwargs.get("through", ()))
-    return f"{base}[{index_text(site.text, site.op.args[1:], site.args[1:])}]"
-
-
 # -- the table: op -> (does the row apply, how it is written)
 
 Row = tuple[Callable[[Call], bool], Callable[[Site], str]]
@@ -159,11 +148,15 @@ def _array_first(op: Call) -> bool:
     return bool(op.args) and spec_of(op.args[0]).is_array and op.spec.is_array
 
 
+_AXES: Row = (lambda op: _array_first(op) and (len(op.args) == 2 or op.kwargs.get("axis") is not None), _axes)
+_READ: Row = (lambda op: spec_of(op.args[0]).is_memory and "through" not in op.kwargs,
+              lambda site: f"{site.args[0]}[{index_text(site.text, site.op.args[1:])}]")
 SPELLINGS: dict[Op, Row] = {
     **dict.fromkeys(_REDUCTIONS, (_is_reduced, _reduction)),
-    **dict.fromkeys([ops.reshape, ops.expand_dims, ops.squeeze], (_array_first, _reshape)),
-    ops.permute_dims: (_array_first, _permute),
-    **dict.fromkeys([ops.getitem, ops.getitem_masked], (_is_read, _getitem)),
+    ops.expand_dims: _AXES, ops.squeeze: _AXES, ops.getitem: _READ, ops.getitem_masked: _READ,
+    ops.reshape: (lambda op: _array_first(op) and len(op.args) == 2,
+                  lambda site: f"{site.args[0]}.reshape({site.args[1]})"),
+    ops.permute_dims: (_array_first, lambda site: f"{site.args[0]}.transpose({site.text(site.op.kwargs.get('axes'))})"),
     ops.getfield: (lambda op: True, lambda site: f"{site.args[0]}[{site.args[1]}]"),
     ops.take: (lambda op: _array_first(op) and op.kwargs.keys() <= {"axis"},
                lambda site: f"{site.args[0]}.take({site.args[1]}, {site.text(site.op.kwargs.get('axis', 0))})"),
@@ -173,8 +166,9 @@ SPELLINGS: dict[Op, Row] = {
     ops.copy: (_array_first, lambda site: f"{site.args[0]}.copy({site.text(site.op.kwargs.get('order', 'K'))})"),
     ops.where: (lambda op: op.spec.has_axes and len(op.args) == 3,
                 lambda site: f"{site.name(np.where)}({', '.join(site.args)})"),
+    ops.draw: (lambda op: True, lambda site: Site(site.op, site.args[1:], site.text, site.name).call(
+        f"{site.args[0]}.{site.op.kwargs['method']}", "method")),
 }
-SHAPED = frozenset([ops.reshape, ops.expand_dims, ops.squeeze, ops.mean])  # whose rows write a shape down
 
 
 # -- pieces of text

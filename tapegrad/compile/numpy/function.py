@@ -48,15 +48,17 @@ class Unfit(ArgumentError):
     """A mode cannot serve a program; no other tape of it could."""
 
 
-def compile_tape(tape: Tape, fresh: Callable[[], bool] | None = None, checks: bool = True) -> Callable[..., Any]:
+def compile_tape(tape: Tape, fresh: Callable[[], bool] | None = None, checks: bool = True,
+                 calm: bool = False) -> Callable[..., Any]:
     """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
 
     `fresh` is asked at each call whether what the program read besides its arguments is still the same. Without
-    `checks` it takes its arguments for those that the tape was made for.
+    `checks` it takes its arguments for those that the tape was made for, and gives back nothing that it draws. A `calm`
+    one has NumPy compute what Python's functions raise of.
     """
     with collector:  # a full collection walks the tape, and finds nothing
         _prepare(tape.check())
-        return _compiled(tape, write_source(tape), fresh, checks)
+        return _compiled(tape, write_source(tape, calm=calm), fresh, checks)
 
 
 def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,
@@ -87,7 +89,7 @@ def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None, check
     unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
     body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *(unpacked.lines if checks else [])]
     inner = [*source.body, f"return {source.result}"]
-    if source.sources:  # what comes instead of this draws the same numbers
+    if source.sources and checks:  # what comes instead of this draws the same numbers
         body += [f"give_back = hold(({', '.join(source.sources)},), {stops_after_drawing(tape)})",
                  "try:", *_indented(inner), "except Exception:", "    give_back()", "    raise"]
     else:

@@ -14,13 +14,13 @@ from tapegrad.tape.tape import Call, Input, Operation
 def write_loop(writer: Writer, op: Call) -> None:
     """Write a loop's call, and note the names of its results.
 
-    What the body hands on, and what is collected, lies in memory of its own, but for arrays that the body writes to:
-    those are copied once, before the loop, and then written in place.
+    Carried arrays that the body writes to are copied once, before the loop, and then written in place: they lie in
+    memory that nothing else refers to.
     """
     body = _Body(writer, op)
-    lines = body.write_runs()
-    writer.statement(op, (body.before + lines)[0])
-    writer.body += (body.before + lines)[1:]
+    before, *lines = body.before + body.write_runs()
+    writer.statement(op, before)
+    writer.body += lines
     writer.loops[op] = [*body.now, *body.collected]
 
 
@@ -31,36 +31,31 @@ class _Body(Writer):
     """Writes the body of a loop into the function that makes it."""
 
     def __init__(self, outer: Writer, op: Call) -> None:
-        self.outer, self.loop = outer, op.fn
         loop: Loop = op.fn
-        self.steps, self.fixed, self.parts, self.carried = loop.parts()
-        source = dict(zip(loop.body.inputs[1 + len(self.steps):], op.args))
-        varies = {x for x, arg in source.items() if isinstance(arg, Operation) and arg in outer.plan.varies}
-        super().__init__(loop.body, outer.shared, {x for x in written(loop) if x.spec.has_axes},
-                         varies.union(self.carried) if varies else ())
-        self.before: list[str] = []
-        self.sources = source
+        self.loop = loop
+        steps, fixed, parts, self.carried = loop.parts()
+        super().__init__(loop.body, outer.shared, {x for x in written(loop) if x.spec.has_axes})
+        self.rewritten = frozenset(self.ownership.owned)
         self.now = [self.names.fresh("c") for _ in self.carried]
         self.collected = [self.names.fresh("y") for _ in loop.results[len(self.carried):]]
-        self.each = [self.names.fresh("s") for _ in [*self.steps, *self.parts]]
-        self._bind_inputs()
-
-    def _bind_inputs(self) -> None:
-        """Say what the inputs are called, and write what stands before the loop."""
-        for x, name in zip([*self.steps, *self.parts], self.each):
-            self.expr[x] = name
-        for x in self.fixed:
-            text = self.outer.bare(self.sources[x])
-            if not text.isidentifier():
-                name = self.names.fresh(x.label or "g")
-                self.before.append(f"{name} = {text}")
-                text = name
-            self.expr[x] = text
+        self.each = [self.names.fresh("s") for _ in [*steps, *parts]]
+        self.before: list[str] = []
+        source = dict(zip(loop.body.inputs[1 + len(steps):], op.args))
+        self.lists = [outer.text(source[x]) for x in parts]
+        self.expr.update(zip([*steps, *parts, *self.carried], [*self.each, *self.now]))
+        self.expr.update((x, self._fixed(x, outer.text(source[x]))) for x in fixed)
         for x, name in zip(self.carried, self.now):
-            self.expr[x] = name
-            text = self._converted(self.sources[x], x, self.outer.bare(self.sources[x]))
-            self.before.append(f"{name} = {text}" + (".copy('K')" if self._is_written(x) else ""))
+            text = self._converted(source[x], x, outer.text(source[x]))
+            self.before.append(f"{name} = {text}" + (".copy('K')" if x in self.rewritten else ""))
         self.before += [f"{name} = []" for name in self.collected]
+
+    def _fixed(self, x: Input, text: str) -> str:
+        """Return the name of what is the same in all runs."""
+        if text.isidentifier():
+            return text
+        name = self.names.fresh(x.label or "g")
+        self.before.append(f"{name} = {text}")
+        return name
 
     def _converted(self, value: Any, x: Input, text: str) -> str:
         """Write a number that is handed on as Python's float where that was recorded."""
@@ -73,36 +68,25 @@ class _Body(Writer):
                 self.operation(op)
                 self.forget(op)
         places = list(zip(self.loop.results, self.carried, self.now))
-        handed = {x: self._handed_on(new, x, name)
-                  for new, x, name in sorted(places, key=lambda place: not self._is_written(place[1]))}
-        for part, name in zip(self.loop.results[len(self.carried):], self.collected):
-            self.body.append(f"{name}.append({self._apart(part, self.bare(part))})")
-        pairs = [(name, text) for name, text in zip(self.now, map(handed.__getitem__, self.carried)) if text != name]
+        handed = {name: self._apart(new, self._converted(new, x, self.text(new)), x in self.rewritten)
+                  for new, x, name in sorted(places, key=lambda place: place[1] not in self.rewritten)}
+        self.body += [f"{name}.append({self._apart(part, self.text(part), False)})"
+                      for part, name in zip(self.loop.results[len(self.carried):], self.collected)]
+        pairs = [(name, handed[name]) for name in self.now if handed[name] != name]
         if pairs:
             self.body.append(f"{', '.join(name for name, _ in pairs)} = {', '.join(text for _, text in pairs)}")
         ends = [f"{name}.reverse()" for name in self.collected] if self.loop.reverse else []
-        head = loop_head(self.loop, self.each, [self.outer.bare(self.sources[x]) for x in self.parts], self.names.bind)
+        head = loop_head(self.loop, self.each, self.lists, self.names.bind)
         return [head, *(f"    {line}" for line in self.body or ["pass"]), *ends]
 
-    def _handed_on(self, new: Any, x: Input, name: str) -> str:
-        """Write the next value of what is carried."""
-        text = self.bare(new)
-        return self._apart(new, self._converted(new, x, text), self._is_written(x), text == name)
-
-    def _is_written(self, x: Input) -> bool:
-        """True for a carried array that runs write to in place."""
-        storage = self.plan.storage.get(x)
-        return storage is not None and storage.owned
-
-    def _apart(self, part: Any, text: str, written: bool = False, there: bool = False) -> str:
-        """Write an array that leaves a run: what is `written` in place in the next one, or is `there` already,
-        must be in nothing else.
+    def _apart(self, part: Any, text: str, rewritten: bool) -> str:
+        """Write what leaves a run: a copy of an array that is in something else and `rewritten` by the next run, or in
+        what that rewrites.
         """
-        storage = self.plan.storage.get(part) if isinstance(part, Operation) else None
-        if storage is None:
+        if not isinstance(part, Operation) or not part.spec.is_memory:
             return text
-        if storage in self.given or (written and not there and (not storage.owned or part in self.plan.locked)):
+        if part in self.given or (rewritten and part not in self.ownership.owned):
             return f"{text}.copy('K')"
-        if written:
-            self.given.add(storage)
+        if rewritten:
+            self.given.add(part)
         return text

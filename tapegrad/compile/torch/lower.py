@@ -18,8 +18,8 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tapegrad import ops
+from tapegrad.compile.known_functions import is_known, is_varying
 from tapegrad.compile.numpy.call_source import ufunc_of
-from tapegrad.compile.numpy.memory_plan import is_known, is_varying
 from tapegrad.compile.torch.closed_calls import (
     Again,
     Finish,
