@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def lower_loop(f: Function, op: Call) -> Results:
     for x, arg in zip(given, outer):
         f.env[x] = stored(f, arg) if x in searched else bound(f, x, arg)
         if isinstance(whole := f.env.get(arg), Object):
-            f.cached("object", x, lambda whole=whole: whole)
+            f.cached("object", x, partial(Object, *whole))
     rows = [kept(f, arg, x) for arg, x in zip(sequences, listed)]
     for each in loop.body.ops:
         if type(each) is Constant and is_long(each.spec):
