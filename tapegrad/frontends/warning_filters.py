@@ -15,6 +15,11 @@ from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import Filtering, running
 
 
+def _levels() -> list[Filtering]:
+    """Return the levels at which programs that are traced filter warnings."""
+    return [level for level in running.filtering if level.tracer in running.open]
+
+
 def settings() -> dict[str, str]:
     """Return how NumPy treats floating-point errors, and whether its warnings steer the program."""
     modes = told(np.geterr())
@@ -25,7 +30,7 @@ def silenced() -> frozenset[str]:
     """Return the kinds of floating-point warnings that nobody is shown: `np.errstate` or the program's filters ignore
     them, or make them errors, of which guards tell.
     """
-    own = [level for level in running.filtering if level.tracer in running.open]
+    own = _levels()
     if any(level.records for level in own) or (any(level.filters for level in own) and action() == "ignore"):
         return frozenset(KINDS.values())
     modes = np.geterr()  # of what is too small NumPy says nothing by default
@@ -36,7 +41,7 @@ def _are_seen() -> bool:
     """Return whether the program can tell that NumPy warned: a filter of its own makes it an error, or it is recorded.
     Filters around the whole call are those of each replay.
     """
-    own = [level for level in running.filtering if level.tracer in running.open]
+    own = _levels()
     if not any(level.filters or level.records for level in own):
         return False
     found = action()
@@ -45,7 +50,7 @@ def _are_seen() -> bool:
 
 def _level(context: Any, new: bool) -> Filtering:
     """Return the level at which the program filters warnings; a new one for a context that it enters."""
-    running.filtering = [level for level in running.filtering if level.tracer in running.open]
+    running.filtering = _levels()
     if new or not running.filtering:
         running.filtering.append(Filtering(running.open[0], context))
     return running.filtering[-1]

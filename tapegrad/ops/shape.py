@@ -142,21 +142,28 @@ def _pad_tangent(ts: Any, _y: Any, x: Any, widths: tuple[tuple[int, int], ...], 
     return pad(np.zeros(shape_of(x)) if dx is None else dx, widths, *([] if border is None else [border]))
 
 
+def _frame(x: Any, widths: Any) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+    """Return the shape of a padded array, and where in it the array itself is."""
+    sides = [(before, n, after) for n, (before, after) in zip(x.shape, widths)]
+    return (tuple([before + n + after for before, n, after in sides]),
+            tuple([slice(before, before + n) for before, n, _ in sides]))
+
+
 def _padded(x: Any, widths: Any, value: Any = 0) -> Any:
     # as np.pad does, which takes twenty times as long for few numbers
     x = np.asanyarray(x)
-    shape = tuple([before + n + after for n, (before, after) in zip(x.shape, widths)])
+    shape, inside = _frame(x, widths)
     y = np.empty(shape, x.dtype, order="F" if x.flags.fnc else "C")
     y[...] = value
-    y[tuple([slice(before, before + n) for n, (before, _) in zip(x.shape, widths)])] = x
+    y[inside] = x
     return y
 
 
 def _pad(x: Any, widths: Any, value: Any = 0) -> Any:
-    shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths))
+    shape, inside = _frame(x, widths)
     y = torch.empty(shape, dtype=x.dtype, device=x.device)
     y.copy_(cast(value, y))
-    y[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, widths))] = x
+    y[inside] = x
     return y
 
 

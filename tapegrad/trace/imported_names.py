@@ -403,7 +403,9 @@ def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
         for name, module in zip(code.co_names, map(scope.get, code.co_names)):
             if issubclass(type(module), ModuleType) and not _is_closed(getattr(module, "__name__", "")) and any(
                     follows(code, place, "getattr") for place in places_of(code, name)):
-                yield from (module, *filter(callable, list(vars(module).values())))
+                yield module
+                yield from [part for part in vars(module).values()
+                            if type(part) not in _PLAIN and not issubclass(type(part), ModuleType)]
     for part in code.co_consts:
         if type(part) is CodeType:
             yield from _by_computed_names(part, scope)

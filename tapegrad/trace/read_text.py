@@ -23,7 +23,7 @@ _OPTIMIZED = 1  # CPython's flag of a function's code
 def shown_text(x: Any, found: str) -> str:
     """Return the text of a traced value; that of one that has a gradient is known again."""
     written()
-    if loses(x):
+    if x._view is not None or loses(x):  # to ask of a view would put it on the tape
         _texts.setdefault(x._tracer, set()).add(found)
     return text_of(x, found)
 

@@ -117,3 +117,22 @@ def test_a_number_of_a_class_of_its_own_is_never_written_as_it_prints() -> None:
     tape = tg.trace(lambda x: np.where(x > 0, x, Rate(3.0)), np.array([1.0, -1.0]))[1]
     with pytest.raises(tg.ArgumentError, match="no source"):
         tape.to_python()
+
+
+def written_through(x: Any) -> Any:
+    u = np.zeros(6)
+    v = u[1:]
+    v[0] = x[0]
+    w = v[1:][::-1]
+    w[0] = v[0] * x[1]
+    z = u.reshape(2, -1)
+    z[0] *= x[2]
+    return (w * v[:4]).sum() + (z * x.reshape(2, 3)).sum()
+
+
+def test_what_is_written_through_views_is_exported() -> None:
+    x = np.arange(1.0, 7.0)
+    names = module(tg.gradtape(written_through, x).to_python("exported"))
+    value, (_, dx) = names["exported"](x + 1.0)
+    expected, (_, exact) = tg.grad(written_through, x + 1.0)
+    assert value == expected and np.array_equal(dx, exact)

@@ -150,3 +150,20 @@ def test_a_gradient_that_stops_at_digits_is_told_of_once_at_the_line(fn: Callabl
     for run in (lambda: tg.trace(fn, 2.0), lambda: tg.grad(lambda x: fn(tg.value(x)) * x, 2.0),
                 lambda: tg.grad(lambda x: np.round(x) * x + round(x) + int(x), 2.0)):
         assert said(run) == []
+
+
+def test_what_the_program_silences_is_not_said_by_replays_and_sweeps() -> None:
+    def quiet(x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            inside = np.nansum(np.log(x))
+        return inside + np.sum(np.sqrt(x + 1.0))
+
+    def filtered(x: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.nansum(np.log(x) * 2.0)
+    for fn in (quiet, filtered):
+        tape = tg.trace(fn, X + 1.0)[1]
+        assert not said(lambda tape=tape: tape.play(X - 0.5)) and not said(lambda fn=fn: tg.grad(fn, X))  # type: ignore[misc]
+    tape = tg.trace(quiet, X)[1]
+    assert len(said(lambda: tape.play(X - 2.0))) == 1  # of the square root, which stands outside

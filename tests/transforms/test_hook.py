@@ -206,4 +206,5 @@ def test_what_asks_for_the_level_holds_for_that_level(backend: str) -> None:
     assert tape.play(3.0) == 0.0
     with pytest.raises(tg.GuardError, match="nestlevel"):
         tg.gradient(lambda x: tape.play(3.0) * x, 1.0)
-    assert "nestlevel" not in tg.gradtape(by_level, 2.0).to_python()
+    text = tg.gradtape(by_level, 2.0).to_python()  # the program's lines are comments of it
+    assert not [line for line in text.splitlines() if "nestlevel" in line and not line.strip().startswith("#")]

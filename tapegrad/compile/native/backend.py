@@ -153,8 +153,9 @@ class Straight:
         return self._function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls += 1
-        return self.function(*args, **kwargs)
+        found = self.function(*args, **kwargs)
+        self.calls += 1  # not those that the tape does not fit
+        return found
 
 
 def native(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:

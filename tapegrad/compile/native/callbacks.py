@@ -40,10 +40,7 @@ def call_back(f: Function, op: Operation) -> None:
         raise Unlowered("no numbers")
     tape, given = _alone(op)
     first = f.slots
-    pointers = [_object(f, x) for x in given]
-    before = f.op(f"or i32 {f.op('load i32, ptr %lost')}, {f.op('call i32 @tapegrad_flags()')}")
-    f.put(f"store i32 {before}, ptr %lost")
-    found = f.invoked(tape, pointers)
+    found = f.invoked(tape, [_object(f, x) for x in given])
     if parts is None:
         f.env[op] = _read(f, found.ir, op.spec, op)
     else:

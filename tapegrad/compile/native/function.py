@@ -469,10 +469,7 @@ class Function(Emitter):
         put_off, self.pending = self.pending, {}
         self._undo.append(lambda: setattr(self, "pending", put_off))
         part, given, made = segment(self.tape, put_off, self)
-        arguments = [self.boxed(x).ir for x in given]
-        before = self.op(f"or i32 {self.op('load i32, ptr %lost')}, {self.op('call i32 @tapegrad_flags()')}")
-        self.put(f"store i32 {before}, ptr %lost")
-        found = self.invoked(part if make is None else make(part, given), arguments)
+        found = self.invoked(part if make is None else make(part, given), [self.boxed(x).ir for x in given])
         for number, x in enumerate(made):
             pointer = self.item(found.ir, number)
             self.env[x] = Object(pointer, found.owner)
@@ -484,6 +481,8 @@ class Function(Emitter):
         for number, argument in enumerate(arguments):
             self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
         self.most = max(self.most, len(arguments))
+        before = self.op(f"or i32 {self.op('load i32, ptr %lost')}, {self.op('call i32 @tapegrad_flags()')}")
+        self.put(f"store i32 {before}, ptr %lost")  # NumPy clears the flags
         return self.held(self.op(f"call ptr @tapegrad_invoke(ptr {self.object(function)}, ptr %scratch, "
                                  f"i64 {len(arguments)})"))
 

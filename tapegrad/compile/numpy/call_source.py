@@ -149,8 +149,14 @@ def _array_first(op: Call) -> bool:
 
 
 _AXES: Row = (lambda op: _array_first(op) and (len(op.args) == 2 or op.kwargs.get("axis") is not None), _axes)
-_READ: Row = (lambda op: spec_of(op.args[0]).is_memory and "through" not in op.kwargs,
-              lambda site: f"{site.args[0]}[{index_text(site.text, site.op.args[1:])}]")
+def _view_text(op: Call, write: Write, base: str) -> str | None:
+    """Write what a read takes a part of: a view of the array that its path leads to."""
+    x = spec_of(op.args[0])
+    return path_text(write, base, x, op.kwargs.get("through", ())) if x.is_memory else None
+
+
+_READ: Row = (lambda op: _view_text(op, repr, "") is not None,
+              lambda site: f"{_view_text(site.op, site.text, site.args[0])}[{index_text(site.text, site.op.args[1:])}]")
 SPELLINGS: dict[Op, Row] = {
     **dict.fromkeys(_REDUCTIONS, (_is_reduced, _reduction)),
     ops.expand_dims: _AXES, ops.squeeze: _AXES, ops.getitem: _READ, ops.getitem_masked: _READ,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.compile.argument_source import nested_result
+from tapegrad.compile.known_functions import is_known, is_varying
 from tapegrad.compile.numpy.call_source import (
     BINARY,
     SPELLINGS,
@@ -93,6 +95,7 @@ class Writer:
         self.expr: dict[Operation, str] = {}
         self.body: list[str] = []
         self.loops: dict[Operation, list[str]] = {}  # what names the results of a loop
+        self.varies: set[Operation] = set()  # whose shape numbers decide
         self.given: set[Operation] = set()  # what is in the result already
         self.arrays: dict[Operation, str] = {}  # those that have a name of their own
         self.where: Location | None = None
@@ -180,6 +183,8 @@ class Writer:
 
     def call(self, op: Call) -> None:
         """Write a call."""
+        if is_varying(op, self.varies, is_known(op.fn)):
+            self.varies.add(op)
         if op.fn is ops.pack:
             self.named(op, self.packed(op) if op in self.packs else nested_result(
                 op.kwargs["into"], list(map(self.text, op.args)), self.names.bind))
@@ -187,7 +192,7 @@ class Writer:
             SUBTAPES[type(op.fn)](self, op)
         elif op.args and op.args[0] in self.loops:
             self.expr[op] = self.loops[op.args[0]][op.args[1]]
-        elif op.fn is ops.setitem and self.setitem(op):
+        elif (op.fn is ops.setitem and self.setitem(op)) or (op.fn is ops.scatter and self.scatter(op)):
             self.ownership.owned.add(op)
             return
         else:
@@ -207,7 +212,7 @@ class Writer:
                 arg.spec.is_memory for arg in operands(op)):
             return f"{self.names.bind(op.fn.scalar, f'math_{op.fn.scalar.__name__}')}({', '.join(args)})"
         row, site = SPELLINGS.get(op.fn), Site(op, args, self.text, self.names.bind)
-        if row is not None and row[0](op):
+        if row is not None and row[0](op) and not ("through" in op.kwargs and op.args[0] in self.varies):
             return row[1](site)
         if ufunc is not None and (op.spec.has_axes or not op.spec.is_pythonic):
             return f"{self.names.bind(ufunc)}({', '.join(args[:ufunc.nin])})"
@@ -242,6 +247,26 @@ class Writer:
         self.statement(op, f"{target}[{index_text(self.text, index)}] = {self.text(value)}")
         if in_place:
             self.arrays.pop(x, None)
+        self.called(op, name)
+        return True
+
+    def scatter(self, op: Call) -> bool:
+        """Add pieces into zeros, by views of these; the first is written. Return False for pieces of the array itself,
+        which its implementation adds, and for those that have no short text.
+        """
+        ranks, like = op.kwargs["ranks"], copied(op.spec.dtype, op.spec, "C")
+        paths, name = op.kwargs.get("through", ()), self.names.fresh(f"v{op.id}")
+        views = [path_text(self.text, name, like, path) for path in paths]
+        starts = [0, *itertools.accumulate(1 + rank for rank in ranks)]
+        pieces = [op.args[start:stop] for start, stop in itertools.pairwise(starts)]
+        if not any(paths) or None in views or op.kwargs.get("order", "C") != "C" or any(
+                isinstance(part, list) or (spec_of(part).has_axes and spec_of(part).kind != "b")
+                for _, *index in pieces for part in index):
+            return False
+        self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, "
+                           f"{self.text(op.spec.dtype)})")
+        for number, ((piece, *index), view) in enumerate(zip(pieces, views)):
+            self.statement(op, f"{view}[{index_text(self.text, index)}] {'+=' if number else '='} {self.text(piece)}")
         self.called(op, name)
         return True
 
