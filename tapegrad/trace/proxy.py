@@ -117,7 +117,7 @@ class Proxy(Slotted):
         return cls  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_val":  # another thread is making it
+        if name in Slotted.__slots__:  # another thread is making this proxy
             raise AttributeError(name)
         val = behind(self._val)
         if name.startswith(("__array_", "_mp")) or name == "__dlpack__":

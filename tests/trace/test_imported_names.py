@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.trace.imported_names import holders
 
 HELPER = '''
 import functools
@@ -232,3 +233,17 @@ def test_a_name_that_leads_to_another_function_later() -> None:
     assert tg.grad(module.f, 1.5) == (2 * math.sin(1.5), (None, 2 * math.cos(1.5)))
     module.scale, module.helper = 3.0, math.exp
     assert tg.compile(module.f)(0.0) == 3.0 and module.helper is math.exp
+
+
+def test_what_imported_a_captured_module_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader of a module that pytest has rewritten leads to all of pytest: following it took ten seconds."""
+    module: Any = types.ModuleType("imported_by_an_object")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec("from math import sin\ndef g(x): return sin(x)\n", vars(module))
+    module.__loader__ = types.SimpleNamespace(table={"sine": math.sin})
+
+    def f(x: Any) -> Any:
+        return module.g(x)
+    found = holders(f, ())
+    assert any(x is vars(module) for x in found) and not any(x is module.__loader__.table for x in found)
+    assert tg.gradient(f, 0.7) == (math.cos(0.7),)
