@@ -169,7 +169,7 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
                 roots += [] if is_installed(file_of(x)) else [x]
         elif kind is Op:
             roots.append(x)
-        elif kind is dict and _is_namespace(x):  # the names in it that code mentions are on the stack; its loader leads to the importer
+        elif kind is dict and _is_namespace(x):  # __loader__ leads to all that imports
             near.update({id(x): x} if replaced(x) else {})
         elif kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
             continue  # an object whose attributes are numbers
