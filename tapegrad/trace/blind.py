@@ -45,8 +45,7 @@ class Blind:
                                              if routes.leads(x, original)]))
 
     def check_asked(self, copies: dict[int, Any], asked: Collection[Any]) -> None:
-        """Refuse objects that lead past copies of numbers by which the call is differentiated, and containers that look
-        objects up by identity.
+        """Refuse objects that lead past copies of numbers by which the call is differentiated, and lookups by identity.
         """
         self._check_identity(copies)
         for x, label, originals in self.past:

@@ -311,9 +311,7 @@ def _argument(step: Step, moved: Callable[[int], int]) -> int:
 
 
 def _locations(table: bytes, longer: Mapping[int, int]) -> bytes:
-    """Return the table of lines and columns (CPython's Objects/locations.md): longer sequences keep their source
-    position.
-    """
+    """Return the line and column table (CPython's Objects/locations.md); longer sequences keep their position."""
     begins = [match.start() for match in _ENTRY.finditer(table)]
     ends = [*accumulate((table[begin] & 7) + 1 for begin in begins)]  # in units
     found = dict[int, int]()

@@ -68,9 +68,7 @@ def _guard_whole(x: Any) -> None:
 
 
 def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function on plain values, with copies of the arrays since it may write to them; its errors and warnings
-    appear as usual.
-    """
+    """Call a function on plain values and copies of the arrays, which it may write to; it may raise and warn."""
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [], shared=False)
     args, kwargs = structure.build([np.copy(x) if isinstance(x, np.ndarray) else x for x in map(behind, leaves)])

@@ -67,8 +67,7 @@ def as_subtape(f: Callable[..., Any], noun: str, placed: Placed | None = None) -
 
 
 class Written:
-    """The effects of a separately traced function on its arguments: the arrays that it wrote to, and why it cannot be
-    repeated.
+    """A separately traced function's effects on its arguments: the arrays it wrote to, and why it cannot be repeated.
     """
 
     def __init__(self) -> None:
@@ -141,9 +140,7 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> Any:
 
 def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
            replays: bool = False) -> tuple[Tape, list[Any], Written, Signature]:
-    """Trace a call separately on the plain values of its arguments; return the tape, the leaves, and its effects on
-    them.
-    """
+    """Trace a call on the plain values of its arguments; return the tape, the leaves, and its effects on them."""
     walks: list[Walk] = []
     signature, leaves, _ = flatten_call(f, args, kwargs, walks)
     known = list(map(plain, leaves))

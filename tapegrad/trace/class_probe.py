@@ -59,9 +59,7 @@ class Probe(np.ndarray):
 
 def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type,
            names: Callable[[Any], frozenset[str]]) -> Answer:
-    """Run a NumPy function on probes of the `viewed` arrays among its arguments; `names` returns the names that a class
-    overrides.
-    """
+    """Run a NumPy function on probes of the `viewed` arguments; `names` returns the names that a class overrides."""
     asked: set[str] = set()
     probes: dict[int, Any] = {}
 

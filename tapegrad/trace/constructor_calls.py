@@ -129,9 +129,7 @@ def _found(path: tuple[str, ...], frame: FrameType) -> Any:
 
 
 def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
-    """Return whether an object is the constructor's stand-in or holds it: a staticmethod, a partial, a table of
-    functions.
-    """
+    """Return whether an object is the constructor's stand-in or holds it, as a staticmethod, partial or table does."""
     kind = type(x)
     if kind in (list, tuple, dict):
         return depth > 0 and any(_is_or_holds(part, shim, depth - 1) for part in (x.values() if kind is dict else x))

@@ -183,9 +183,7 @@ class _Super:
 
 
 def _is_special(name: Any) -> bool:
-    """Return whether an attribute is looked up on the value: names with a leading underscore except torch's
-    `_is_param`.
-    """
+    """Return whether an attribute is looked up on the value: names with a leading underscore but `_is_param`."""
     return type(name) is str and name[:1] == "_" and name != "_is_param"
 
 

@@ -17,9 +17,7 @@ from tapegrad.numbers.tensors import overlap
 SURROUNDINGS: list[Callable[[], Any]] = []
 """Functions that return a library setting which results depend on, or None; a tape holds where each returns None."""
 UNLIKE: list[Callable[[], Any]] = []
-"""Functions that return None where machine code may begin a call: those settings, and checks of each value
-(`raise_on_nan`).
-"""
+"""Functions that return None where machine code may begin a call: settings, and checks of values (`raise_on_nan`)."""
 
 
 def add_surroundings(state: Callable[[], Any]) -> None:
@@ -35,9 +33,7 @@ def number_type(x: Any) -> str:
 
 
 def option(x: Any) -> Any:
-    """Return a traced number that is an option of a call as a plain one, guarded and without gradient; other values
-    unchanged.
-    """
+    """Return a traced number that is an option of a call as a plain, guarded one; other values unchanged."""
     val = plain(x)
     if val is x or shape_of(val):
         return x

@@ -36,8 +36,7 @@ def gives_up(x: Any) -> bool:
 
 
 def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
-    """Yield, for each trace of a value, inner first: its tape, the operation, and whether only some inputs may be
-    wanted.
+    """Yield the tape and operation of a value in each trace, inner first, and whether only some inputs may be wanted.
     """
     while isinstance(x, Traced):
         tracer, signature = x._tracer, x._tracer.tape.structure

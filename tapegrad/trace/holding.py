@@ -22,9 +22,7 @@ FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # immutable types
 
 
 def filled(x: Any, part: Callable[[Any], Any]) -> Any:
-    """Return an object with each value replaced by `part(value)`: the same object if it is mutable or nothing differs,
-    else a new one.
-    """
+    """Return an object with each value replaced by `part(value)`: the same object, or a new one if it is immutable."""
     kind = type(x)
     if isinstance(x, FIXED):
         new = _anew(x, part)

@@ -130,8 +130,7 @@ def _standing(converted: Iterable[Conversion]) -> Standing:
 
 
 def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
-    """Return the functions, classes and modules to start from: those called, captured, or among the arguments; add
-    holders among these to `near`.
+    """Return the functions, classes and modules called, captured or among the arguments; add their holders to `near`.
     """
     # calling an op runs its rules
     stack, seen, roots = [fn, getattr(fn, "op", None), *args], set(), []

@@ -175,8 +175,7 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
 
 
 def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]]]) -> tuple[Any, type, type]:
-    """Return a module, its class, and a class whose properties are the stand-ins: assigning it costs the same for any
-    number.
+    """Return a module, its class, and a class whose properties are the stand-ins: assigning that replaces all at once.
     """
     shims: dict[str, Any] = {}
     for known, shim in kinds:
@@ -199,8 +198,7 @@ def _dispatched(module: Any) -> dict[Any, Any]:
 
 
 def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
-    """Return a stand-in for a function that dispatches on arrays, which dispatches on lists of traced values too:
-    np.sum([a, b]).
+    """Return a stand-in for a function that dispatches on arrays: it also takes lists of traced values, np.sum([a, b]).
     """
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
@@ -275,9 +273,7 @@ def _owned(tracer: Any, x: Any) -> Any:
 
 @functools.cache
 def numpy_module() -> ModuleType:
-    """Return the module that replaces numpy in a program's modules while a trace runs: its ufuncs accept lists of
-    traced values.
-    """
+    """Return the module that replaces numpy in a program while a trace runs: its ufuncs take lists of traced values."""
     module = ModuleType(np.__name__, np.__doc__)
     stand_ins()
     STAND_IN.update({fn: Ufunc(fn) for fn in vars(np).values() if type(fn) is np.ufunc})

@@ -38,9 +38,8 @@ _ORDERED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal",
 
 
 def follow(tracer: Any, known: System | None) -> None:
-    """Begin to check numbers of a system, if there is one: refuse NumPy's operations on object arrays that the system
-    does not support; guard the precision, and refuse a change of it during the trace, which neither the reverse sweep
-    nor a replay would repeat.
+    """Begin to check operations on numbers of a system, if there is one; guard the precision, and refuse a change of it
+    during the trace, which neither the reverse sweep nor a replay would repeat.
     """
     if known is None or known in tracer.followed:
         return

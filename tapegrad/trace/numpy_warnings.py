@@ -88,9 +88,7 @@ def action() -> str:
 
 @whole
 def begin() -> Any:
-    """Begin to give warnings at the program's line; return the argument of `end`: None if warnings are off or already
-    logged.
-    """
+    """Begin to give warnings at the program's line; return `end`'s argument: None if they are off or already logged."""
     if SETTINGS is None:
         return None
     now = SETTINGS.get()

@@ -82,9 +82,7 @@ def stand_for(x: Any, tracer: Any) -> Any:
 
 
 def write_refused(kind: str = "an array") -> MutationError:
-    """Return the error for writing a traced value into a plain array or tensor; its `outside` says whether the program
-    may run again.
-    """
+    """Return the error for writing a traced value into a plain array or tensor; `outside`: whether to run again."""
     drawn = bool(running.tracers) and any(op.fn is draw for op in running.tracers[-1].tape.ops)
     err = MutationError(
         f"a traced value is written into {kind}, where no gradient flows" if kind == "an array of records" else
@@ -97,9 +95,7 @@ def write_refused(kind: str = "an array") -> MutationError:
 
 
 def known(f: Any) -> bool | str:
-    """Return True for a program that has written traced values into copies of the arrays it reads by name, or the name
-    of the package whose code did.
-    """
+    """Return True if a program writes traced values into copies of arrays it reads by name; for a package, its name."""
     return _known.get(id(code_of_program(f)), (None, False))[1] if _known else False
 
 

@@ -273,7 +273,7 @@ class Proxy(Slotted):
             raise
 
     def _whole(self, fact: str, read: Callable[[Any], Any]) -> Any:
-        """Return a rounded integer; refuse a float so large that it has no fraction: the result would be its value."""
+        """Return a rounded integer; refuse a number too large to have a fraction, whose gradient would be lost."""
         val = behind(self)
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
         if large and loses(self) and not gives_up(self):
@@ -457,8 +457,8 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
 
 
 def as_bool(y: Any, frame: FrameType) -> Any:
-    """Return the program's result of a comparison: a guarded bool for Python's numbers (the program may test `flag is
-    True`), a traced value for NumPy's.
+    """Return a comparison's result for the program: a guarded bool for Python's numbers (it may test `flag is True`), a
+    traced value for NumPy's.
     """
     plainly = type(y) is Proxy and type(behind(y._val)) is bool and frame.f_code.co_filename not in INTERNAL
     return bool(y) if plainly else y
@@ -481,8 +481,8 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS,
              view: views.View | None = None) -> Any:
-    """Put a call on the tape and return its proxy: the fast path of `record`, for a number, an array that owns its
-    memory, or one on a `view`.
+    """Record a call and return its proxy: the fast path of `record` for a number, an array with its own memory, or a
+    view.
     """
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:

@@ -58,9 +58,7 @@ def state_of(x: Any) -> State:
 
 
 def print_of(x: Any) -> Any:
-    """Return a value that changes with each draw: the state and the number of spawned generators; None if there is
-    none.
-    """
+    """Return a value that changes with each draw, the state and the number of spawned generators; None without one."""
     if isinstance(x, random.SystemRandom):
         return None
     if isinstance(x, (np.random.BitGenerator, np.random.Generator)):

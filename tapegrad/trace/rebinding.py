@@ -234,8 +234,8 @@ class Rerouting:
                 cell.cell_contents = part(new.cell_contents)
 
     def reached(self, walks: Sequence[Walk]) -> Reached | None:
-        """Return the objects that the program reaches by names of its own, and which of the arguments' they are; None
-        if there are none.
+        """Return the objects that the program reaches by names of its own, with the arguments they are part of, or
+        None.
         """
         if self.routes is None:
             return None
@@ -379,9 +379,7 @@ def _id(x: Any) -> int:
 
 
 def _hash(x: Any) -> int:
-    """Return the hash of an object in the untraced program: by the original's identity, also inside tuples and
-    frozensets.
-    """
+    """Return the hash of an object in the untraced program: by the original's identity, also inside tuples."""
     return hash(_hashed(x))
 
 

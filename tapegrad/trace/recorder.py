@@ -54,7 +54,7 @@ from tapegrad.tree.nodes import is_subclassed
 _new = object.__new__
 _INLINE = ORDINARY - {np.ndarray}  # types of values that calls hold as they are
 _SINGLE = ORDINARY - {tuple, type(None)}
-_QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or cannot be repeated
+_QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be repeated
 
 
 def _hear(err: TapeError) -> None:
@@ -63,7 +63,7 @@ def _hear(err: TapeError) -> None:
 
 
 HEARERS.append(_hear)
-# called when a trace begins, so that a library can record its own calls; each returns a function that ends it
+# called with the tracer when a trace begins, hooks for libraries; each returns a function to call at the end
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []
 NO_COPIES: dict[int, Any] = {}
 _levels = itertools.count(1)
@@ -208,9 +208,7 @@ class Tracer:
         return y
 
     def part(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return a view of, or the part read from, an array that the trace writes in place; None if `op` needs the
-        whole.
-        """
+        """Return a view of an array that the trace writes in place, or the part read; None if `op` needs the whole."""
         try:
             return part(args[0], op, args[1:], kwargs)
         except Exception as err:
@@ -349,8 +347,7 @@ class Tracer:
         return op
 
     def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of, original: Any = None) -> Any:
-        """Record a nest of proxies as one variable; `leaf` gives the value of each leaf; `original` is as in flatten.
-        """
+        """Record a nest of proxies as one variable; `leaf` gives each leaf's value, `original` is as in flatten."""
         if isinstance(arg, (Traced, np.ndarray)) and not is_subclassed(arg):
             return arg
         leaves: list[Any] = []
@@ -365,7 +362,7 @@ class Tracer:
 
     def independent(self, op: Operation) -> bool:
         """Return whether an operation depends on no input, draw or loop, like an array built from constants. A loop's
-        value may be one sample, used to find a gradient without running it, so its result depends on the runs.
+        result depends on its runs: its value may be a mere sample, if the gradient was found without running it.
 
         Called only where a plain value is wanted, so a search of the tape is fast enough.
         """

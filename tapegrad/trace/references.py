@@ -136,9 +136,7 @@ class Routes:
                    for root in self.roots)
 
     def closed_world(self, roots: dict[int, Any], ends: dict[int, Any]) -> ClosedWorld:
-        """Return the closed world of roots in installed packages: it depends on no originals except `ends`, where it
-        ends.
-        """
+        """Return the closed world of roots in installed packages, independent of the originals except its `ends`."""
         alone = Routes(ends, {}, list(roots.values()))
         alone.own, alone.met = self.own, dict(roots)
         alone.follow(roots.values(), past=is_open)
@@ -259,9 +257,7 @@ class Routes:
         return self.is_foreign(fn.__module__) and id(fn) not in self.known and id(fn) not in self.root_ids
 
     def children(self, node: Any) -> Iterator[tuple[Any, str]]:
-        """Yield (child, name) for the objects that an object refers to, without those that have no references
-        themselves.
-        """
+        """Yield (child, name) for the objects that an object refers to, without those that have no references."""
         if is_a(node, FunctionType):
             found = self.of_foreign(_captured(node)) if self.is_outer(node) else self.of_function(node)
         elif is_a(node, type):
@@ -316,9 +312,7 @@ class Routes:
             yield child, how
 
     def of_foreign(self, parts: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-        """Yield the parts of a library's object or function that it may call: a compiled or vectorised function, an
-        op's rules.
-        """
+        """Yield the parts of a library's object or function that it may call: a compiled function, an op's rules."""
         return ((part, "") for part in parts if id(part) in self.known or callable(part) or is_a(part, tuple))
 
     def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:

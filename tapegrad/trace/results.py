@@ -89,9 +89,7 @@ def _parts_that_stay(spec: Any) -> Iterator[Any]:
 
 
 def _holds_traced(x: Any) -> bool:
-    """Return whether a traced value is reachable from an object, within `MOST` objects, not through modules, classes or
-    code.
-    """
+    """Return whether an object leads to a traced value, within `MOST` objects, and not by modules, classes or code."""
     stack, seen = [x], dict[int, Any]()
     while stack and len(seen) < MOST:
         x = stack.pop()

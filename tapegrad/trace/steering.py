@@ -91,7 +91,7 @@ def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]
 
 def _at_cut(op: Call) -> bool:
     """Return whether the sign of the imaginary part (of y, for atan2) selects the side of a branch cut: True if any
-    real part is negative. A traced program guards that and evaluates again elsewhere.
+    real part is negative. If `op` is itself traced this is guarded, so a replay tests it again.
     """
     x = value_of(op.args[_CUT[op.fn]])
     if op.fn is not ops.atan2 and op.fn is not ops.angle and not ops.is_complex(x):
@@ -103,8 +103,8 @@ def _at_cut(op: Call) -> bool:
 
 
 def sides(operations: Iterable[Operation]) -> dict[int, Any]:
-    """Return the branch of each discontinuous operation, by its position. The positive side of a pole is left out: it
-    is the common case, and slopes start from numbers that have no operation.
+    """Return the branch of each discontinuous operation, by its position. The positive side of a pole, the usual one,
+    is left out: where a divisor is a plain number, as a slope's first arguments may be, there is no pole to yield.
     """
     found = {}
     for i, (op, _) in enumerate(steering(operations, poles=True)):

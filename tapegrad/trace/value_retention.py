@@ -104,9 +104,7 @@ class Economy:
             self.held.ops.append(op)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return `fn(*args)` for a function of numbers and arrays, computed into freed memory of the right shape if
-        any.
-        """
+        """Return `fn(*args)` for numbers and arrays, computed into freed memory of the right shape if there is any."""
         self.release()
         return in_parts(fn, *args, out=self._take(args))
 

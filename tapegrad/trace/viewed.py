@@ -40,8 +40,8 @@ _new = object.__new__
 
 
 class Viewed(Tracked):
-    """A proxy of an array viewed as a program's class `_viewed_as`; `super()` finds the methods here through `_shadow`,
-    a subclass of both.
+    """A proxy of an array viewed as a program's class `_viewed_as`; `_shadow` is a subclass of it and Shadow, by which
+    `super()` finds the methods here.
     """
 
     __array_priority__ = 0.0
@@ -163,8 +163,7 @@ def is_viewed(x: Any) -> bool:
 
 
 def bare(x: Any) -> Any:
-    """Return a viewed array as the plain traced array on the same memory, also inside tuples and lists; other objects
-    unchanged.
+    """Return a viewed array as the plain traced array on the same memory, also in tuples and lists; others unchanged.
     """
     if type(x) in (tuple, list):
         return type(x)(map(bare, x))
@@ -212,9 +211,7 @@ def _made(x: Any, kind: type[Viewed], obj: Any) -> Any:
 
 
 def adopted(x: Any, tracer: Any) -> Any:
-    """Return an untraced array of a program's class as a traced one with its attributes, also inside tuples and lists;
-    other objects unchanged.
-    """
+    """Return an untraced array of a program's class as a traced one, also in tuples and lists; others unchanged."""
     if type(x) in (tuple, list):
         return type(x)(adopted(part, tracer) for part in x)
     if type(x) in ORDINARY or not is_subclassed(x) or is_viewed(x):

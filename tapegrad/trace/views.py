@@ -44,7 +44,7 @@ class Storage:
         self.owned = owned  # the buffer belongs to this storage alone
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
-        # steps to views that NumPy makes writable although their elements repeat; a path cannot be written through
+        # steps to views that NumPy returns writable (a diagonal, a broadcast) and that are not written through
         self.locked: tuple[Step, ...] = ()
         self.held = ""  # why writes are refused: code outside the trace holds the memory
         self.handed: list[weakref.ref[Any]] = []  # weak references to plain copies handed to untraced code
@@ -81,9 +81,7 @@ class Storage:
                                 "y = x.copy() of one of the two, before the write")
 
     def relate(self, other: Storage) -> None:
-        """Note that another storage shares the memory in a way that no path describes: a write to one invalidates the
-        other.
-        """
+        """Note that another storage shares the memory as no path describes: a write to one invalidates the other."""
         family = self.family or weakref.WeakSet([self])
         family.update(other.family or [other])
         for storage in family:
@@ -302,8 +300,7 @@ def alias(x: Traced, base: Traced) -> None:
 
 
 def _turned(x: Any, base: Traced, step: Step) -> Any:
-    """Return the result of a step; if it reversed a tensor, which copies where NumPy makes a view, note that the memory
-    is shared.
+    """Return the result of a step; note that it shares memory if it reversed a tensor, a view in NumPy but a copy here.
     """
     if is_tensor(plain(base._val)) and is_turned(step.args):
         place(x).storage.relate(place(base).storage)
@@ -311,7 +308,7 @@ def _turned(x: Any, base: Traced, step: Step) -> Any:
 
 
 def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
-    """Guard the traced integers in a view's index, of outer traces too, and return the step with plain ones: paths are
+    """Guard the traced integers in a view's index, in all traces, and return the step with plain ones: paths are
     static.
     """
     traced = [arg for arg in args if isinstance(arg, Operation)]
@@ -340,9 +337,7 @@ def laid(x: Traced) -> Any:
 
 
 def check_apart(x: Any, *values: Any) -> None:
-    """Refuse a write to an array from parts of its own memory, for NumPy functions that read elements they have already
-    overwritten.
-    """
+    """Refuse a write to an array from its own memory, for NumPy functions that read what they have just written."""
     mine = laid(x)
     for value in values:
         other = laid(value) if isinstance(value, Traced) else None
@@ -421,7 +416,7 @@ def hand_out(x: Traced) -> Any:
 
 
 def lock(x: Any) -> Any:
-    """Refuse writes through a view whose elements repeat, although NumPy's function returns it writable; return it."""
+    """Refuse writes through a view that NumPy returns writable (a diagonal, a broadcast) from now on; return it."""
     if isinstance(x, Traced) and x._view is None:  # of a number
         place(x).storage.held = SEVERAL
     elif isinstance(x, Traced) and x._view is not None and x._view.path:

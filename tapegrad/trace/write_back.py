@@ -198,9 +198,7 @@ class Pending:
         return place.what, self.line(place)
 
     def line(self, place: Place) -> Location | None:
-        """Return the line that assigns the attribute or variable, or that of the value, or one that names the
-        container.
-        """
+        """Return the line that assigns the attribute or variable, or of the value, or one that names the container."""
         where = next((op.where for op in place.ops if op.where is not None), None)
         return where if place.step == LOADS and where is not None else self.named(place) or where
 

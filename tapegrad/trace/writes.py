@@ -19,7 +19,7 @@ from tapegrad.trace.views import SEVERAL, Storage, View, lose_overlaps, place, s
 
 
 def check_unlocked(view: View) -> None:
-    """Refuse a write through a view whose elements repeat, although NumPy's function returns it writable."""
+    """Refuse a write through a view that NumPy returns writable but that `views.lock` has locked."""
     if view.storage.locked and any(step is known for step in view.path for known in view.storage.locked):
         raise MutationError(SEVERAL, user_location(), "a copy of it")
 
