@@ -78,8 +78,8 @@ def check_numeric(tracer: Any, args: Iterable[Any], dtype: Any, val: Any) -> Non
 
 
 def _stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
-    """Return whether a call's result is numeric. An object array is if an operand belongs to a number system: made from
-    floats alone, it is meant to hold other objects too.
+    """Return whether a call's result is numeric. An object array counts if an operand belongs to a number system; made
+    from floats alone, it may hold other objects too.
     """
     if not holds_objects(val):
         return ((not hasattr(dtype, "kind") or letter(dtype) in NUMERIC)

@@ -34,7 +34,7 @@ from tapegrad.tree.signature import Signature
 
 SOURCES: list[type] = []
 """Classes of generators whose states can be restored. The frontend of `numpy.random`, which the first trace imports,
-fills this and the constants below.
+fills this, WATCHED and SHARED.
 """
 # SciPy estimates norms by random vectors
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))

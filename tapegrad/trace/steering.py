@@ -91,7 +91,7 @@ def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]
 
 def _at_cut(op: Call) -> bool:
     """Return whether the sign of the imaginary part (of y, for atan2) selects the side of a branch cut: True if any
-    real part is negative. If `op` is itself traced this is guarded, so a replay tests it again.
+    real part is negative. If the argument's value is traced this is guarded, so a replay tests it again.
     """
     x = value_of(op.args[_CUT[op.fn]])
     if op.fn is not ops.atan2 and op.fn is not ops.angle and not ops.is_complex(x):
