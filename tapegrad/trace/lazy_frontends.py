@@ -36,8 +36,8 @@ _lock = threading.RLock()
 def register_imported() -> None:
     """Register the functions of the modules that have been imported by now; called when a trace begins.
 
-    The first call imports `numpy.random`, half as costly as importing tapegrad: NumPy imports it when a program first
-    names it, which during a trace would happen with functions of NumPy replaced for other threads.
+    The first call imports `numpy.random`, half as costly as importing tapegrad: NumPy would do so when a program first
+    names it, perhaps while traces of other threads have functions of NumPy replaced.
     """
     if "numpy.random" in _WAITING:
         importlib.import_module("numpy.random")

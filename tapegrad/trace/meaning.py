@@ -71,5 +71,5 @@ def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 
 def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
-    """Return `fn(*values)`; with value retention, into memory that retained values have freed."""
+    """Return `fn(*values)`; with value retention, into the memory of dropped values."""
     return fn(*values) if tracer.economy is None else tracer.economy.run(fn, *values)

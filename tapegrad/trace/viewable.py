@@ -9,7 +9,7 @@ import numpy as np
 
 from tapegrad.rules.registry import refused
 
-BESIDES: dict[type, dict[str, Any]] = {}  # by class of NumPy's own: what its proxies have in place of its methods
+BESIDES: dict[type, dict[str, Any]] = {}  # by NumPy class: members of its proxies that replace the class's methods
 
 
 def own_classes(cls: type) -> list[type]:

@@ -1,4 +1,4 @@
-"""write_back: applies a program's writes to the trace's copies to the originals, once the call has succeeded.
+"""write_back: repeats on the originals what a program wrote to the trace's copies, once the call has succeeded.
 
 Writes go to items of lists and dicts, attributes, captured variables, sets and modules' buffers, with plain values in
 place of traced ones. A place that held a number by which the call is differentiated, and on which the result depends,
