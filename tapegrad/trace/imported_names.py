@@ -1,10 +1,9 @@
-"""imported_names: where a program has functions that are replaced while a trace runs: modules, and what holds
-functions and stands in them.
+"""imported_names: finds where a program holds functions that a trace replaces: modules, and containers of functions.
 
-Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what
-these name; into the Python code of libraries too. What is found of a function is kept until there are new modules, or
-new names in its own. A C function that is missed refuses a traced value; a Python function that is missed asks
-`type(x)` and `x is y` of the proxy.
+Code is followed from name to name: from a function's globals to functions, classes and the attributes it names of
+modules, and on from these, into the Python code of libraries too. The result for each function is cached until a module
+is imported or its globals change. A missed C function refuses a traced value; a missed Python function applies
+`type(x)` and `x is y` to the proxy itself.
 """
 
 from __future__ import annotations
@@ -46,41 +45,39 @@ from tapegrad.tree.attributes import HEAP, is_foreign
 from tapegrad.tree.copies import code_of, is_empty
 from tapegrad.tree.installed import file_of, is_installed
 
-MOST = 4000  # functions, classes and what holds them that are followed from one
+MOST = 4000  # functions, classes and containers followed from one root
 KEPT = 4096
-# libraries' Python code that is made of functions that tapegrad knows
+# libraries written in Python on top of functions that tapegrad knows
 FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "numpy.ma.", "networkx.")
 _PLAIN = (ORDINARY - {tuple, slice, np.ndarray}) | {bytes, GenericAlias, CodeType, FrameType}
 
 Standing = list[tuple[dict[str, Any], str, Any]]
-"""Namespaces of functions that were found, their names, and what stood there by that name."""
+"""(namespace, name, value) for each converted function that was found there."""
 
-# by code: where its names led, what was found from there, where that stood, whether the function itself is converted
+# by code: (the state it was found in, the holders found, where converted functions stood, is it converted itself)
 _found: dict[Any, tuple[list[int], tuple[Any, ...], Standing, bool]] = {}
 
 
 def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
-    """Return what holds such functions where a function, and what it may call, finds them, its own globals apart;
-    objects among the arguments are of classes that it calls.
+    """Return the holders of replaceable functions that a function and its callees reach, without its own globals;
+    `args` contributes the classes of objects, whose methods may be called.
     """
     own = getattr(fn, "__globals__", None)
     bare = type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None and fn.__kwdefaults__ is None
     if bare and not [x for x in args if type(x) not in PROXIES and type(x) not in _PLAIN]:
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
-    roots = {id(root): root for root in _roots(fn, args, near)}  # many objects are of one class
+    roots = {id(root): root for root in _roots(fn, args, near)}  # many objects share a class
     near.update((id(holder), holder) for root in roots.values() for holder in _of(root))
     near.pop(id(own), None)
     converted = [near.pop(id(holder)) for holder in [*near.values()]
                  if type(holder) is Conversions and len(holder.all) > 1]
-    # first, while its functions have their own code
+    # first, while its functions still have their own code
     return [*([merged(*converted)] if converted else ()), *near.values()]
 
 
 def loaded() -> int:
-    """Return how many modules there are that a program may have imported: not what tapegrad itself needs, which is
-    imported when it is first needed.
-    """
+    """Return the number of loaded modules, without those that tapegrad imports on demand."""
     count = len(sys.modules)
     if count != _loaded[0]:
         _loaded[:] = count, sum(name.partition(".")[0] not in _OWN for name in [*sys.modules])
@@ -88,11 +85,11 @@ def loaded() -> int:
 
 
 _OWN = {"tapegrad", "optree", "typing_extensions"}
-_loaded = [0, 0]  # modules, and those of programs
+_loaded = [0, 0]  # the number of modules, and of those outside tapegrad
 
 
 def _is_closed(module: Any) -> bool:
-    """True for the name of a module whose code is not followed."""
+    """Return whether the code of a module is not followed."""
     return _is_closed_name(str(module))
 
 
@@ -102,9 +99,7 @@ def _is_closed_name(module: str) -> bool:
 
 
 def _of(root: Any) -> tuple[Any, ...]:
-    """Return the holders that a function or a class leads to; not what it has captured itself, which may be
-    another's at the next call.
-    """
+    """Return the holders that a function or class leads to, without its captures, which may differ in the next call."""
     key: Any = root
     state = [loaded(), len(GIVEN)]
     if type(root) is FunctionType:
@@ -123,24 +118,21 @@ def _of(root: Any) -> tuple[Any, ...]:
         reached = *(x for x in found if type(x) is not Conversion), *([Conversions(converted)] if converted else ())
         converts = type(root) is FunctionType and conversion(root) is not None
         _found[key] = state, reached, _standing(converted), converts
-    # functions of the same code are made anew, and each is given other code itself
+    # functions with the same code share an entry, but each needs its own conversion
     own = conversion(root) if converts else None
     return reached if own is None else (*reached, Conversions([own]))
 
 
 def _standing(converted: Iterable[Conversion]) -> Standing:
-    """Return where functions stand of which the code is another while a trace runs: a module that is loaded again, or
-    changed, has others there.
-    """
+    """Return the places of converted functions, to notice a reloaded or modified module."""
     return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn, _, _ in converted
             if fn.__qualname__ == fn.__name__]
 
 
 def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
-    """Return functions, classes and modules to begin with: those that are called, captured or among the arguments; add
-    holders among these to `near`.
+    """Return the functions, classes and modules called, captured or among the arguments; add their holders to `near`.
     """
-    # what computes with an op calls the rules of that
+    # calling an op runs its rules
     stack, seen, roots = [fn, getattr(fn, "op", None), *args], set(), []
     while stack:
         x = original(stack.pop())
@@ -149,14 +141,14 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
             continue
         seen.add(id(x))
         if kind is FunctionType:
-            # what it holds is its own, but for functions that it was given
+            # a library's function uses only its own names, except for functions it was given
             if _is_closed(x.__globals__.get("__name__")):
                 stack += _given(x)
                 continue
             roots.append(x)
             stack += x.__dict__.values()
             modules = [module for value in captured_by(x).values() for module in _modules(value)]
-            seen.update(map(id, modules))  # of which its code has the names
+            seen.update(map(id, modules))  # the code has the names of their attributes
             stack += [part for module in modules for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
             if replaced_few(x):
@@ -172,7 +164,7 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
         elif kind is dict and _is_namespace(x):  # __loader__ leads to all that imports
             near.update({id(x): x} if replaced(x) else {})
         elif kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
-            continue  # an object whose attributes are numbers
+            continue  # an object with numbers as attributes only
         else:
             if not issubclass(kind, tuple) and replaced_few(x):
                 near[id(x)] = x
@@ -183,11 +175,10 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
 
 
 def _held(x: Any) -> Iterator[Any]:
-    """Yield what a thing holds that is neither a function nor a class nor a module. Nothing of the program's is asked.
-    """
+    """Yield the references of an object that is no function, class or module, without running the program's code."""
     kind = type(x)
     if _is_closed(kind.__module__) and kind.__module__ not in _OPENED and not issubclass(kind, np.ndarray):
-        yield (attributes(x) or {}).get("__wrapped__")  # a compiled function's
+        yield (attributes(x) or {}).get("__wrapped__")  # the function inside a compiled one
     elif issubclass(kind, np.ndarray):
         yield from _some(np.ndarray.tolist(x)) if x.dtype == object else ()
     elif issubclass(kind, weakref.ref):
@@ -201,26 +192,26 @@ def _held(x: Any) -> Iterator[Any]:
     elif not issubclass(kind, (dict, list, tuple, set, frozenset, deque)) or not _is_large_data(x):
         own = attributes(x)
         yield own
-        # of the modules that a function captured its code has the names
+        # the code has the names of a captured module's attributes
         yield from _some([part for part in gc.get_referents(x) if part is not own and part is not kind and not (
             kind in _BESIDE_MODULES and issubclass(type(part), ModuleType))])
 
 
 def _is_large_data(x: Any) -> bool:
-    """True for a large container of nothing but numbers and texts."""
+    """Return whether a container is large and holds only numbers and texts."""
     base: Any = next(base for base in (dict, list, tuple, set, frozenset, deque) if issubclass(type(x), base))
     return base.__len__(x) > FEW and _PLAIN.issuperset(map(type, base.values(x) if base is dict else base.__iter__(x)))
 
 
 def _some(values: list[Any]) -> Iterable[Any]:
-    """Return functions and what may lead to some; of many things one of each class."""
+    """Return values that are or may lead to functions; of many, one per class."""
     values = [part for part in values if type(part) not in _PLAIN]
     return values if len(values) <= FEW else {
         id(part) if type(part) is FunctionType else type(part): part for part in values}.values()
 
 
 _BESIDE_MODULES = frozenset([CellType, BuiltinFunctionType])
-# modules of Python's whose objects hold those of the program
+# modules of Python whose objects hold objects of the program
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
                      "queue", "_queue", "_contextvars", "contextvars", "_weakref", "_operator", "_thread", "enum",
                      "_weakrefset", "contextlib", "argparse", "dataclasses"])
@@ -229,26 +220,26 @@ _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collection
 def _is_small(x: Any) -> bool:
     for base in (dict, list, tuple, deque):
         if issubclass(type(x), base):
-            return base.__len__(x) <= FEW  # what a class of the user's says of its length is not asked
+            return base.__len__(x) <= FEW  # not the user's `__len__`
     return True
 
 
 def replaced_few(x: Any) -> bool:
-    """True if something is to be replaced in a holder, if that is no large table of data."""
+    """Return whether a holder has anything to replace, unless it is a large table of data."""
     return _is_small(x) and bool(replaced(x))
 
 
 def _reached(root: Any) -> Iterator[Any]:
-    """Yield the holders that code leads to, of those that hold something that is replaced."""
-    stack: deque[Any] = deque([root])  # the nearest first, which are most likely called
+    """Yield the holders that code leads to and that hold something to replace, and the functions' conversions."""
+    stack: deque[Any] = deque([root])  # nearest first: these are most likely called
     seen: set[int] = set(_interposed())
-    classes, below = list[Any](), False  # those found, and whether their subclasses are asked for
+    classes, below = list[Any](), False  # the classes found, and whether code looks up their subclasses
     while stack and len(seen) < MOST:
         x = stack.popleft()
         if type(x) in _PLAIN or id(x) in seen:
             continue
         x = original(x)
-        kind = type(x)  # the user's objects are asked for nothing
+        kind = type(x)  # objects of the user are not accessed
         if id(x) in seen or kind in _PLAIN:
             continue
         seen.add(id(x))
@@ -259,9 +250,9 @@ def _reached(root: Any) -> Iterator[Any]:
                 seen.add(id(x.__globals__))
                 if replaced(x.__globals__):
                     yield x.__globals__
-            if closed:  # what it holds is its own, but for functions that it was given
+            if closed:  # it uses only its own names, except for functions it was given
                 stack += [*_given(x), x.__dict__.get("__wrapped__")]
-            if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
+            if closed or (x in FOREIGN and x is not root):  # it is replaced as a whole
                 continue
             if x is not root and (converts := conversion(x)) is not None:
                 yield converts
@@ -278,7 +269,7 @@ def _reached(root: Any) -> Iterator[Any]:
                     yield x
         elif is_compiled(kind):
             stack.append(given_function(x))
-        elif issubclass(kind, ModuleType):  # which something holds, and may hand to any code
+        elif issubclass(kind, ModuleType):  # stored in an object, so any code may get it
             stack += [] if is_installed(file_of(x)) else _of_module(x, frozenset(vars(x)))
         elif issubclass(kind, type):
             stack += [] if kind is type else [kind]
@@ -316,25 +307,25 @@ def _names_of_classes() -> frozenset[str]:
 
 @functools.cache
 def _interposed() -> frozenset[int]:
-    """Return the ids of modules, and of their namespaces, of which functions are replaced by other means."""
+    """Return the ids of modules whose functions are replaced by other means, and of their namespaces."""
     return frozenset(place for module, _, _ in stand_ins() for place in (id(module), id(vars(module))))
 
 
 def _given(fn: FunctionType) -> Iterator[Any]:
-    """Yield the functions that a library's function was given, by what it captured."""
+    """Yield the functions among a library function's captures."""
     for value in captured_by(fn).values():
         yield from filter(callable, value.values() if type(value) is dict and len(value) <= FEW else (value,))
 
 
 def captured_by(fn: FunctionType) -> dict[str, Any]:
-    """Return what a function has captured, by its names for it."""
+    """Return a function's captured values by name."""
     return {} if fn.__closure__ is None else {
         name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__) if not is_empty(cell)}
 
 
 def _named(code: CodeType, scope: dict[str, Any], captured: dict[str, Any]) -> Iterator[Any]:
-    """Yield what the names in code lead to, attributes of modules that are named beside them included: of modules of
-    the program's all, where it computes names.
+    """Yield the values of the names in code, including attributes of modules that are named beside them; all attributes
+    of the program's modules if the code computes names.
     """
     mention, names = mentioned(code), _names(code)
     values: list[Any] = [*map(scope.get, names), *modules_of(mention.modules, scope), *captured.values()]
@@ -358,24 +349,24 @@ _ASKING = (operator.attrgetter, operator.methodcaller)
 
 
 def _asked(asks: Any) -> list[str]:
-    """Return the names that an object of `attrgetter` or `methodcaller` asks for."""
+    """Return the names that an `attrgetter` or `methodcaller` looks up."""
     return [part for text in asks.__reduce__()[1] if type(text) is str for part in text.split(".")]
 
 
 def _of_package(scope: dict[str, Any]) -> list[ModuleType]:
-    """Return the modules that are loaded of a namespace's package; those of no package, for one that is in none."""
+    """Return the loaded modules of a namespace's package."""
     package = str(scope.get("__name__")).partition(".")[0]
     return [module for name, module in [*sys.modules.items()] if issubclass(type(module), ModuleType)
             and name.partition(".")[0] == package]
 
 
 def _is_namespace(x: dict[Any, Any]) -> bool:
-    """True for a dict that a module has its names in."""
+    """Return whether a dict is the namespace of a loaded module."""
     return "__builtins__" in x and (attributes(sys.modules.get(str(x.get("__name__")))) is x)
 
 
 def _modules(x: Any) -> list[ModuleType]:
-    """Return a module, or those that an object holds, which may stand for one."""
+    """Return [x] for a module; for an object, which may stand for a module, the modules among its attributes."""
     if issubclass(type(x), ModuleType):
         return [x]
     held = attributes(x) if type(x).__flags__ & HEAP and not issubclass(type(x), type) else None
@@ -383,7 +374,7 @@ def _modules(x: Any) -> list[ModuleType]:
 
 
 def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
-    """Yield a module's namespace, what is named of it, and of those in it that are named on the way."""
+    """Yield a module's namespace, its attributes with these names, and those of submodules among them."""
     stack, seen = [module], {id(module)}
     while stack:
         module = stack.pop()
@@ -392,7 +383,7 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
             found = [own[name] for name in (names | _LAZY) & own.keys()]
             inner = [part for part in found if issubclass(type(part), ModuleType) and id(part) not in seen
                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
-            seen.update(map(id, inner))  # modules name each other
+            seen.update(map(id, inner))  # modules refer to each other
             stack += inner
             if any(replacement(part) is not part for part in found) and replaced(own):
                 yield own
@@ -400,7 +391,7 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
 
 
 def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
-    """Yield what stands in modules that code asks for names that it computes: `getattr(module, name)`."""
+    """Yield the contents of modules in which code looks up computed names: `getattr(module, name)`."""
     if "getattr" in code.co_names:
         for name, module in zip(code.co_names, map(scope.get, code.co_names)):
             if issubclass(type(module), ModuleType) and not _is_closed(getattr(module, "__name__", "")) and any(
@@ -413,10 +404,10 @@ def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
             yield from _by_computed_names(part, scope)
 
 
-_LAZY = frozenset(["__getattr__"])  # by which a module loads what it lacks
+_LAZY = frozenset(["__getattr__"])  # a module's hook for lazy attributes
 
 
 def _names(code: CodeType) -> frozenset[str]:
-    """Return the names of globals, attributes and captured variables in code, and the texts that may be some."""
+    """Return the names of globals, attributes and captured variables in code, and its strings that may be names."""
     names, attributes, _, _ = mentioned(code)
     return names | attributes
