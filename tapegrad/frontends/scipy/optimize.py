@@ -309,8 +309,8 @@ for _fn in GLOBAL:
 
 
 def _by_name(fn: Callable[..., Any], failed: Callable[[Any], Any], how: Named, places: tuple[int, ...] = ()) -> None:
-    """Register a minimiser with a function of its own. `how` makes it report whether it `failed`. If its result is a
-    tuple, `places` says where that has the minimum's value (1) and an info dict (2).
+    """Register a minimiser with a function of its own. `how` makes it report whether it `failed`. If it returns a
+    tuple, `places` lists the elements after the minimum: 1 for the function's value there, 2 for an info dict.
     """
     told = signature(fn)
 

@@ -42,7 +42,7 @@ def _dropped(dy: Any, y: Any, x: Any, name: str) -> Any:
                       user_location(), "x.detach(), which drops it on purpose; or the tensor itself, without it")
 
 
-# a tensor's numbers for display, comparison and writes, without a gradient
+# a tensor's numbers for display, comparison and writes; a gradient through them is refused
 plainly = of_frontend(Op("plainly", lambda x, name: x, pointwise(_dropped), torch=lambda x, name: x, memory=VIEW,
                          batch=batching.elementwise))
 

@@ -47,8 +47,7 @@ def torch_means(*names: str, constant: bool = False) -> Callable[[Meaning], Mean
 
 
 def torch_refuses(*names: str, why: str, try_: str) -> None:
-    """Register functions that cannot be recorded; they raise an error with the reason `why` and the alternative `try_`.
-    """
+    """Register functions that cannot be recorded: they raise an error with the reason and the alternative `try_`."""
     for name in names:
         torch_means(name)(Refusal(f"torch.{name}", why, try_, derivative=False))
 
