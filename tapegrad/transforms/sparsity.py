@@ -246,7 +246,7 @@ class Dependence:
                 args.append(_read(x))
         found = np.asarray(fn.run(*args, **self.kwargs))
         whole = stacked(parts)
-        halves = (found.real, found.imag) if found.dtype.kind == "c" else (found,)  # both carry the index
+        halves = (found.real, found.imag) if found.dtype.kind == "c" else (found,)  # real numbers may be either
         return union([rows_of(whole, numbers.ravel().astype(np.int64) - 1) for numbers in halves])
 
     def _scattered(self) -> Any:
