@@ -153,9 +153,7 @@ def item_members(members: Members, x: Array, *index: Any) -> Any:
 
 
 def places(shape: tuple[int, ...], index: tuple[Any, ...], through: Path) -> Any:
-    """Return the flat positions of the elements that an index of a view selects; None for parts of complex numbers and
-    for traced indices.
-    """
+    """Return the flat positions that an index of a view selects; None for complex parts and traced indices."""
     if any(step.op.__name__ in ("real", "imag") for step in through) or any(isinstance(part, Traced) for part in index):
         return None
     return follow(np.arange(int(np.prod(shape))).reshape(shape), through)[index]

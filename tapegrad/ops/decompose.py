@@ -200,7 +200,7 @@ def _lstsq_vjp(y: Array, a: Any, b: Array, *rcond: Any) -> Callable[[Any], Any]:
             p = pinv(a, cutoff)
             db = adjoint(p) @ dx
             da = error @ adjoint(p @ db) + adjoint(p) @ x @ adjoint(dx - p @ (a @ dx)) - db @ adjoint(x)
-        if type(dr) is not ZeroTangent and shape_of(residuals) != (0,):  # x minimises them: they change as for constant x
+        if type(dr) is not ZeroTangent and shape_of(residuals) != (0,):  # at the minimum, x counts as constant
             de = 2 * dr * error
             da, db = da - de @ adjoint(x), db + de
         if type(ds) is not ZeroTangent:
@@ -294,9 +294,7 @@ def _asked(dv: Any) -> Any:
 
 
 def _turned(turn: Any, dv: Any, gaps: Any, largest: Any) -> Any:
-    """Return how far vectors rotate into each other; nan where a cotangent is along vectors of equal values, which are
-    free within their span.
-    """
+    """Return how far vectors rotate into each other; nan where a cotangent is along vectors of equal values."""
     asked = _asked(dv)
     free = logical_and(tangents.near(gaps, largest), logical_or(asked[..., None, :], asked[..., :, None]))
     return where(free, np.nan, ratio(turn, gaps))
@@ -359,8 +357,8 @@ def _eigensolve_tangent(ts: Any, z: Any, x: Array, w: Array, v: Array, c: Any, U
     return dz if dv is None else dz - v * sum(conj(dv) * z, axis=-2, keepdims=True)
 
 
-# (w_j - x) z_j = c_j for each column j, without the part along v_j. With it an eigenvector of a simple eigenvalue depends
-# on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
+# (w_j - x) z_j = c_j for each column j, without the part along v_j. With it an eigenvector of a simple eigenvalue
+# depends on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
 eigensolve = define("eigensolve", _eigensolve, rule=Joint(_eigensolve_vjp), tangent=_eigensolve_tangent,
                     batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, memory=FRESH,
                     spec=types.eigenvectors_of)

@@ -56,9 +56,7 @@ def read(t: Array, upper: bool) -> Any:
 
 
 def _complement(u: Array, du: Any) -> Any:
-    """Return the tangents of all columns of a unitary matrix from those of the first ones: dU = U Ω with Ω
-    skew-Hermitian.
-    """
+    """Return the tangents of all columns of a unitary matrix from those of the first: dU = U Ω, Ω skew-Hermitian."""
     k = shape_of(du)[-1]
     if shape_of(u)[-1] == k:
         return du

@@ -84,9 +84,7 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
                 means: tuple[Any, ...] = (), python: Callable[..., Any] | None = None,
                 on_torch: Callable[..., Any] | str | None = None, tangent: Push | None = None,
                 spec: types.Family | None = None, poles: Any = False) -> Op:
-    """Define an op by the derivative with respect to each argument; `poles` is for all of them, or a tuple with one
-    each.
-    """
+    """Define an op by the derivatives with respect to its arguments; `poles` is for all, or a tuple with one each."""
     each = poles if isinstance(poles, tuple) else [poles] * len(derivatives)
     rule = pointwise(*map(chain, derivatives, each), direct=True)
     return define(name, impl, rule, means=means, python=python, tangent=tangent,
@@ -447,7 +445,7 @@ where = define("where", np.where,
 
 
 def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
-    # the operand that equals the output wins. Ties are sought among the operands, where they are rare: a masked copy is cheap
+    # the operand that equals the output wins. Ties are sought among the operands, where they are rare: cheap to mask
     return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), exactly(0.0, dy))
 
 

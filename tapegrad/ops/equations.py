@@ -128,9 +128,7 @@ def _sqrtm_cotangent(dy: Cotangent, y: Array, _x: Array) -> Any:
 
 
 def _turn(y: Array) -> Any:
-    """Return the number of modulus 1 that rotates x, where y is log(x), so that its eigenvalues are as far from the cut
-    as possible.
-    """
+    """Return the unit number that rotates x = exp(y) so that its eigenvalues are as far from the cut as can be."""
     angles = np.linalg.eigvals(y).imag
     return np.exp(-0.5j * (angles.max(-1) + angles.min(-1)))[..., None, None]
 

@@ -39,9 +39,7 @@ def _fit(dx: Cotangent, x: Array, axis: int) -> Any:
 
 
 def _inner(y: Array, n: int, axis: int) -> Any:
-    """Return where half a spectrum of `n` real numbers includes its conjugate: not at 0, nor at the highest of an even
-    n.
-    """
+    """Return where half a spectrum of `n` real numbers includes its conjugate: not at 0, nor at an even n's highest."""
     shape = shape_of(y)
     k = np.arange(shape[axis])
     return ((k > 0) & (2 * k < n)).reshape(tuple(-1 if i == axis % len(shape) else 1 for i in range(len(shape))))

@@ -77,9 +77,7 @@ MANY = 512  # number of rows from which column by column is faster
 
 
 def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
-    """Add rows that are stored column by column to those of a table, in double precision: in the order of np.add.at, in
-    a fifth of the time.
-    """
+    """Add double-precision rows, stored column by column, to a table: in np.add.at's order, in a fifth of the time."""
     if not y.ndim:
         return False
     rows, n = index[0], len(y)
@@ -174,9 +172,7 @@ scatter = define("scatter", _scatter, rule=Joint(_scatter_vjp), torch=_scatter_t
 
 
 def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
-    """Return zeros of x's shape with each piece added at its index of the view at the end of its path: the dense form
-    of a sparse cotangent.
-    """
+    """Return zeros of x's shape with each piece added at its index and path: a sparse cotangent, made dense."""
     if type(x) is np.ndarray and x.dtype is _FLOAT and not any(paths) and all(map(_is_simple, pieces, indices)):
         y = _zeros(x.shape)
         for piece, index in zip(pieces, indices):
