@@ -189,8 +189,7 @@ def _writing(
     size: int,
     through: Path,
 ) -> Any:
-    """Return the place of an index of a view, the shape there for one member, and whether it is in the flattened array.
-    """
+    """Return the place of an index of a view, the shape there for one member, and whether it is in the flat array."""
     if through:
         at = None if any(flags) else places(shape, index, through)
         return None if at is None else (Place((slice(None), at), None), np.shape(at), True)

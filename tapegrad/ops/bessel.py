@@ -1,7 +1,6 @@
 """Relatives of Bessel's functions: Hankel's, Kelvin's, Airy's, Struve's, spherical ones, and integrals.
 
-They are differentiated by their argument; by their order they are refused. Derivatives: DLMF 9.2, 10.6, 10.51, 10.61,
-11.4.
+Derivatives are by the argument, those by the order are refused: DLMF 9.2, 10.6, 10.51, 10.61, 11.4.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def kept(n: int, slots: int) -> list[int]:
     """Return before which steps states are kept while the loop runs first, in order and beginning with 0.
 
     >>> kept(10, 3)
-    [0, 4, 7]"""
+    [0, 4, 7]
+    """
     places = [0]
     while slots > 1 and n - places[-1] > 1:
         places.append(places[-1] + split(n - places[-1], slots))

@@ -298,14 +298,12 @@ rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, n
 
 
 def _direction(y: Array, x: Array) -> Any:
-    """Return x / |x|, and 0 at 0: a quotient for a complex x, with which it rotates; the sign of a real x is constant.
-    """
+    """Return x / |x|, and 0 at 0: a quotient for complex x, with which it rotates; a real x has a constant sign."""
     return x / where(equal(y, 0), 1, y) if is_complex(x) else sign(x)
 
 
 def _turned(dy: Cotangent, y: Array, x: Array) -> Any:
-    """Return the part of `dy` across the direction of x, over |x|: x / |x| rotates with a complex x, and never grows.
-    """
+    """Return the part of `dy` across the direction of x, over |x|: x / |x| rotates with complex x, and never grows."""
     if not is_complex(x):
         return ZERO
     return where(equal(y, 0), 0.0, (dy - y * real(conj(y) * dy)) / where(equal(y, 0), 1, abs(x)))

@@ -163,8 +163,7 @@ dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Return the letters of each operand's axes and of the output's, with ellipses written out and an explicit output.
-    """
+    """Return the letters of each operand's axes and of the output's, with ellipses written out."""
     inputs, arrow, output = subscripts.partition("->")
     terms = inputs.split(",")
     letters = sorted({c for c in inputs if c.isalpha()})

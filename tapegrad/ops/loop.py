@@ -120,7 +120,8 @@ def _each(values: Any) -> str:
     """Write the first values and the last one, or the value of all.
 
     >>> _each(range(9, -1, -1)), _each([2.0, 2.0]), _each([0.1 * i for i in range(4)])
-    ('9, 8, 7 ... 0', '2.0', '0.0, 0.1, 0.2, 0.3')"""
+    ('9, 8, 7 ... 0', '2.0', '0.0, 0.1, 0.2, 0.3')
+    """
     if all(a == b for a, b in pairwise(values)):
         return _number(values[0])
     if len(values) <= FIRST + 1:
@@ -213,8 +214,7 @@ def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
 
 
 def step_label(number: int) -> str:
-    """Return the label of a body's input for a number that differs between iterations, and is the same in every replay.
-    """
+    """Return the label of a body's input for a number that differs by iteration, and is the same in every replay."""
     return f"step{number}"
 
 
@@ -229,6 +229,5 @@ def steps_of(tape: Tape) -> list[Input]:
 
 
 def _kind(x: Spec) -> str:
-    """Return what a value must be in all iterations: its type for an array, one kind for all numbers, empty if unknown.
-    """
+    """Return what a value must be in all iterations: an array's type, one kind for all numbers, empty if unknown."""
     return "" if isinstance(x.type, str) else str(x) if x.shape else "a number"

@@ -21,8 +21,7 @@ RECORDED["convert"] = convert
 
 
 def exactly(value: float, x: Array) -> Any:
-    """Return a constant that every system holds exactly, such as 0.5, in that of `x`; as it is for floats and arrays.
-    """
+    """Return a constant that every system holds exactly, such as 0.5, in that of `x`; as is for floats and arrays."""
     if system(x) is None:
         kind = kind_within(plain(x))
         return value if kind is None else converted(value, kind)

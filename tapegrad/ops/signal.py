@@ -1,5 +1,4 @@
-"""Convolution of arrays of any rank, correlation beyond their edges, and recursive filters, by SciPy, imported lazily.
-"""
+"""Convolution of arrays of any rank, correlation beyond edges, and recursive filters, by SciPy, imported lazily."""
 
 from __future__ import annotations
 

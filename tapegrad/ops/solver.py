@@ -153,8 +153,7 @@ class Solver:
 
 
 def _rebound(into: Structure, held: list[Any], memo: dict[int, Any]) -> bool:
-    """Return whether a list, a dict, an object or a captured variable among the built values holds something else now.
-    """
+    """Return whether a list, dict, object or captured variable among the built values holds something else now."""
     for key, part in into.seen.items():
         if getattr(part, "volatile", False) and id(part) in memo and changed(part, memo[id(part)], held, memo):
             return True

@@ -74,7 +74,8 @@ def _refused(name: str, argument: str) -> Callable[..., Any]:
 
 
 def check_real(name: str, x: Array, try_: str = "the unscaled function, and the scale written out") -> Any:
-    """Return `x` if it is real; refuse complex numbers, of which the function is not holomorphic or not in SciPy."""
+    """Return `x` if it is real; refuse complex numbers, for which SciPy has no function or one that is not holomorphic.
+    """
     if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c":
         raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), try_)
     return x
@@ -116,8 +117,7 @@ def blocks(count: int, size: int) -> Iterator[slice]:
 
 
 def in_double(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Make a function with several results compute in double precision, where SciPy's single-precision loop gives nan.
-    """
+    """Make a function with several results compute in double precision: SciPy's single-precision loop gives nan."""
     def computed(*x: Any) -> tuple[Any, ...]:
         dtype = np.result_type(*x)
         if dtype.kind != "f" or dtype.itemsize >= 8:
@@ -218,8 +218,7 @@ ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
 
 def _wofz_slope(z: Array) -> Any:
-    """Return w'(z); far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 ...), because -2 z w + 2i / sqrt(pi) cancels there.
-    """
+    """Return w'(z); far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 ...), since -2 z w + 2i / sqrt(pi) cancels there."""
     far = logical_and(greater(abs(z), 12.0), less_equal(0.0, imag(z)))
     u = 1 / where(far, z, 12.0) ** 2
     total: Any = 0.0

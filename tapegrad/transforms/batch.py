@@ -63,8 +63,7 @@ class Nest:
 
 
 class States:
-    """The states of torch's generator from which the members draw: each starts at the state that the previous one left.
-    """
+    """The states of torch's generator from which the members draw: each starts where the previous one stopped."""
 
     __slots__ = ("known", "source", "tracer")
 
@@ -230,8 +229,7 @@ class Pass(Interpretation):
             return NotImplemented
 
     def _fitted(self, found: Any, y: Any) -> Any:
-        """Return a rule's result in the type that it has for one member; NotImplemented where it cannot be converted.
-        """
+        """Return a rule's result in the type that it has for one member; NotImplemented if that is impossible."""
         if isinstance(y, (tuple, list)):
             if not isinstance(found, (tuple, list)) or len(found) != len(y):
                 return NotImplemented
@@ -328,8 +326,7 @@ class Pass(Interpretation):
         return None if op.val is None else _stacked(found, op.val)
 
     def _is_set_anew(self, op: Call) -> bool:
-        """True for a draw from an outside generator that the program seeds here or before: all members draw the same.
-        """
+        """True for a draw from an outside generator that is seeded here or before: all members draw the same."""
         for each in self.tape.ops:
             if (each.fn is draw and each.kwargs.get("method") == "seed"
                     and each.args[0] is op.args[0] and len(each.args) > 1 and value_of(each.args[1]) is not None):
@@ -395,8 +392,7 @@ class Pass(Interpretation):
 
 
 def is_seeded(source: Any) -> bool:
-    """True for a generator that the program creates from a seed: every member creates its own, and all draw the same.
-    """
+    """True for a generator that the program creates from a seed: each member has its own, and all draw the same."""
     return (
         isinstance(source, Call)
         and source.fn is default_rng

@@ -55,7 +55,7 @@ def colours_of_symmetric(pattern: Any) -> Any:
     pattern = pattern.tocsr()
     colours = _of_stencil(pattern)  # no two of one colour in a row
     near = np.flatnonzero(colours[pattern.indices] == np.repeat(colours, np.diff(pattern.indptr)))
-    colours[pattern.indices[near[_rows_at(pattern, near) != pattern.indices[near]]]] = -1  # neighbours
+    colours[pattern.indices[near[_rows_at(pattern, near) != pattern.indices[near]]]] = -1  # neighbours of one colour
     by_column, taken = _left(pattern, colours)
     bits = [1 << c if c >= 0 else 0 for c in colours.tolist()]
     for j, neighbours in _largest_first(by_column.indptr, by_column.indices, np.flatnonzero(colours < 0)):

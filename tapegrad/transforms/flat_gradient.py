@@ -107,8 +107,7 @@ def _check_samples(tape: Tape, primal: int) -> None:
 
 
 def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
-    """Drop the values of a tape's calls, except the result's, and from now on those recorded, once they are not needed.
-    """
+    """Drop the values of a tape's calls except the result's, and from now on of recorded calls, once unneeded."""
     for op in tape.ops:
         if type(op) is Call and op is not tape.result:
             op.val, op.pb = UNKNOWN, None

@@ -41,8 +41,7 @@ class Evaluation(NamedTuple):
 
 
 def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> None:
-    """Refuse a tape with a comparison or rounding of what depends on inputs in each group; abs and max have kinks only.
-    """
+    """Refuse a tape where a comparison or rounding depends on inputs in each group; abs and max have kinks only."""
     depends = [activity(tape, places) for places in groups]
     for op, arguments in steering(tape.ops):
         if all(any(found[arg.id] for arg in arguments) for found in depends):

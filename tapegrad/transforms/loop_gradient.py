@@ -79,9 +79,9 @@ def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tu
 class _Gradient:
     """The two loops of a gradient. `forward` collects `kept` (as samples) besides the loop's own results. `backward`
     carries the cotangents of the carried values (`seeds`, samples by number of the result) and sums those of the
-    arguments that all iterations share (`totals`, by number of the argument). It is listed the cotangents of collected
-    results (`collected`, by number of the result), and collects those of listed arguments (`elements`, by number of the
-    argument).
+    arguments that all iterations share (`totals`, by number of the argument). It iterates over the cotangents of
+    collected results (`collected`, by number of the result), and collects those of listed arguments (`elements`, by
+    number of the argument).
     """
 
     def __init__(self, loop: Loop, taken: set[int]) -> None:
@@ -147,8 +147,7 @@ class _Gradient:
             raise NoLoop  # a rule has read a value, which may differ in another iteration
 
     def _settled(self) -> bool:
-        """Return whether an iteration preserves the cotangents' types; the new types are the samples of the next try.
-        """
+        """Return whether an iteration preserves the cotangents' types; the next try starts from the new types."""
         for i, (total, made) in self.sums.items():
             if kind_of(total.val) != kind_of(made):
                 raise NoLoop
@@ -244,8 +243,7 @@ def _added(total: Any, dx: Any, x: Any) -> Any:
 
 
 def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
-    """Return the operations that the sweep needs no residuals for: steps, given values, constants, and views of those.
-    """
+    """Return the operations that the sweep needs no residuals for: steps, given values, constants, and views."""
     found = set(ops[:1 + loop.sizes[0] + loop.sizes[1]])
     for op in ops:
         if type(op) is Constant or (getattr(op.fn, "view", False)

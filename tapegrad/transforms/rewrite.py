@@ -43,8 +43,7 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
 
 
 def placed(tape: Tape) -> list[Input]:
-    """Return the inputs for which the result of a gradient tape has a part, None for one held constant, in its order.
-    """
+    """Return the inputs for which a gradient tape's result has a part, None for one held constant, in its order."""
     size = None if tape.structure is None else sum(part.size for part in tape.structure.parts) + 1
     return tape.inputs[1:size]
 

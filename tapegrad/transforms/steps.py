@@ -24,8 +24,7 @@ from tapegrad.transforms.walk import Walk
 
 
 def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any, last: bool = False) -> tuple[Any, ...]:
-    """Return the cotangents of a loop's arguments from those of its last state; the `last` may overwrite kept states.
-    """
+    """Return the cotangents of a loop's arguments from those of its last state; `last` may overwrite kept states."""
     y, values, dy = unwrap(y), unwrap(tuple(values)), unwrap(dy)
     carried = steps.loop.sizes[3]
     dys = [ZERO if dx is None else dense(dx) for dx in dy[:carried]]

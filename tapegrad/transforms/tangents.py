@@ -146,8 +146,7 @@ def _zeros(x: Any, objects: bool) -> Any:
 
 
 def settled(t: Any, y: Any) -> Any:
-    """Convert a tangent to its value's shape and precision, real if that is real; an integer's tangent stays a float.
-    """
+    """Convert a tangent to its value's shape and precision, real if that is; an integer's tangent stays a float."""
     shape, dtype, given = shape_of(y), dtype_of(y), dtype_of(t)
     if shape_of(t) != shape:
         t = stretched(t, shape)

@@ -48,7 +48,8 @@ def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None)
     >>> taylor(np.exp, 0.0, 3)
     [np.float64(1.0), np.float64(1.0), np.float64(0.5), np.float64(0.16666666666666666)]
     >>> taylor(lambda x: x[0] * x[1] ** 2, np.array([1.0, 2.0]), 3, direction=np.array([0.0, 1.0]))
-    [np.float64(4.0), np.float64(4.0), np.float64(1.0), np.float64(0.0)]"""
+    [np.float64(4.0), np.float64(4.0), np.float64(1.0), np.float64(0.0)]
+    """
     if isinstance(order, bool) or not hasattr(order, "__index__") or int(order) < 0:
         raise ArgumentError(f"order is {brief(order)}", None, "how many coefficients behind the value, 0 or more")
     return coefficients(f, (x,), int(order), None if direction is None else (direction,))
@@ -154,8 +155,7 @@ def _sum(parts: Iterable[Any]) -> Any:
 
 
 class Expansion:
-    """The series of operations up to some order, each computed once, keyed by the op and the series of its arguments.
-    """
+    """The series of operations up to some order, each computed once, keyed by op and series of the arguments."""
 
     def __init__(self, order: int) -> None:
         self.order, self.recorded, self.bytes, self.room = order, 0, 0, 0
@@ -375,8 +375,7 @@ def _divided(call: Expanded, a: Series, b: Series, by: Op = ops.divide) -> Serie
 
 
 def _raised(call: Expanded, x: Series, p: Series) -> Series:
-    """Return a power: products for an integer exponent, for another constant one the series that solves x y' = p y x'.
-    """
+    """Return a power: products for an integer exponent; for another constant one the solution of x y' = p y x'."""
     apply = call.expansion.of_op
     if call.parts[1] is not None:
         made: Series = apply(ops.exp, apply(ops.multiply, p, apply(ops.log, x)))

@@ -87,7 +87,8 @@ def batchtape(
 
     >>> tape = batchtape(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
     >>> [op.note for op in tape if op.kind == "call"], tape.play(np.array([4.0, 5.0, 6.0]))
-    (['batched over axis 0'], array([16., 25., 36.]))"""
+    (['batched over axis 0'], array([16., 25., 36.]))
+    """
     played = f.play if isinstance(f, Tape) else f
     tape = trace(vmap(played, in_axes, out_axes), *args, **kwargs)[1]
     tape.name = f.name if isinstance(f, Tape) else tape.name
