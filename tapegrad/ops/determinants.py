@@ -23,7 +23,7 @@ from tapegrad.rules.registry import define
 
 
 def _over(dy: Cotangent, x: Array) -> Any:
-    """Let a number for each matrix of a stack broadcast against `x`."""
+    """Make one number for each matrix of a stack broadcast against `x`."""
     return dy if len(shape_of(x)) == 2 else dy[..., None, None]
 
 
@@ -42,8 +42,8 @@ def _cofactors(x: Array) -> Any:
 
 
 def _cofactors_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
-    # the adjugate of a diagonal matrix moves by -X_ij Π' off its diagonal and by Σ X_jj Π' on
-    # it, Π' = Π s_k without i and j
+    # the adjugate of a diagonal matrix changes by -X_ij Π' off its diagonal and by Σ X_jj Π' on it, Π' = Π s_k without
+    # i and j
     u, s, vh = svd(x)
     others = parts.off_diagonal(_all_but_one(where(np.eye(shape_of(s)[-1], dtype=bool), 1.0, s[..., None, :])))
     core = _over(det(u) * det(vh), x) * (adjoint(u) @ conj(dy) @ adjoint(vh))

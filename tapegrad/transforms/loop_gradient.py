@@ -1,6 +1,4 @@
-"""loop_gradient: the gradient of a loop is two loops, one that keeps what the sweep needs of each run, and one that
-sweeps over them backwards.
-"""
+"""loop_gradient: the gradient of a loop as two loops: one keeps residuals of each iteration, one sweeps over them."""
 
 from __future__ import annotations
 
@@ -45,13 +43,12 @@ from tapegrad.transforms.reverse import record_sweep
 
 
 def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], Any]:
-    """Put a loop that keeps what its sweep needs on the tape of a tracer; return proxies of what it
-    returns, and its pullback.
+    """Record the forward loop of a gradient on the tracer's tape; return proxies of the results, and the pullback.
 
-    The sweep carries no cotangents but of what the `taken` results depend on: nothing would
-    flow to others, but 0 * inf.
+    The sweep carries only cotangents of values on which the `taken` results depend: nothing but 0 * inf would flow to
+    others.
 
-    `lax.scan` is differentiated like that (Bradbury et al., JAX); what is summed over the runs, is summed in place.
+    `lax.scan` is differentiated like that (Bradbury et al., JAX); sums over the iterations are accumulated in place.
     """
     parts = _Gradient(op.fn, taken)
     forward, count = parts.forward, op.fn.count
@@ -80,10 +77,11 @@ def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tu
 
 
 class _Gradient:
-    """The two loops. `forward` collects `kept` (samples of it) besides what the loop itself returns. `backward` carries
-    the cotangents of what the loop carries (`seeds`, samples by number of the result) and sums those of what is given
-    to all runs (`totals`, by number of the argument); it is listed those of what the loop collects (`collected`, by
-    number of the result), and collects those of what the loop is listed (`elements`, by number of the argument).
+    """The two loops of a gradient. `forward` collects `kept` (as samples) besides the loop's own results. `backward`
+    carries the cotangents of the carried values (`seeds`, samples by number of the result) and sums those of the
+    arguments that all iterations share (`totals`, by number of the argument). It iterates over the cotangents of
+    collected results (`collected`, by number of the result), and collects those of listed arguments (`elements`, by
+    number of the argument).
     """
 
     def __init__(self, loop: Loop, taken: set[int]) -> None:
@@ -104,7 +102,7 @@ class _Gradient:
         self._write()
 
     def _sweep(self) -> None:
-        """Record what the body and its sweep compute, of a run whose cotangents are those of the samples."""
+        """Record the body and its sweep for one iteration, with cotangents of the samples' types."""
         loop = self.loop
         self.tape = new = loop.body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
@@ -127,7 +125,7 @@ class _Gradient:
                          else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else zero(self.seeds[j]) for j, dx in found.items()}
                 if any(type(x.val) is tuple and _flows(cot[x.id]) for x in (*given, *listed)):
-                    raise NoLoop  # cotangents of results of several parts, of which one run uses one
+                    raise NoLoop  # cotangents of tuples, of which an iteration uses one part
                 self.sums: dict[int, tuple[Operation, Any]] = {}
                 for i, x in enumerate(given):
                     if has_gradient(x.val) and _flows(cot[x.id]):
@@ -142,14 +140,14 @@ class _Gradient:
                 self.results = {j: tracer.lift(dx) for j, dx in self.outs.items()}
                 self.added = {i: tracer.lift(made) for i, (_, made) in self.sums.items()}
                 for made in new.ops[mark:]:
-                    made.code = None  # no line of the program's
+                    made.code = None  # belongs to no line of the program
         except TapeError as err:
             raise NoLoop from err
         if any(type(op) is Guard and op.fact not in FIXED for op in new.ops[self.primal:]):
-            raise NoLoop  # a rule has looked at a value, which may be another in another run
+            raise NoLoop  # a rule has read a value, which may differ in another iteration
 
     def _settled(self) -> bool:
-        """Return whether cotangents come out as they went in; take those that came out for the next try."""
+        """Return whether an iteration preserves the cotangents' types; the next try starts from the new types."""
         for i, (total, made) in self.sums.items():
             if kind_of(total.val) != kind_of(made):
                 raise NoLoop
@@ -159,9 +157,7 @@ class _Gradient:
         return same
 
     def _write(self) -> None:
-        """Part what was recorded: into what the loop itself computes, and the sweep, which gets of it
-        what it needs from each run.
-        """
+        """Split the recorded tape into the loop's own body and the sweep's, which gets residuals of each iteration."""
         loop, ops = self.loop, self.tape.ops
         wanted = (*self.results.values(), *self.added.values(), *self.each.values())
         leads = leading(ops, wanted)
@@ -190,7 +186,7 @@ class _Gradient:
 
     def _sweeping(self, needed: list[Operation], kept: list[Operation], cheap: set[Operation],
                   wanted: Sequence[Any]) -> Tape:
-        """Return the body of the loop that sweeps."""
+        """Return the body of the backward loop."""
         body = self.loop.body.blank()
         at: dict[Operation, Any] = {}
         ops = self.tape.ops
@@ -220,7 +216,7 @@ def _flows(dx: Any) -> bool:
 
 
 def _total(dx: Any, x: Any) -> Any:
-    """Return zeros of the type that a sum of such cotangents has."""
+    """Return zeros of the type of a sum of such cotangents."""
     if type(dx) is not Scatter:
         made = _project(dx, x)
         return zero(made._val if hasattr(type(made), "_tracer") else made)
@@ -232,9 +228,7 @@ def _total(dx: Any, x: Any) -> Any:
 
 
 def _added(total: Any, dx: Any, x: Any) -> Any:
-    """Return a sum and one more cotangent; the pieces of a sparse one are added at their places, which costs no
-    more than they are large.
-    """
+    """Return a sum plus one more cotangent; the pieces of a sparse one are added at their places only."""
     if type(dx) is not Scatter:
         return total + _project(dx, x)
     for link in reversed(list(dx.chain())):
@@ -249,7 +243,7 @@ def _added(total: Any, dx: Any, x: Any) -> Any:
 
 
 def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
-    """Return what the sweep has, or views itself, in each run: steps, what is given, constants, and views of those."""
+    """Return the operations that the sweep needs no residuals for: steps, given values, constants, and views."""
     found = set(ops[:1 + loop.sizes[0] + loop.sizes[1]])
     for op in ops:
         if type(op) is Constant or (getattr(op.fn, "view", False)
