@@ -348,17 +348,14 @@ def _of_system(dx: Cotangent, x: Array, given: Any) -> Any:
 
 
 def _beside(dx: Any, x: TensorArray) -> Any:
-    """Return a cotangent as a tensor on its input's device: NumPy arrays and numbers do not add to tensors by our
-    promotion.
-    """
+    """Return a cotangent as a tensor on its input's device: NumPy values do not add to tensors by our promotion."""
     if type(dx) is TensorArray or hasattr(type(dx), "_tracer") or (type(dx) in PYTHON and not x.ndim):
         return dx
     return TensorArray(to_tensor(dx, x.tensor.device))
 
 
 def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or broadcast `dx` if it is smaller.
-    """
+    """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or broadcast a smaller `dx`."""
     extra = len(wide) - len(shape)
     if extra > 0 and wide[extra:] == shape:
         return dx.sum(axis=tuple(range(extra)))

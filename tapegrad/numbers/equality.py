@@ -43,9 +43,7 @@ def values_of(x: Any) -> list[Any]:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """True if no program can distinguish two values: 1, 1.0 and True differ, as do 0.0 and -0.0, and dicts of another
-    order.
-    """
+    """True if no program can distinguish two values: 1, 1.0 and True differ, 0.0 and -0.0, dicts of another order."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -94,9 +92,7 @@ def state_of(x: Any) -> Any:
 
 
 def are_made_alike(a: Any, b: Any) -> bool:
-    """Return whether two containers, arrays or numbers have the same class and equal state beside their content:
-    attributes and slots.
-    """
+    """Return whether two values have the same class and equal state (attributes, slots) beside their content."""
     return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _state_beside)))
 
 
@@ -133,8 +129,7 @@ def changes(x: Array) -> bool:
 
 
 def snapshot(x: Array) -> Any:
-    """Return a copy of a mutable object, to compare by `alike`; if it cannot be copied, an object that equals nothing.
-    """
+    """Return a copy of a mutable object, to compare by `alike`; an object that equals nothing if copying fails."""
     try:
         if isinstance(x, np.ndarray) and x.dtype.hasobject and x.dtype.names is None:
             return x.shape, [snapshot(part) if changes(part) else part for part in x.flat]

@@ -97,9 +97,7 @@ def _complex(x: Array, kind: Any) -> Any:
 
 
 def _real_literal(x: float, kind: Any) -> Any:
-    """Return the number that a float's text denotes, rounded as the context rounds; the context's own quotients are
-    not.
-    """
+    """Return the number that a float's text denotes, rounded as the context rounds, unlike its own quotients."""
     return kind.context.mpf(repr(float(x)))
 
 
@@ -108,9 +106,7 @@ def _complex_literal(x: float, kind: Any) -> Any:
 
 
 def register_mpmath(context: Any, real: type, complex_: type) -> None:
-    """Register the adapters of mpmath numbers by the base classes that all contexts share, and the precision of
-    `context`.
-    """
+    """Register the adapters of mpmath numbers by the contexts' common base classes, and `context`'s precision."""
     PRECISION["mpmath precision"] = lambda: (context.prec, context._prec_rounding[1])
     own = {op: _mpmaths(name) for op, name in OF_MPMATH.items()}
     own["trunc"] = lambda x: own["floor"](x) if x >= 0 else own["ceil"](x)

@@ -21,9 +21,7 @@ def attributes(x: Any) -> Any:
 
 
 def slots_of(kind: Any) -> dict[str, Any]:
-    """Return the descriptors of the slots that a class and its bases declare, by name, without the members of C types
-    (`partial.func`).
-    """
+    """Return the slots that a class and its bases declare, by name, without members of C types (`partial.func`)."""
     return _slots_of(kind)
 
 

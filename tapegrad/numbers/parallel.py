@@ -67,9 +67,7 @@ def get_num_threads() -> int:
 
 @cache
 def workers() -> ThreadPoolExecutor:
-    """Return the pool of worker threads, created on first use: one fewer than the number of threads, since the caller
-    computes too.
-    """
+    """Return the pool of worker threads, created on first use; the caller computes too and is not counted."""
     return futures.ThreadPoolExecutor(max(get_num_threads() - 1, 1), "tapegrad")  # type: ignore[no-any-return]
 
 
@@ -147,9 +145,7 @@ def quietly(do: Callable[[int], None], number: int) -> bool:
 
 
 def _like(args: tuple[Any, ...], least: int) -> np.ndarray[Any, Any] | None:
-    """Return an array like the result of an elementwise function; None unless the arguments are numbers and long arrays
-    of one shape and dtype.
-    """
+    """Return the first array if all arguments are numbers or long arrays of one shape and dtype, else None."""
     like = None
     for arg in args:
         if type(arg) is np.ndarray:

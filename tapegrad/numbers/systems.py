@@ -1,6 +1,4 @@
-"""systems: the number systems besides Python's, NumPy's and torch's (Fraction, Decimal, mpmath, the user's own), looked
-up by a number's type.
-"""
+"""systems: number systems besides Python's, NumPy's and torch's (Fraction, Decimal, mpmath, the user's), by type."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class System:
         self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
 
     def run(self, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute an op with a number of this system among its arguments; raise UnknownFunction if the op is not
-        defined for it.
-        """
+        """Compute an op on numbers of this system; raise UnknownFunction if the system does not define it."""
         if any(holds_objects(x) or (type(x) is np.ndarray and x.dtype.kind == "b") for x in args):
             return op.read(*args, **kwargs)  # NumPy computes these, by the operators of the elements
         self.check(op)
@@ -64,9 +60,7 @@ class System:
         return y
 
     def check(self, op: Any) -> None:
-        """Raise UnknownFunction for an op that the system does not define, although NumPy may compute something for
-        such objects.
-        """
+        """Raise UnknownFunction for an undefined op, even if NumPy computes something for such objects."""
         if not (op.pythonic or op.effects.nested or op.__name__ in self.functions
                 or op.__name__ in _ARRANGES):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
@@ -222,8 +216,7 @@ def system_within(x: Any) -> System | None:
 
 
 def as_objects(dx: Any, x: Any) -> Any:
-    """Return a gradient with its elements converted to the class of the object array `x`; unchanged for other arrays.
-    """
+    """Return a gradient with elements of the class of those in the object array `x`; other gradients unchanged."""
     kind = kind_within(x)
     if kind is not None and kind is not int:
         dx.flat = [as_kind(each, kind) for each in dx.flat]

@@ -23,9 +23,7 @@ from tapegrad.numbers.view_path import Path, follow
 
 
 class TensorArray:
-    """A tensor with the operators, methods and protocols of an array; each calls the op or composite that NumPy's is
-    dispatched to.
-    """
+    """A tensor with the operators, methods and protocols of an array, dispatched to ops and composites."""
 
     __slots__ = ("tensor",)
     # filled by rules.registry, which may import this file but not the reverse
@@ -90,8 +88,7 @@ class TensorArray:
         add_at(self.tensor, unwrap(piece), unwrap(index))
 
     def _reach(self, index: tuple[Any, ...], path: Path) -> tuple[TensorArray, tuple[Any, ...]]:
-        """Return the view along a path and the index in it; where torch has no view, the flat indices in the last view.
-        """
+        """Return the view along a path and the index in it; if torch has no view, the last view and flat indices."""
         x, at = self.tensor, 0
         while at < len(path) and share_memory(part := follow(x, path[at: at + 1]), x):
             x, at = part, at + 1

@@ -151,9 +151,7 @@ def is_view(parts: list[Any]) -> bool:
 
 
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
-    """Do `x[index] = value` in place; if the index repeats a place, the last value stays. A number outside the dtype's
-    range raises as in torch.
-    """
+    """Do `x[index] = value` in place; at a repeated place the last value stays. An overflow raises as in torch."""
     parts = parts_of(index, x.device)
     if type(value) in (int, float, complex):
         torch.empty((), dtype=x.dtype).fill_(value)

@@ -53,9 +53,7 @@ def leaves_of_graph(x: Any) -> Iterator[Any]:
 
 
 def check_dense(x: Any) -> None:
-    """Raise UnknownFunction for a sparse, nested or quantized tensor, and for a distributed one of an unsupported
-    class.
-    """
+    """Raise UnknownFunction for a sparse, nested, quantized or unsupported distributed tensor."""
     if is_spread(x):
         return
     if is_distributed(x):
@@ -232,9 +230,7 @@ def is_writable(x: Array) -> bool:
 
 
 def duplicate(x: Any) -> Any:
-    """Return a copy of an array or tensor with the same layout, including gaps and axis order, which decide whether
-    later reshapes are views.
-    """
+    """Return a copy with the same strides (gaps, axis order), which decide whether later reshapes are views."""
     if hasattr(x, "_tracer"):  # a proxy records its copy
         return x.clone() if is_tensor(x) else x.copy(order="K")
     if is_tensor(x):
@@ -253,9 +249,7 @@ def duplicate(x: Any) -> Any:
 
 
 def to_host(x: Any) -> Any:
-    """Return a tensor as a NumPy array, gathered if it is distributed, a 0-d one as a scalar; other values unchanged.
-    bfloat16 becomes float32.
-    """
+    """Return a tensor as an array (gathered if distributed) or scalar, bfloat16 as float32; other values unchanged."""
     if not is_tensor(x):
         return x
     x = (x.full_tensor() if is_spread(x) else x).detach().resolve_conj().resolve_neg().cpu()
@@ -270,9 +264,7 @@ def all_on_host(x: Any) -> Any:
 
 
 def from_host(y: Any, device: Any, narrow: Any = None) -> Any:
-    """Return NumPy arrays and scalars, also inside tuples or lists, as tensors on a device; float32 becomes `narrow` if
-    given.
-    """
+    """Return NumPy values, also in tuples or lists, as tensors on a device; float32 becomes `narrow` if given."""
     if isinstance(y, (tuple, list)):
         parts = [from_host(part, device, narrow) for part in y]
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
@@ -355,9 +347,7 @@ def _loop(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> Loop:
 
 
 def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an implementation that uses NumPy or SciPy on the host for complex numbers, for which these have an order
-    and more functions.
-    """
+    """Return an implementation that uses NumPy or SciPy for complex numbers, which torch orders or supports less."""
     on_complex = on_host(impl)
 
     def is_complex(x: Any) -> bool:
@@ -370,9 +360,7 @@ def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., 
 
 
 def duplicates(leaves: list[Any]) -> list[Any]:
-    """Return leaves with arrays and tensors copied; the copies of arrays share memory as the originals do, and are
-    writable if they are.
-    """
+    """Return copies of leaves; copies of arrays share memory and are writable as the originals."""
     memory = [x for x in leaves if type(x) is np.ndarray]
     roots: dict[int, Any] = {}
     made: dict[int, Any] = {}
@@ -399,9 +387,7 @@ def duplicates(leaves: list[Any]) -> list[Any]:
 
 
 def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a comparison that is exact for short integer tensors against Python integers outside their range, as
-    NumPy's is.
-    """
+    """Return a comparison that is exact between short integer tensors and larger Python integers, as NumPy's."""
     def long(x: Any, beside: Any) -> Any:
         short = (type(beside) is int and is_tensor(x)
                  and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool))

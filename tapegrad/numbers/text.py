@@ -108,9 +108,7 @@ def _is_modulo(code: CodeType, lasti: int) -> bool:
 
 
 def formats(frame: FrameType) -> bool:
-    """True if a frame needs a plain number to format text, by "%.2f" % x. For any other `%` Python calls the proxy's
-    method.
-    """
+    """True if a frame formats a number by "%.2f" % x; for any other `%` Python calls the proxy's method."""
     return _is_modulo(frame.f_code, frame.f_lasti)
 
 
@@ -118,9 +116,7 @@ _SHOW = frozenset(["repr", "str", "format", "ascii", "print", "reprlib", "pprint
 
 
 def words_error(frame: FrameType) -> bool:
-    """True if a frame calls `xs.index(x)`, for whose error message Python takes the text, and calls no function that
-    shows values.
-    """
+    """True if a frame calls `xs.index(x)`, whose error message takes the text, and no function that shows values."""
     code = frame.f_code
     return ("index" in code.co_names and dis.opname[code.co_code[frame.f_lasti]].startswith(("CALL", "PRECALL"))
             and _SHOW.isdisjoint(code.co_names))

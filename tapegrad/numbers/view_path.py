@@ -1,6 +1,4 @@
-"""view_path: the chain of view operations from an array to a view of it, used to read, write or add to the view in the
-array's memory.
-"""
+"""view_path: the chain of view operations from an array to a view, to read or write the view in the array's memory."""
 
 from __future__ import annotations
 

@@ -71,9 +71,7 @@ class Interpreter:
         return op.val
 
     def call(self, op: Call, fn: Any, args: list[Any]) -> Any:
-        """Return the interpretation of a call of `fn`, an op or another function, with options `op.kwargs`; `args`
-        interpret its arguments.
-        """
+        """Return the interpretation of a call of `fn` with interpreted arguments `args` and options `op.kwargs`."""
         return op.val if fn is draw else (fn.run if isinstance(fn, Op) else fn)(*args, **op.kwargs)
 
     def guard(self, op: Guard, value: Any) -> None:

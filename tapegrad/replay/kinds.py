@@ -29,9 +29,7 @@ RANKS = "biufc"
 
 
 def check_kinds(tape: Tape, given: list[Any]) -> None:
-    """Raise GuardError if arguments are of other kinds than the recorded ones and the tape may then differ from the
-    program.
-    """
+    """Raise GuardError if arguments of other kinds than recorded might make the tape differ from the program."""
     others = []
     for x, new in zip(tape.inputs[1:], given):
         if (is_array(x.val) and is_number(new)) or (is_number(x.val) and is_array(new)):
@@ -108,9 +106,7 @@ def other(tape: Tape, x: Any, was: str, now: str, why: str = "", where: Any = No
 
 
 def check_numbers(tape: Tape, changed: list[tuple[Operation, Any]]) -> None:
-    """Raise GuardError if a number of another kind is used in anything but arithmetic, where the tape follows the
-    program.
-    """
+    """Raise GuardError if a number of another kind is used in anything but arithmetic."""
     if not changed:
         return
     reached = {x for x, _ in changed}

@@ -52,9 +52,7 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
 
 
 def may_raise(op: Operation) -> bool:
-    """True for a call that may raise for other values, even one of the reverse sweep when it runs as straight-line
-    code.
-    """
+    """True for a call that may raise for other values, including calls of a sweep that runs as straight-line code."""
     if carries(op):
         return any(map(may_raise, op.fn.body.ops))
     return type(op.fn) is Op and (op.fn.effects.raises or (
@@ -84,9 +82,7 @@ def spec_recorded(op: Call) -> Spec:
 
 
 def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the Python function that a call was recorded from if it may raise; None for pullbacks, which yield nan or
-    inf.
-    """
+    """Return the Python function that a call was recorded from if it may raise; None for pullbacks (nan or inf)."""
     if (spec_recorded(op).type not in (float, complex) or type(fn) is not Op or type(fn.rule) is Rrule
         or op.purpose == "pullback"):
         return None

@@ -18,9 +18,7 @@ from tapegrad.trace.random_state import SOURCES, state_of
 
 
 def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
-    """Return a function that restores the present states of random generators. No state is saved if no error can occur
-    (`stops` is false).
-    """
+    """Return a function that restores generators to their present states, which are saved only if errors can occur."""
     states = [state_of(x) for x in sources] if stops or strict() else []
 
     def give_back() -> None:
@@ -62,9 +60,7 @@ def drawn_from(tape: Tape) -> Iterator[Any]:
 
 
 def stops_after_drawing(tape: Tape, raises: Callable[[Operation], bool] = may_raise) -> bool:
-    """True for a tape that a guard or an error may end after it has drawn; `raises` says which calls of a sweep may
-    raise.
-    """
+    """True for a tape that may end by a guard or an error after a draw; `raises` tells which calls may raise."""
     drawn = False
     for op in tape.ops:
         draws = _draws(op)

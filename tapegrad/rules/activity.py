@@ -135,9 +135,7 @@ def sources(op: Operation, without: Callable[[Operation], Operation | None] = la
 
 
 def _flowing(op: Operation) -> list[Operation]:
-    """Return the operands that a gradient of `op` flows to. An operation with an integer value passes none to operands
-    of inexact dtypes.
-    """
+    """Return the operands that a gradient of `op` flows to; an integer result passes none to inexact operands."""
     if not getattr(op.fn, "differentiable", True):
         return []
     given = operands(op) if type(op.fn) is not Op else [

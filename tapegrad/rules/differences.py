@@ -141,9 +141,7 @@ def linear(fn: Callable[..., Any], adjoint: Callable[..., Any] | None = None) ->
 
 
 def _named(fn: Callable[..., Any], kind: str) -> Op:
-    """Return a new op for a function; while tracing, calls of the function by its name in its module are recorded as
-    this op.
-    """
+    """Return a new op for a function; in traces, calls of the function by its module's name record this op."""
     op = primitive(fn)
     op.__name__ = f"{kind}_{op.__name__}"
     name, module = getattr(fn, "__name__", ""), sys.modules.get(str(getattr(fn, "__module__", None)))

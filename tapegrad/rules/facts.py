@@ -81,9 +81,7 @@ Rule = Partials | Joint | Rrule | LocallyConstant
 
 
 class Linear(NamedTuple):
-    """The op is its own tangent: linear in the arguments at `places` (default: all) jointly, or in `each` of them
-    separately.
-    """
+    """The op is its own tangent: linear in the arguments at `places` (default: all) jointly, or in `each` alone."""
 
     places: tuple[int, ...] | None = None
     each: bool = False

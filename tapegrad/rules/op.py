@@ -58,9 +58,7 @@ class Traced:
 
 
 class Slotted(Traced):
-    """A proxy with slots. A proxy of a tensor is a torch.Tensor instead and keeps the same attributes in its
-    `__dict__`.
-    """
+    """A proxy with slots. A proxy of a tensor is a torch.Tensor with the same attributes in its `__dict__`."""
 
     __slots__ = ("_op", "_tracer", "_val", "_view")
 
@@ -74,8 +72,7 @@ def is_classed(x: Any) -> bool:
 
 
 def holds_traced(x: Any) -> bool:
-    """True if a list or tuple holds a traced value, at any depth. It flattens nothing, so it is cheap for long lists.
-    """
+    """True if a list or tuple holds a traced value, at any depth. Flattens nothing, so it is cheap for long lists."""
     return any(isinstance(item, Traced) or (isinstance(item, (list, tuple)) and holds_traced(item)) for item in x)
 
 

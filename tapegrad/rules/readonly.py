@@ -29,9 +29,7 @@ def lent(x: Any) -> Any:
 
 
 def apart(dxs: Any, dy: Any) -> Any:
-    """Return the cotangents of a user's pullback, copying each array that is referenced elsewhere: the next call may
-    change it.
-    """
+    """Return a user's cotangents, copying each array with other references, since the next call may change it."""
     if type(dxs) not in (tuple, list):
         return dxs
     # the cotangents of several results come as a tuple

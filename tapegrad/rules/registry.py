@@ -1,5 +1,4 @@
-"""registry: tables filled at import: ops by name, and the op or composite that each foreign function is dispatched to.
-"""
+"""registry: tables filled at import: ops by name, and the op or composite that each foreign function dispatches to."""
 
 from __future__ import annotations
 

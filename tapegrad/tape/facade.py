@@ -120,8 +120,7 @@ class Methods:
         return _done_by["find"](self, kind, args, kwargs, limit=limit)
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a Stepper, which plays one operation at a time, forwards and back; without arguments, on those of the
-        trace.
+        """Return a Stepper, which plays one operation at a time, forwards and back; by default on the trace's values.
         """
         return _done_by["step"](self, args, kwargs)
 

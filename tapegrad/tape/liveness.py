@@ -9,9 +9,7 @@ from tapegrad.tape.tape import Operation, Tape, operands
 
 
 def last_uses(tape: Tape, kept: Iterable[Any] = ()) -> list[list[int]]:
-    """Return, by position, the operations whose values are dead after it; the result and `kept` never die. One backward
-    pass.
-    """
+    """Return, by position, the operations whose values are dead after it; the result and `kept` never die."""
     dead: list[list[int]] = [[] for _ in range(len(tape.ops) + 1)]
     seen = bytearray(len(tape.ops) + 1)
     for result in (tape.result, *kept):

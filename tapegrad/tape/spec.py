@@ -152,15 +152,11 @@ class Spec:
         return self.is_array or self.is_python or (self.is_scalar and self.kind in "biufc")
 
     def has_dtype(self, dtype: Any) -> bool:
-        """Return whether the dtype is exactly `dtype`. A plain number has none, and NumPy takes None for float64: `None
-        == np.dtype(float)`.
-        """
+        """Return whether the dtype is exactly `dtype`; None is not: `None == np.dtype(float)` in NumPy."""
         return self.dtype is not None and bool(self.dtype == dtype)
 
     def sample(self) -> Any:
-        """Return a read-only array of zeros with this layout; its memory is committed only where it is read. For a
-        number's spec, return 1.
-        """
+        """Return a read-only array of zeros with this layout (its memory is committed on reading); for a number, 1."""
         if self.is_python or self.is_scalar:
             return self.type(1)
         found: Any
@@ -275,9 +271,7 @@ NOTHING = Spec("")
 
 
 class Absent:
-    """Placeholder for an absent value: it has the shape and dtype of its spec, and raises TypeError if its content is
-    read.
-    """
+    """Placeholder for an absent value with the shape and dtype of its spec; reading its content raises TypeError."""
 
     __slots__ = ("spec",)
     __array_ufunc__ = None

@@ -1,6 +1,4 @@
-"""subtape: calls that carry a tape of their own (loops, fused groups, checkpoints), and the interface that passes,
-prints and files use.
-"""
+"""subtape: calls that carry their own tape (loops, fused groups, checkpoints), as passes, prints and files use them."""
 
 from __future__ import annotations
 

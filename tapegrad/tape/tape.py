@@ -278,7 +278,7 @@ class Tape(Methods):
     # -- editing
 
     def push(self, op: Operation) -> Operation:
-        """Append an operation and return it (the bound variable). The value of a call is computed if its arguments have
+        """Append an operation and return it (the bound variable), computing a call's value if its arguments have
         values.
         """
         self._adopt(op, len(self.ops))
@@ -438,9 +438,7 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
 
 
 def append_copy(tape: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
-    """Append a copy of an operation to a tape and add it to `at`, which maps the operations it uses to their
-    replacements.
-    """
+    """Append a copy of an operation to a tape and add it to `at`, which maps operations to their replacements."""
     new = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
     tape.ops.append(new)
     new.id = len(tape.ops)

@@ -11,9 +11,7 @@ from tapegrad.errors import ArgumentError
 R = TypeVar("R")
 Argnums = int | Sequence[int] | None
 Plain = Callable[[Any], R] | Callable[[Any, Any], R] | Callable[[Any, Any, Any], R]
-"""A function of up to three arguments; strict type checkers cannot infer the arguments of a lambda passed for
-`Callable[..., R]`.
-"""
+"""A function of up to three arguments: strict type checkers infer no lambda arguments from `Callable[..., R]`."""
 
 
 class Wanted:  # not a tuple, which would be flattened if a traced function captured it

@@ -25,9 +25,7 @@ def is_foreign(module: Any) -> bool:
 
 
 def attributes_of(x: Any) -> dict[str, Any]:
-    """Return the attributes of an object of a user's class. Objects of other packages have none, except SciPy results
-    built from traced values.
-    """
+    """Return the attributes of an object of a user's class, or of a SciPy result built from traced values; else {}."""
     cls = type(x)
     # argparse's options, and containers written in Python
     if cls in WRAPPERS or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):

@@ -1,5 +1,4 @@
-"""copies: the copies that traces make of objects, and the mapping from an original to its copy in the tracing thread.
-"""
+"""copies: the copies that traces make of objects, and the map from originals to copies in the tracing thread."""
 
 from __future__ import annotations
 
@@ -47,9 +46,7 @@ running = _Running()
 
 
 class Refused:
-    """Placeholder for a copy that is ambiguous or cannot be made: reading the original by another name raises
-    MutationError.
-    """
+    """Placeholder for an ambiguous or impossible copy: reading the original by another name raises MutationError."""
 
     __slots__ = ("try_", "what")
 
@@ -58,9 +55,7 @@ class Refused:
 
 
 def current(x: Any) -> Any:
-    """Return the copy that stands for `x` in the running program (of nested traces, the innermost); outside a trace,
-    `x` itself.
-    """
+    """Return the copy that stands for `x` in the running program, of the innermost trace; outside a trace, `x`."""
     check_apart(x)
     for tracer in running.tracers:
         if tracer.copies:
@@ -86,9 +81,7 @@ def apart(whose: str) -> Iterator[None]:
 
 
 def check_apart(x: Any) -> None:
-    """Refuse an object, or a function that leads to one, of which a suspended trace has a copy: its gradient would be
-    lost.
-    """
+    """Refuse an object, or a function leading to one, that a suspended trace has copied: its gradient would be lost."""
     for tracers, whose in running.aside:
         for tracer in tracers:
             if id(x) in tracer.copies or (tracer.rerouting is not None
@@ -174,9 +167,7 @@ def dict_of(x: Any) -> dict[str, Any]:
 
 
 class NoInput(NamedTuple):
-    """A number stored in an object that is not an input: a cached hash, which cannot be a traced integer, or a shape
-    stored with an array.
-    """
+    """A number in an object that is not an input: a cached hash (never a traced integer), an array's stored shape."""
 
     value: Any
 

@@ -87,9 +87,7 @@ def is_traced_slice(x: Any) -> bool:
 
 
 def is_extended(x: Any) -> bool:
-    """True for a container of a user's class, or a built-in one with attributes: it is read and built by the built-in
-    methods.
-    """
+    """True for a container of a user's class, or with attributes; it is read and built by the built-in methods."""
     kind = type(x)
     if kind in _NESTS or not isinstance(x, (dict, list, deque, tuple)):
         return False
@@ -129,8 +127,7 @@ class Structure:
         return self.spec.mirror(leaves, {})
 
     def gradient(self, leaves: list[Any], of: Any = None) -> Any:
-        """Return nested gradients, as tangents; a gradient by a quantity has the unit of the value, `of`, divided by
-        the quantity's.
+        """Return nested gradients, as tangents; one by a quantity has the unit of the value, `of`, over the quantity's.
         """
         return self.spec.mirror(leaves, {GRADIENT: of})
 
@@ -221,9 +218,7 @@ def leaves_of(x: Any) -> list[Any]:
 
 
 def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
-    """Append the leaves of tuples, lists and dicts with str keys, as torch's calls take them; return False for other
-    structures.
-    """
+    """Append the leaves of tuples, lists and str-keyed dicts, as torch's calls take them; return False for others."""
     kind = type(x)
     if kind in _NUMBERS or (kind not in _NESTS and is_leaf(x)):
         leaves.append(x)
@@ -375,9 +370,7 @@ class Walk:
         return Leaf(len(self.leaves) - 1)
 
     def one_leaf(self, x: Any, label: str, parameter: bool = False) -> Any:
-        """Return the node of a module's tensor or of any parameter, shared by all its occurrences; for a number, a
-        static node.
-        """
+        """Return the one node of a module's tensor or of any parameter; for a number, a static node."""
         if id(x) in self.seen:
             return self.seen[id(x)]
         if not is_memory(x) and not hasattr(type(x), "_tracer") and not is_generator(x):

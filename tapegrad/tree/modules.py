@@ -34,8 +34,7 @@ def is_optimizer(x: Any) -> bool:
 
 
 class Held(Leaf):
-    """The position of a module's tensor or array without a gradient: a buffer, a frozen parameter, a plain attribute.
-    """
+    """The position of a module's tensor or array without a gradient: a buffer, a frozen parameter, an attribute."""
 
     __slots__ = ()
     leafy = False
@@ -136,9 +135,7 @@ class Module(Record):
         return {name: leaf.mirror(leaves, memo) for name, leaf in self.named()}
 
     def named(self) -> Iterator[tuple[str, Any]]:
-        """Yield the entries of the gradient: each parameter once, under its first name, as `named_parameters` does;
-        then other tensors.
-        """
+        """Yield the gradient's entries: the parameters, once each, as `named_parameters` does, then other tensors."""
         seen: set[int] = set()
         for node, prefix in self.below("", set()):
             for (table, name), child in zip(node.names, node.children):
@@ -190,9 +187,7 @@ def hooks_of_all() -> tuple[Any, ...]:
 
 
 def forward_of(cls: type) -> Any:
-    """Return the `forward` of a torch class, which a program may replace; None for other classes, whose code is checked
-    directly.
-    """
+    """Return the `forward` of a torch class, which a program may replace; None for others, whose code is checked."""
     return getattr(cls, "forward", None) if str(cls.__module__).startswith("torch.") else None
 
 

@@ -72,8 +72,7 @@ class Function(Static):
 
 
 class Content(Static):
-    """A mutable part passed on unchanged, such as an array of strings: a tape is valid while its content is unchanged.
-    """
+    """A mutable part passed on unchanged, such as an array of strings: a tape holds while its content is the same."""
 
     __slots__ = ("then",)
 
@@ -119,9 +118,7 @@ def _copied(x: Any) -> Any:
 
 
 class Level(NamedTuple):
-    """One level of a container, as optree flattens it: its parts, metadata, the names of the parts, and the function
-    that rebuilds it.
-    """
+    """One level of a container, as optree flattens it: parts, metadata, names of the parts, rebuilding function."""
 
     children: Sequence[Any]
     metadata: Any
@@ -142,8 +139,7 @@ def is_container(x: Any) -> bool:
 
 
 def level(x: Any) -> Level:
-    """Flatten one level of a container; for tuples and lists this takes a tenth of the time of optree's type look-up.
-    """
+    """Flatten one level of a container; tuples and lists in a tenth of the time of optree's type look-up."""
     make = _PLAIN.get(type(x))
     if make is not None:
         return Level(x, None, range(len(x)), make)
@@ -193,8 +189,7 @@ class Container:
                                       tuple(child.key(seen) for child in self.children))
 
     def order(self) -> list[Any]:
-        """Return the keys of a dict in its own order, which differs from that of `children`; [] for another container.
-        """
+        """Return the keys of a dict in its own order, which differs from `children`'s; [] for another container."""
         if not issubclass(self.type, dict):
             return []
         return list(self.make(self.metadata, tuple(self.children)))  # type: ignore[call-overload]
@@ -332,9 +327,7 @@ class Item(NamedTuple):
 
 
 class Subclassed(Record):
-    """An array of a user's subclass: its numbers and attributes. If no attribute holds numbers, its gradient is a plain
-    array.
-    """
+    """An array of a user's subclass: numbers and attributes. Its gradient is a plain array if no attribute has one."""
 
     __slots__ = ()
 
@@ -445,9 +438,7 @@ class Bound(Record):
 
 
 class Way(Bound):
-    """A value that refers to an object (`d.values()`, `log.append`), rebuilt for that object's copy. Its gradient is
-    the object's.
-    """
+    """A value that refers to an object (`d.values()`, `log.append`), rebuilt for its copy; it has its gradient."""
 
     __slots__ = ()
 

@@ -1,6 +1,4 @@
-"""opaque: values that are not leaves but may hold numbers: object and record arrays, sparse arrays, sets, arrays of
-other libraries.
-"""
+"""opaque: non-leaves that may hold numbers: object, record and sparse arrays, sets, arrays of other libraries."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ def is_nothing(cotangent: Any) -> bool:
 
 def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "",
              inside: tuple[int, ...] = ()) -> None:
-    """Put cotangents at their leaves; those of a part that occurs more than once are summed. `inside` lists the ids of
-    the enclosing parts.
-    """
+    """Sum cotangents at their leaves, over all occurrences of a part; `inside` has the enclosing parts' ids."""
     if is_nothing(value) or not node.leafy or id(node) in inside:
         return
     inside = (*inside, id(node))
@@ -87,9 +85,7 @@ def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
 
 
 def _named(node: Any, value: Any, path: str) -> dict[Any, Any]:
-    """Return the parts of an object's or function's cotangent by name, from a dict or, for an object, from another of
-    its class.
-    """
+    """Return the cotangents of an object's or function's parts by name, from a dict or an object of its class."""
     if isinstance(node, Extended) and isinstance(value, (dict, list, deque)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return {**{Item(key): part for key, part in items}, **beside(value)}

@@ -125,16 +125,13 @@ class Signature:
                                         f"{cure}; or pass it by keyword, which is not differentiated")
 
     def _lacks(self, x: Any) -> bool:
-        """True if an opaque value lacks a gradient; a table beside differentiable arguments counts as data and lacks
-        none.
-        """
+        """True if an opaque value lacks a gradient; a table beside differentiable arguments is data and lacks none."""
         if is_table(x):
             return not any(part.size for part in self.asked if part is not None)
         return holds_numbers(x, is_leaf)
 
     def gradients(self, leaves: list[Any]) -> Any:
-        """Return the wanted gradients from one cotangent per input: (df, *dargs), some of the dargs, or a single one.
-        """
+        """Return the wanted gradients from one cotangent per input: (df, *dargs), some dargs, or a single one."""
         if self.of is not None:
             leaves = [None if x is None else self.of.make(x) for x in leaves]
         nests = tuple([None if part is None else part.gradient(leaves, self.of) for part in self.asked])

@@ -28,8 +28,7 @@ class Pattern:
                            and not name.startswith("_tapegrad")}
 
     def fill(self, data: Any) -> Any:
-        """Return a sparse matrix of this pattern that stores `data`; data that does not fit (rows of a Jacobian, None)
-        unchanged.
+        """Return a sparse matrix of this pattern around `data`; data of another shape (a Jacobian's, None) unchanged.
         """
         if getattr(data, "shape", None) != self.stored:
             return data

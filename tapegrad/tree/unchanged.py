@@ -1,6 +1,4 @@
-"""unchanged: a check whether nested objects have changed since they were flattened, in a tenth of the time of
-flattening.
-"""
+"""unchanged: checks whether nested objects changed since flattening, in a tenth of the time of flattening."""
 
 from __future__ import annotations
 

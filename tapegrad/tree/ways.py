@@ -1,6 +1,4 @@
-"""ways: values that refer to another object and can be rebuilt for its copy: built-in methods, dict views, read-only
-mappings.
-"""
+"""ways: values that refer to another object and can be rebuilt for its copy: C methods, dict views, mapping proxies."""
 
 from __future__ import annotations
 

@@ -57,9 +57,7 @@ def _is_python(specs: list[Spec]) -> bool:
 
 
 def by_scipy(name: str, *, scalar: Any = None, part: int | None = None) -> Family:
-    """Return the family of a ufunc of scipy.special, or of result `part` of it; `scalar` replaces it on floats if SciPy
-    has not been imported.
-    """
+    """Return the family of a scipy.special ufunc or its result `part`; `scalar` replaces it until SciPy is imported."""
     def family(*xs: Any) -> Spec:
         specs = numerics(xs)
         if scalar is not None and "scipy.special" not in sys.modules and issubclass(specs[0].type, float):

@@ -102,9 +102,7 @@ def _places(mask: Any) -> list[Spec]:
 
 
 def _part(part: Any) -> Any:
-    """Return the index of one axis in normal form: None, an ellipsis, a slice, 0 for an integer, or the spec of an
-    index array.
-    """
+    """Return the index of one axis as None, an ellipsis, a slice, 0 for an integer, or the spec of an index array."""
     if part is None or part is Ellipsis:
         return part
     if isinstance(part, slice):
@@ -118,9 +116,7 @@ def _part(part: Any) -> Any:
 
 
 def _gathered(x: Spec, parts: Sequence[Any], arrays: Sequence[int], near: bool) -> Spec:
-    """Return the type of advanced indexing: a copy, with the index arrays' axes in their place if they are adjacent,
-    else in front.
-    """
+    """Return the type of advanced indexing, a copy; the indexed axes stay in place if adjacent, else come first."""
     first = next(i for i, part in enumerate(parts) if type(part) is Spec or type(part) is int)
     common = np.broadcast_shapes(*[parts[i].shape for i in arrays])
     before: list[int] = []

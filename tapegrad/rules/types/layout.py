@@ -104,8 +104,7 @@ def copied(dtype: Any, x: Spec, order: str = "K", shape: Any = None) -> Spec:
 
 
 def reshaped(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the strides of an array in another shape: of the view, or of the copy if no view exists; None if unknown.
-    """
+    """Return the strides of an array in another shape: of the view, or of the copy if none exists; None if unknown."""
     if x.strides is None:
         return None
     return view_strides(x, shape) or row_by_row(x.itemsize, shape)

@@ -1,6 +1,4 @@
-"""reduction: the types of reductions along axes (sums, extremes, counts), of cumulative sums, and of sorting along an
-axis.
-"""
+"""reduction: the types of reductions along axes (sums, extremes, counts), of cumulative sums, and of sorting."""
 
 from __future__ import annotations
 
