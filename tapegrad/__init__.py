@@ -134,9 +134,7 @@ LATER = {
     "transforms.unroll": ("unroll",),
     "transforms.vmap": ("batchtape", "vmap"),
 }
-"""The public names that are imported on first use, by module. The modules that a gradient needs are imported with the
-package.
-"""
+"""Public names imported on first use, by module; the modules that a gradient needs are imported with the package."""
 _HOMES = {name: f"tapegrad.{module}" for module, names in LATER.items() for name in names}
 _MODULES = {"inspect": "tapegrad.replay.inspect", **{name: f"tapegrad.{name}" for name in (
     "debug", "distributed", "passes", "show", "store", "testing")}}

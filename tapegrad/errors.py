@@ -97,9 +97,7 @@ class Quoted(Location):
 
 
 class Listing:
-    """The code of a function as a saved tape knows it: its file and first line, and the text of its lines. An
-    operation's `lasti` is a line number of it.
-    """
+    """A function's code in a saved tape: file, first line, texts of lines. An operation's `lasti` is a line number."""
 
     __slots__ = ("co_filename", "co_firstlineno", "co_name", "lines")
 
@@ -178,8 +176,8 @@ def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType:
-    """Return the user's frame: the innermost one, from `frame` outwards, outside tapegrad, numpy, scipy, torch and the
-    standard library.
+    """Return the innermost frame, from `frame` outwards, outside tapegrad, numpy, scipy, torch and the standard
+    library.
     """
     if frame is None:
         frame = sys._getframe(1)
@@ -191,9 +189,7 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
 
 
 def _shown(frame: FrameType) -> FrameType:
-    """Return the nearest user frame with a source line, for code that a library generated (a dataclass's `__hash__`);
-    the frame itself if there is none.
-    """
+    """Return the nearest user frame with a source line, for generated code (a dataclass's `__hash__`); else `frame`."""
     at: FrameType | None = frame
     while at is not None:
         if is_users(at) and linecache.getline(at.f_code.co_filename, at.f_lineno):
@@ -227,7 +223,6 @@ def _is_library(frame: FrameType) -> bool:
 
 @functools.cache
 def _is_standard(file: str) -> bool:
-    """True for a file of the standard library."""
     return file.startswith(os.path.dirname(os.__file__) + os.sep) and "-packages" + os.sep not in file
 
 
@@ -340,9 +335,7 @@ class MalformedTape(TapeError):
 
 
 class TapeFormatError(TapeError, ValueError):
-    """A tape that cannot be saved, or a file without a valid tape: damaged, of another version, or in need of a
-    function that was not passed.
-    """
+    """A tape that cannot be saved, or an invalid file: damaged, of another version, or lacking a function to pass."""
 
 
 class ConcretizationError(TapeError):

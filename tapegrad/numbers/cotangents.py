@@ -333,9 +333,7 @@ def project(dx: Any, x: Any) -> Any:
 
 
 def _of_system(dx: Cotangent, x: Array, given: Any) -> Any:
-    """Return a cotangent in the number system of its input: for a float input an exact number becomes a float, for an
-    integer input it stays exact.
-    """
+    """Return a cotangent in its input's number system: exact numbers become floats for a float, not for an integer."""
     known = system(x)
     if known is not None:
         return dx if shape_of(dx) else as_kind(dx, type(plain(x)))

@@ -43,7 +43,7 @@ def values_of(x: Any) -> list[Any]:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """True if no program can distinguish two values: 1, 1.0 and True differ, 0.0 and -0.0, dicts of another order."""
+    """True if no program can distinguish two values; 1, 1.0 and True differ, as do 0.0 and -0.0, and dicts by order."""
     if a is b:
         return True
     if type(a) is not type(b):

@@ -7,9 +7,7 @@ from typing import Any
 
 
 def tuple_of(kind: Any, parts: Iterable[Any]) -> Any:
-    """Return a tuple subclass's instance without running Python code of the class. C classes, as the result of
-    `torch.sort`, use their constructor.
-    """
+    """Return a tuple subclass's instance without running its Python code; C classes (`torch.sort`'s) use their own."""
     parts = [*parts]
     try:
         return tuple.__new__(kind, parts)

@@ -76,8 +76,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def together(work: Callable[[], None], helpers: int) -> None:
-    """Run `work`, which takes tasks until none are left, in this thread and in up to `helpers` idle workers; an error
-    in a worker is raised here.
+    """Run `work`, which takes tasks until none are left, here and in up to `helpers` idle workers; raise their errors.
     """
     others: list[Future[None]] = []
     try:
@@ -124,8 +123,7 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
 
 
 def quietly(do: Callable[[int], None], number: int) -> bool:
-    """Call `do(k)` for k in range(number) on several threads; return whether NumPy raised no warning or floating-point
-    error. Other errors are raised.
+    """Call `do(k)` for k in range(number) on several threads; return whether no floating-point warning or error arose.
     """
     jobs, begun, flagged = [do], count(), list[str]()
     settings: dict[str, Any] = {what: "ignore" if how == "ignore" else "call" for what, how in np.geterr().items()}

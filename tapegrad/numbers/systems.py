@@ -150,7 +150,6 @@ def system_of(cls: type) -> System | None:
 
 @lru_cache(maxsize=4096)
 def _is_unknown(cls: type) -> bool:
-    """True for a class of numbers without an adapter."""
     known = (int, float, complex, np.ndarray, np.generic, enum.Enum)
     return (issubclass(cls, numbers.Number) and not issubclass(cls, known) and not hasattr(cls, "_tracer")
             and system_of(cls) is None)

@@ -137,8 +137,7 @@ def places(shape: tuple[int, ...], index: tuple[Any, ...], device: Any) -> Any:
 
 
 def is_basic(parts: list[Any]) -> bool:
-    """True if an index selects no place twice and torch writes by it as NumPy does: at most one mask, no integer
-    arrays, no negative steps.
+    """True if an index repeats no place and torch writes as NumPy does: one mask at most, no arrays, no negative steps.
     """
     arrays = [part for part in parts if is_tensor(part)]
     return not is_turned(parts) and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)

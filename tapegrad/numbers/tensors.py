@@ -103,9 +103,6 @@ def holds_tensor(xs: Iterable[Any]) -> bool:
     return False
 
 
-# -- dtypes
-
-
 # -- conversion of values to tensors
 
 

@@ -50,8 +50,8 @@ class Interpreter:
         return self.interpret(tape, list(map(self.input, tape.inputs[1:], values[1:])))
 
     def interpret(self, tape: Tape, values: Sequence[Any]) -> Any:
-        """Return the interpretation of the result; `values` interpret the inputs, except the function. Raises
-        ArgumentError for another number of values.
+        """Return the result's interpretation, given one of each input but the function; ArgumentError for another
+        number.
         """
         if tape.result is None:
             tape.check()

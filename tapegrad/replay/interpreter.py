@@ -422,8 +422,8 @@ def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = True) -> list[Any]:
-    """Return the inputs' values for a call, the function first; values that it captured are read anew. If `checked`,
-    refuse arguments of other kinds.
+    """Return the inputs' values for a call, the function first, with captured values read anew; check kinds if
+    `checked`.
     """
     fn = tape.ops[0].val
     if tape.structure is None:

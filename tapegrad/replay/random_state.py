@@ -28,9 +28,7 @@ def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
 
 
 def sources_of(tape: Tape) -> list[Any]:
-    """Return the random generators that a tape draws from: inputs, constants, or generators themselves; those that the
-    tape creates are excluded.
-    """
+    """Return the random generators that a tape draws from (inputs, constants, objects), except those it creates."""
     found = {id(x): x for x in drawn_from(tape)}
     if not found:
         return []

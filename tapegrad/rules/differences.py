@@ -68,7 +68,6 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
             yield [None] * i + [unit if np.shape(x) else 1.0] + [None] * (len(args) - i - 1)
 
     def pull(i: int, dy: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the cotangent of an argument."""
         slopes = [_dot(dy, shifted(args, kwargs, towards)) for towards in along(args, i)]
         return conform(np.reshape(slopes, np.shape(args[i])), args[i])
 
@@ -76,9 +75,7 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
         return shifted(args, kwargs, tangents)
 
     def error(*args: Any, **kwargs: Any) -> float:
-        """Return an estimate of the largest error of a partial derivative: the central differences of two steps differ
-        by three times the error of the finer one.
-        """
+        """Estimate the largest error of a partial derivative: two steps differ by three times the finer one's error."""
         found = [0.0]
         for i in filter(lambda i: _is_real(args[i]), range(len(args))):
             for towards in along(args, i):
@@ -151,7 +148,6 @@ def _named(fn: Callable[..., Any], kind: str) -> Op:
 
 
 def _probe(run: Callable[..., Any], x: Any, kwargs: dict[str, Any]) -> None:
-    """Raise ArgumentError unless a function is linear at random points."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, *np.shape(x)))
     found, wanted = run(a - 2.5 * b, **kwargs), run(a, **kwargs) - 2.5 * run(b, **kwargs)
@@ -170,7 +166,6 @@ def _size(x: Any, t: Any) -> float:
 
 
 def _each(of: Callable[..., Any], *values: Any) -> Any:
-    """Apply a function to each part of a result, a tuple of parts or one."""
     if isinstance(values[0], tuple):
         return tuple(of(*map(np.asarray, parts)) for parts in zip(*values, strict=True))
     return of(*values)

@@ -61,7 +61,6 @@ class Rrule:  # not a NamedTuple, since the search for lists that a rule reads b
         self.apply, self.where = apply, where
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Return the value and the pullback of a call."""
         y, pullback = self.apply(*args, **kwargs)
         return y, pullback
 
@@ -108,7 +107,6 @@ class Frule:
         self.apply, self.where = apply, where
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Return the value and the pushforward of a call."""
         y, pushforward = self.apply(*args, **kwargs)
         return y, pushforward
 

@@ -105,9 +105,7 @@ def _contracted(ws: Any, dxs: Any) -> Any:
 
 @functools.cache
 def _parts(op: Op) -> tuple[Op, Op, list[str]]:
-    """Return the op that computes a call's value and pullback, the op that calls such a pullback, and the reason why
-    the rule could not be traced.
-    """
+    """Return the op of value and pullback, the op that calls such a pullback, and why the rule was not traced."""
     why: list[str] = []
 
     def with_pullback(*args: Any, **kwargs: Any) -> Any:
@@ -126,9 +124,7 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
         return back
 
     def transposed(pb: Any, dy: Cotangent, ws: Any) -> Any:
-        """Return the cotangent of `dy` from those of the pullback's results. The pullback is linear, so its values on
-        unit vectors determine it.
-        """
+        """Return the cotangent of `dy` from `ws`, those of the results; unit vectors determine the linear pullback."""
         if not (type(plain(dy)) is float or dtype_of(plain(dy)) == np.float64):
             refuse()
         units = np.eye(np.size(plain(dy))).reshape(-1, *shape_of(dy))

@@ -39,9 +39,7 @@ TensorArray.meanings = FOREIGN
 
 
 def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -> None:
-    """Dispatch a foreign function to an op or composite; `constant` if its result has no gradient. A second
-    registration raises DuplicateRule.
-    """
+    """Dispatch a foreign function to an op or composite, `constant` if no gradient flows; once only (DuplicateRule)."""
     _claim(key, f"{getattr(key, '__name__', key)!r}")
     set_meaning(key, meaning)
     if constant:
@@ -77,7 +75,7 @@ def define(name: str, impl: Callable[..., Any],
     op = Op(name, impl, rule, **facts)
     for fn in means:
         register(fn, op)
-    OPS[name] = op  # once nothing has raised
+    OPS[name] = op  # last, so that an error leaves no entry
     return op
 
 
@@ -89,8 +87,7 @@ def of_frontend(op: Op) -> Op:
 
 
 def lowering(backend: str, *ops: Op) -> Callable[[Any], Any]:
-    """Register the decorated lowering (a function, a text, or whatever the backend uses) of these ops as
-    `op.lower[backend]`; raise DuplicateRule if there is one.
+    """Register the decorated function or text as the ops' lowering `op.lower[backend]`; a second raises DuplicateRule.
     """
     def decorate(own: Any) -> Any:
         for op in ops:

@@ -17,9 +17,7 @@ from tapegrad.tape.tape import Call, Operation, operands
 
 
 def needed(call: Call, active: Sequence[int]) -> Iterator[Operation]:
-    """Yield the operations whose values the reverse sweep reads to pass `call`; `active` says, by position, which
-    operations get cotangents.
-    """
+    """Yield the operations whose values the reverse sweep of `call` reads; `active` marks those with cotangents."""
     fn, known = call.fn, (call, *call.args)
     partials = fn.partials if type(fn) is Op else None
     if type(partials) is not tuple:

@@ -27,9 +27,7 @@ class Paths:
         self.known: dict[FrameType, Activation] = {}  # outermost first; a frame held here keeps its id unique
 
     def of(self, user: FrameType) -> Activation | CodeType:
-        """Return the activation of a user's frame, or of the library module that the frame runs. For the frame that
-        called trace, return its code object alone.
-        """
+        """Return the activation of a user's frame or of its library module; for trace's caller, its code object."""
         call = _call_of_modules()
         frame: FrameType | None = _outwards(sys._getframe(1), call)
         new = []

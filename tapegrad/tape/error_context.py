@@ -14,9 +14,7 @@ ADVICE = "tape.step(*args) plays one operation at a time, and shows the values"
 
 def failed(tape: Tape, op: Operation, err: Exception, given: list[Any] | None = None, *,
            pullback: bool = False) -> ReplayError:
-    """Return an error of the same kind as `err` that names the failed operation, its neighbours and its arguments'
-    values. The caller raises it from `err`.
-    """
+    """Return an error of the class of `err` that shows the operation, its neighbours and its arguments' values."""
     message = " ".join(str(err).split())
     what = f"{type(err).__name__}{': ' if message else ''}{message}"
     whose = f"{'the pullback of ' if pullback else ''}`{_cut(repr(op))}` of {tape.name or 'a tape'}"

@@ -1,6 +1,4 @@
-"""facade: the methods of a tape that run, show, save or inspect it. Modules above the tape implement them; `api`
-registers the implementations.
-"""
+"""facade: the methods of a tape that modules above it implement, to run, show, save or inspect it; see `api`."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _done_by: dict[str, Callable[..., Any]] = {}
 
 
 def does(method: str) -> Callable[[T], T]:
-    """Register the implementation of a tape method; it receives the tape and the method's arguments. A second
-    registration raises KeyError.
-    """
+    """Register the implementation, which receives the tape and the method's arguments; a second one raises KeyError."""
     def register(fn: T) -> T:
         if method in _done_by:
             raise KeyError(f"{method}: {_done_by[method].__module__} does it already")

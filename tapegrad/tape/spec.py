@@ -206,7 +206,7 @@ _NAMES = {kind.__name__: kind for kind in (*PYTHON, tuple, list, dict, str, type
 _ARRAY = r"(\w+)\[([\d,]*)\]$"
 
 
-# -- of a value
+# -- specs of values
 
 _arrays: dict[Any, Spec] = {}  # cache of array specs: few different ones occur
 _MANY = 1 << 14
@@ -264,7 +264,7 @@ OF: dict[type, Callable[[Any], Spec]] = {tuple: _nest, list: _nest}
 """Functions that return the spec of a value, by the value's type."""
 
 
-# -- where there is no value
+# -- absent values
 
 NOTHING = Spec("")
 """The spec of a value about which nothing is known."""

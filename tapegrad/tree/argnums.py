@@ -37,9 +37,7 @@ class Wanted:  # not a tuple, which would be flattened if a traced function capt
         return f"Wanted(argnums={self.argnums!r}, captured={self.captured!r})"
 
     def among(self, count: int) -> Wanted:
-        """Return the same for a call with `count` positional arguments, counted from the front; raise ArgumentError for
-        an argument number out of range.
-        """
+        """Return the same with positions counted from the front of `count` arguments; ArgumentError if out of range."""
         if not isinstance(self.argnums, tuple):
             return self if self.argnums is None else Wanted(_place(self.argnums, count), False)
         places = tuple(_place(number, count) for number in self.argnums)

@@ -43,9 +43,7 @@ def attributes_of(x: Any) -> dict[str, Any]:
 
 
 def is_table(x: Any) -> bool:
-    """True for an object with the array interface that keeps its numbers in objects of compiled code, as pandas tables
-    do; these numbers are no inputs.
-    """
+    """True for an array-like object that keeps numbers in compiled objects (a pandas table); these are no inputs."""
     return hasattr(type(x), "__array__") and not is_foreign(type(x).__module__) and _leads_to_compiled(x)
 
 

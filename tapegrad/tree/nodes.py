@@ -93,8 +93,7 @@ class Made(Content):
 
 
 class Fresh(Static):
-    """A mutable part without parts of its own, a set: it is copied, so that no proxy remains in the caller's object and
-    the caller cannot change it.
+    """A set, or another mutable part without parts: copied, so that no proxy or change passes between caller and copy.
     """
 
     __slots__ = ()

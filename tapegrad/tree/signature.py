@@ -139,9 +139,7 @@ class Signature:
 
 
 def shared_among(parts: Sequence[Structure]) -> tuple[tuple[int, int], ...]:
-    """Return, for objects, functions, lists and dicts that occur in several arguments, the position of each repetition
-    and of its first occurrence.
-    """
+    """Return, for each mutable part of several arguments, the positions of each repetition and first occurrence."""
     held = [part.seen for part in parts if part.seen]
     if len(held) < 2 or len(set().union(*held)) == sum(map(len, held)):
         return ()

@@ -82,7 +82,6 @@ def is_sparse(x: Any) -> bool:
 
 @functools.cache
 def _register() -> None:
-    """Register the sparse formats with optree, once SciPy is imported."""
     found = needed("scipy.sparse")
     for name in FORMATS:
         for kind in ("array", "matrix"):

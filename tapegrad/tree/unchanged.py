@@ -76,7 +76,7 @@ class Unchanged:
         if kind is dict or kind is OrderedDict:
             self._table(x)
             if kind is OrderedDict:
-                self._table(vars(x))  # it has attributes
+                self._table(vars(x))  # an OrderedDict has attributes
         elif kind is list or kind is set:  # the order matters too
             self.lists.append((x, list(x)))
         elif kind is CellType and not is_empty(x):

@@ -121,9 +121,7 @@ def branch(x: Any, k: Any) -> Spec:
 
 
 def integral(*xs: Any, powers: Any = None) -> Spec:
-    """Return the type of an integral computed in double precision; it has the dtype of the arrays, and of the numbers
-    too if there are `powers`.
-    """
+    """Return the type of an integral in double precision, in the arrays' dtype; with `powers`, the numbers' too."""
     specs = numerics(xs)
     dtypes = [dtype_of(x) for x in specs if x.is_array or powers is not None]
     dtype = np.result_type(np.float32, *dtypes) if dtypes else np.dtype(np.float64)

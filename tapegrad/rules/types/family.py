@@ -92,7 +92,6 @@ def _stand_in(x: Spec) -> Any:
 
 
 def _placed(x: Spec, device: str) -> Spec:
-    """Return the spec with its device replaced."""
     return Spec(x.type, x.dtype, x.shape, x.strides, device if x.device == "meta" else x.device,
                 tuple([_placed(part, device) for part in x.parts]))
 
