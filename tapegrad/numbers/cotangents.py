@@ -264,8 +264,7 @@ def kind_of(x: Any, default: str = "") -> str:
 
 
 def has_dtype(x: Array, dtype: DType) -> bool:
-    """Return whether the dtype is exactly `dtype`. A plain number has none, and NumPy takes None for float64: `None ==
-    np.dtype(float)`.
+    """Return whether the dtype is exactly `dtype`; None, a plain number's, is not: `None == np.dtype(float)` in NumPy.
 
     >>> has_dtype(1.0, np.dtype(float)), has_dtype(np.ones(2), np.dtype(float))
     (False, True)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def tuple_of(kind: Any, parts: Iterable[Any]) -> Any:
-    """Return a tuple subclass's instance without running its Python code; C classes (`torch.sort`'s) use their own."""
+    """Return a tuple subclass's instance without running its Python code; C classes (`torch.sort`'s) call theirs."""
     parts = [*parts]
     try:
         return tuple.__new__(kind, parts)

@@ -20,8 +20,8 @@ Partial = Callable[..., Any]
 
 
 class Partials(NamedTuple):
-    """One partial per positional argument, None if no gradient flows to it; or one function `(i, dy, y, *args,
-    **kwargs)` for a variadic op.
+    """One partial per positional argument, None if no gradient flows to it; for a variadic op one function
+    `(i, dy, y, *args, **kwargs)`.
 
     A leading underscore marks a parameter that the partial does not use and that is not kept as a residual.
     `pointwise`: each partial multiplies elementwise by the conjugate of a derivative, which forward mode and batching

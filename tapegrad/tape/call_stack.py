@@ -1,4 +1,4 @@
-"""Paths: the stack of the program's calls in which each operation was recorded."""
+"""call_stack: the stack of the program's calls in which each operation was recorded."""
 
 from __future__ import annotations
 

@@ -46,8 +46,7 @@ class Methods:
         return _done_by["play"](self, args, kwargs, debug=debug, redraw=redraw)
 
     def to_python(self, name: str = "") -> str:
-        """Return the source of a Python module with one function that computes what the tape does; it imports NumPy
-        only.
+        """Return the source of a Python module, importing NumPy only, with one function that computes the tape.
 
         The tape is optimised first, and comments name the user's lines. Recorded loops become Python loops, and
         repeated stretches of a long tape are rolled into loops; for a gradient's loops write
@@ -87,8 +86,7 @@ class Methods:
         return _done_by["to_fx"](self, device)
 
     def lowered(self, backend: Literal["numpy", "torch"] = "numpy", device: Any = None) -> Any:
-        """Return the tape of the calls that a backend runs for this tape: "torch" (torch's calls on a device) or
-        "numpy".
+        """Return the tape of the calls that a backend, "torch" (on a device) or "numpy", runs for this tape.
 
         The result prints and plays like any tape; torch's calls take tensors. They are recorded by running the tape on
         its recorded arguments, so they are valid for those shapes and dtypes only. Raises ArgumentError for another
@@ -108,8 +106,7 @@ class Methods:
         return _done_by["lowered"](self, backend, device)
 
     def find(self, kind: Kind, *args: Any, limit: float = 1e10, **kwargs: Any) -> Any:
-        """Return the first operation whose value is "nan", "inf", "large" or a "zero-gradient", forward or backward, or
-        None.
+        """Return the first operation, forward or backward, of value "nan", "inf", "large" or "zero-gradient", or None.
 
         With arguments the tape is replayed; without, the values recorded on it are searched.
         """
@@ -200,8 +197,7 @@ class Methods:
         _done_by["show"](self, format, group, width, file, console, guards)
 
     def diff(self, other: Any) -> Any:
-        """Return the operations that `other`, made from this tape by a pass or an edit, lacks or adds, whatever their
-        numbers.
+        """Return the operations that `other`, this tape after a pass or an edit, lacks or adds, whatever their numbers.
 
         >>> from tapegrad.ops import add, multiply
         >>> from tapegrad.tape.tape import Input, Tape, call

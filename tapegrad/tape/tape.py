@@ -278,9 +278,7 @@ class Tape(Methods):
     # -- editing
 
     def push(self, op: Operation) -> Operation:
-        """Append an operation and return it (the bound variable), computing a call's value if its arguments have
-        values.
-        """
+        """Append an operation and return it (the bound variable); compute a call's value if its arguments have some."""
         self._adopt(op, len(self.ops))
         self.ops.append(op)
         op.id = len(self.ops)
@@ -332,9 +330,7 @@ class Tape(Methods):
         self._compute_again(bound)
 
     def _compute_again(self, mapping: dict[Operation, Operation]) -> None:
-        """Recompute the values of calls that depend on a replacement of another type, shape or dtype, since passes read
-        them. If that raises, the value becomes unknown.
-        """
+        """Recompute the values that depend on a replacement of another type or shape; unknown where that raises."""
         stale = {new for old, new in mapping.items() if old.spec != new.spec}
         for op in self.ops if stale else ():
             draws = getattr(getattr(op.fn, "effects", None), "draws", False)  # running it would advance the generator
@@ -391,9 +387,7 @@ class Tape(Methods):
 
 
 def _called(op: Call, by_math: bool = False) -> Any:
-    """Return the value of a call made outside a trace. NumPy scalars use NumPy's function, unless math's was recorded;
-    calling the op itself would use math's, which is faster.
-    """
+    """Compute a call made outside a trace, of NumPy scalars by NumPy's function unless math's was recorded."""
     args = [*map(value_of, op.args)]
     by_math = by_math or getattr(op.fn, "scalar", None) is None or not any(isinstance(x, np.generic) for x in args)
     return (op.fn if by_math else op.fn.run)(*args, **op.kwargs)
