@@ -234,8 +234,8 @@ def refuse_unknown(x: Array, name: str) -> System | None:
 
 
 def plain_number(x: Any) -> Any:
-    """Return a number whose class, the user's, defines operators as a number of its Python or NumPy base class, since
-    an op has computed with that alone; other values unchanged.
+    """Return a number converted to its Python or NumPy base class if its own class, the user's, overrides operators:
+    ops have computed with the base value alone. Other values are returned unchanged.
     """
     kind: Any = type(x)
     if kind in ORDINARY or not issubclass(kind, (int, float, complex, np.number)) or issubclass(kind, enum.Enum):
