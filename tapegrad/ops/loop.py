@@ -11,7 +11,7 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.ops import pack, setitem, whole_of
 from tapegrad.rules.facts import ANY
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.spec import Spec, repeated, spec_of
 from tapegrad.tape.subtape import Subtape, labelled
 from tapegrad.tape.tape import Call, Input, Operation, Tape, append_copy
 
@@ -74,7 +74,7 @@ class Loop(Subtape):
     def spec(self, *_: Any) -> Spec:
         """Return the type of a call: carried and collected values have the same types in every iteration."""
         found, carried = list(map(spec_of, self.results)), self.sizes[3]
-        return Spec(tuple, parts=(*found[:carried], *[Spec(tuple, parts=(x,) * self.count) for x in found[carried:]]))
+        return Spec(tuple, parts=(*found[:carried], *[repeated(tuple, x, self.count) for x in found[carried:]]))
 
     def misfits(self, op: Call) -> Iterator[str]:
         """Yield what does not fit in a call of the loop."""

@@ -82,7 +82,7 @@ class Spec:
         return Spec, self._key()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Spec) and self._key() == other._key()
+        return self is other or (isinstance(other, Spec) and self._key() == other._key())
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[no-any-return, attr-defined]
@@ -210,6 +210,7 @@ _ARRAY = r"(\w+)\[([\d,]*)\]$"
 
 _arrays: dict[Any, Spec] = {}  # cache of array specs: few different ones occur
 _MANY = 1 << 14
+_LONG = 16  # parts of a nest from which it pays to see that they are alike
 FIXED: dict[Any, Spec] = {kind: Spec(kind) for kind in (*PYTHON, str, bytes, type(None), slice, type(Ellipsis))}
 """Specs that depend on the value's exact type alone."""
 
@@ -255,7 +256,18 @@ def _other(x: Any) -> Spec:
 
 
 def _nest(x: Any) -> Spec:
-    return Spec(type(x), parts=tuple(map(spec_of, x)))
+    kind: Any = type(x)
+    same = len(x) >= _LONG and len(set(map(id, x))) == 1  # what a loop collects has one sample
+    parts = (spec_of(x[0]),) if same else tuple(map(spec_of, x))
+    if len(x) >= _LONG and len(set(map(id, parts))) == 1:
+        return repeated(kind, parts[0], len(x))
+    return Spec(kind, parts=parts)
+
+
+@lru_cache(64)
+def repeated(kind: Any, part: Spec, count: int) -> Spec:
+    """Return the spec of a nest of parts of one spec. To hash a long one takes long, and loops collect such."""
+    return Spec(kind, parts=(part,) * count)
 
 
 OPERATIONS: set[type] = set()

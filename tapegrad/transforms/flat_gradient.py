@@ -23,6 +23,7 @@ from tapegrad.trace.recording import recording
 from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import trace_loop
 from tapegrad.transforms.loop_types import NoLoop
+from tapegrad.transforms.loop_vectorize import vectorized
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
 from tapegrad.transforms.reverse import record_sweep
@@ -54,7 +55,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
     """
     check_is_tape(tape, "flatgrad")
     tape = primitivize(tape) if not is_flat(tape) else tape if release else fill(tape)
-    tape = tape if slots is None else keeping(tape, slots)
+    tape = vectorized(tape) if slots is None else keeping(tape, slots)
     try:
         return _flatgrad(tape, seed, release)
     except NoLoop:

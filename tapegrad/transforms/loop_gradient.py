@@ -14,12 +14,14 @@ from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
-from tapegrad.ops import getfield, read, setitem
+from tapegrad.ops import add, getfield, multiply, negative, read, setitem, subtract
 from tapegrad.ops.loop import Loop, live, put
 from tapegrad.ops.structure import put_results
 from tapegrad.rules.activity import activity, has_gradient
+from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
@@ -40,6 +42,9 @@ from tapegrad.transforms.loop_types import (
 )
 from tapegrad.transforms.primal_copy import copy_primal
 from tapegrad.transforms.reverse import record_sweep
+
+QUICK = frozenset([add, subtract, multiply, negative])
+LARGE = 1024  # elements
 
 
 def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], Any]:
@@ -162,7 +167,7 @@ class _Gradient:
         wanted = (*self.results.values(), *self.added.values(), *self.each.values())
         leads = leading(ops, wanted)
         needed = [op for op in ops if leads[op.id]]
-        cheap = _views(ops[:self.primal], loop)
+        cheap = _recomputed(ops[:self.primal], loop)
         kept: dict[Operation, None] = {}
         for op in needed:
             if op.id > self.primal:
@@ -242,12 +247,18 @@ def _added(total: Any, dx: Any, x: Any) -> Any:
     return total + unwrap(dx.base) if _flows(dx.base) else total
 
 
-def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
-    """Return the operations that the sweep needs no residuals for: steps, given values, constants, and views."""
+def _recomputed(ops: list[Operation], loop: Loop) -> set[Operation]:
+    """Return the operations that the sweep needs no residuals for: steps, given values, constants, and what it computes
+    again of these: views, and large sums and products, which take longer to store than to compute.
+    """
     found = set(ops[:1 + loop.sizes[0] + loop.sizes[1]])
     for op in ops:
-        if type(op) is Constant or (getattr(op.fn, "view", False)
-                                    and all(arg in found for arg in op.args if isinstance(arg, Operation))):
+        if type(op) is Constant or (type(op) is Call and found.issuperset(operands(op)) and (
+                _is_view(op) or (op.fn in QUICK and op.spec.size >= LARGE))):
             found.add(op)
     return found
 
+
+def _is_view(op: Call) -> bool:
+    """True for a view of the first argument, and for one element of it: none at places that an array tells."""
+    return type(op.fn) is Op and op.fn.memory.of == 0 and not any(spec_of(x).ndim for x in operands(op)[1:])
