@@ -58,9 +58,14 @@ class Log:
         warnings.warn_explicit(what, RuntimeWarning, where.file, where.line, module, registry)
 
 
+def silenced(op: Any) -> frozenset[str]:
+    """Return the kinds of NumPy's warnings that the program silences where it computes an operation."""
+    return getattr(op.lasti, "kinds", frozenset())
+
+
 def is_silenced(op: Any, what: str) -> bool:
     """Return whether the program silences a warning of NumPy's where it computes an operation."""
-    kinds = getattr(op.lasti, "kinds", ())
+    kinds = silenced(op)
     return any(what.startswith(text) for text, kind in KINDS.items() if kind in kinds)
 
 
