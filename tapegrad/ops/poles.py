@@ -7,6 +7,7 @@ nan.
 from __future__ import annotations
 
 import cmath
+import math
 import operator
 from collections.abc import Callable
 from functools import update_wrapper
@@ -20,7 +21,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number
 from tapegrad.rules import batching
-from tapegrad.rules.facts import FRESH, Partial, pointwise
+from tapegrad.rules.facts import EACH, FRESH, Partial, pointwise
 from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import define
 from tapegrad.rules.types.elementwise import by_ufunc
@@ -41,6 +42,13 @@ def _is_finite(x: Any) -> bool:
     if kind is np.ndarray and (x.dtype == np.float64 or x.dtype == np.float32):
         return cmath.isfinite(_vdot(x, x))
     return False
+
+
+def _nowhere_zero(x: Any) -> bool:
+    """Return whether all numbers are known to be finite and not 0."""
+    if type(x) is np.ndarray:
+        return _is_finite(x) and bool(_count(x) == x.size if x.size < 1024 else x.all())  # the quicker by the size
+    return bool((_is_finite(x) or type(x) is int) and x)
 
 
 def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
@@ -92,19 +100,36 @@ def conj(x: Any) -> Any:
     return OPS["conjugate"](x) if is_complex else x
 
 
+def _asked(dy: Any, derivative: Any) -> Any:
+    """Return a derivative, and 0 at a pole where the cotangent dy is 0: the product is 0 around there, so that its own
+    derivatives by dy are 0 too.
+    """
+    if _is_finite(derivative) or not _has_infinity(plain(derivative)):
+        return derivative
+    where, either = OPS["where"], OPS["logical_or"]
+    return where(either(OPS["not_equal"](dy, 0), OPS["isfinite"](derivative)), derivative, 0.0)
+
+
+def _divided(dz: Any, _z: Any, dy: Any, x: Any) -> Any:
+    if _has_infinity(plain(x)) and not _nowhere_zero(x):
+        x = OPS["where"](OPS["logical_or"](OPS["not_equal"](dy, 0), OPS["not_equal"](x, 0)), x, math.inf)
+    return divide_no_nan(dz, conj(x))
+
+
 multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
-    lambda dz, _y, _dy, d: multiply_no_nan(dz, conj(d)),
+    lambda dz, _y, dy, d: multiply_no_nan(dz, conj(_asked(dy, d))),
     lambda dz, _y, dy, _d: product_no_nan(conj(dy), dz), direct=True),
     torch=tensors.elementwise(np.multiply, lambda dy, d: _stopped(dy * d, dy), numbers=True), memory=FRESH,
-    batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
+    tangent=EACH, batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
 product_no_nan = define("product_no_nan", _product_no_nan, pointwise(
-    lambda dz, _y, _a, b: product_no_nan(dz, conj(b)), lambda dz, _y, a, _b: product_no_nan(dz, conj(a)), direct=True),
+    lambda dz, _y, a, b: product_no_nan(dz, conj(_asked(a, b))),
+    lambda dz, _y, a, b: product_no_nan(dz, conj(_asked(b, a))), direct=True),
     torch=tensors.elementwise(np.multiply, lambda a, b: _stopped(a * b, a, b), numbers=True), memory=FRESH,
-    batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
+    tangent=EACH, batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of two cotangents, of gradients of gradients: 0 where either is 0, whatever the other."""
 divide_no_nan = define("divide_no_nan", _divide_no_nan, pointwise(
-    lambda dz, _z, _dy, x: divide_no_nan(dz, conj(x)),
+    _divided,
     lambda dz, z, _dy, x: -product_no_nan(dz, conj(divide_no_nan(z, x))), direct=True),
     torch=tensors.elementwise(np.divide, lambda dy, x: _stopped(dy / x, dy), numbers=True), memory=FRESH,
     batch=batching.elementwise, spec=by_ufunc(np.divide, operator.truediv))
@@ -121,11 +146,7 @@ def times(dy: Any, derivative: Any) -> Any:
 def over(dy: Any, _y: Any, _a: Any, b: Any) -> Any:
     """Return the cotangent of a dividend: `divide_no_nan`, unless b is known to be finite and nowhere 0."""
     b = conj(b)
-    if type(b) is np.ndarray:
-        nowhere_zero = _is_finite(b) and (_count(b) == b.size if b.size < 1024 else b.all())  # the faster for the size
-    else:
-        nowhere_zero = (_is_finite(b) or type(b) is int) and b
-    return dy / b if nowhere_zero else divide_no_nan(dy, b)
+    return dy / b if _nowhere_zero(b) else divide_no_nan(dy, b)
 
 
 def by_divisor(dy: Any, y: Any, _a: Any, b: Any) -> Any:

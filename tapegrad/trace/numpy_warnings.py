@@ -57,9 +57,14 @@ class Log:
         warnings.warn_explicit(what, RuntimeWarning, where.file, where.line, module, registry)
 
 
+def silenced(op: Any) -> frozenset[str]:
+    """Return the kinds of NumPy's warnings that the program silences where it computes an operation."""
+    return getattr(op.lasti, "kinds", frozenset())
+
+
 def is_silenced(op: Any, what: str) -> bool:
     """Return whether the program silences this kind of warning where it computes the operation."""
-    kinds = getattr(op.lasti, "kinds", ())
+    kinds = silenced(op)
     return any(what.startswith(text) for text, kind in KINDS.items() if kind in kinds)
 
 

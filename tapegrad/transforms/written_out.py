@@ -89,7 +89,15 @@ def _vector_norm(y: Any, x: Any, ord: Any = 2, axis: Axis = None, keepdims: bool
 
 
 def _det(y: Any, x: Any) -> Any:
-    if not np.all(plain(y)):
+    n = shape_of(x)[-1]
+    if 0 < n <= 8:  # by the characteristic polynomial (Faddeev and Le Verrier), which divides by no pivot
+        unit, moved, c = np.eye(n), x, y
+        for k in range(1, n + 1):
+            moved = x if k == 1 else x @ (moved + c * unit)
+            c = ops.sum(ops.diagonal(moved), axis=-1)[..., None, None] / -k
+        return (-1) ** n * c[..., 0, 0]
+    s = np.linalg.svdvals(plain(x))
+    if not np.all(s[..., -1:] > 1e-4 * s[..., :1]):
         return NotImplemented
     sign, size = ops.slogdet(x)
     return sign * ops.exp(size)

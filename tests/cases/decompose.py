@@ -198,6 +198,7 @@ SOLUTIONS = [
          [(SINGULAR,), (np.stack([SINGULAR, draw(2, 2)]),), (np.array([[0.0]]),), (np.zeros((2, 2)),), (np.zeros((3, 3)),),
           (np.arange(9.0).reshape(3, 3),), (np.outer(z(3), z(3)),)]),
     Case("cofactors", ops.cofactors, SQUARE),
+    Case("cofactors:along", ops.cofactors, [(draw(3, 3), draw(3, 3)), (np.eye(3), draw(3, 3), draw(3, 3)), (draw(2, 3, 3), draw(3, 3), draw(2, 3, 3)), (z(3, 3), z(3, 3), z(3, 3))]),
     both("slogdet", lambda la: lambda x: tuple(la.slogdet(x)), [*SQUARE[:6], (draw(3, 3),)]),
     Case("slogdet:complex", lambda x: tuple(np.linalg.slogdet(x)), [(z(3, 3),), (z(2, 2, 2),)]),
 ]

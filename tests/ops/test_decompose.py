@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,17 @@ def test_the_mean_of_rotations() -> None:
     found = tg.hessian(f)(x)
     wanted = np.stack([(tg.gradient(f, x + e)[0] - tg.gradient(f, x - e)[0]) / 2e-5 for e in 1e-5 * np.eye(6)], -1)
     np.testing.assert_allclose(found, wanted, 1e-6, 1e-7)
+
+
+@pytest.mark.parametrize("x", [np.zeros((3, 3)), np.eye(3), np.diag([1.0, 0.0, 0.0]), np.outer([1.0, 2.0, 3.0], [1.0, 1.0, 2.0]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])])
+def test_determinants_have_derivatives_of_every_order(x: Any) -> None:
+    v = np.array([[0.3, 0.9, 0.1], [0.5, 0.2, 0.7], [0.8, 0.4, 0.6]])
+    at = np.arange(-3.0, 4.0)
+    expected = np.polynomial.polynomial.polyfit(at, [np.linalg.det(x + t * v) for t in at], 3) * [1, 1, 2, 6]
+    forwards: Any = np.linalg.det
+    backwards: Any = np.linalg.det
+    for k in range(1, 4):
+        forwards = partial(lambda f, x: tg.jvp(f, (x,), (v,))[1], forwards)
+        backwards = partial(lambda f, x: np.sum(v * tg.gradient(f, x)[0]), backwards)
+        series = tg.taylor(np.linalg.det, x, k, direction=v)[k] * [1, 1, 2, 6][k]
+        assert np.allclose([forwards(x), backwards(x), series], expected[k], atol=1e-9)

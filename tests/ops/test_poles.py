@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,20 @@ def test_the_derivative_is_finite_where_the_function_is(name: str) -> None:
         assert np.isfinite(second).all()
         again = tg.gradient(lambda x: np.sum(tg.gradient(f, x)[0]), x)[0]
         assert np.allclose(again, second.sum(axis=0), rtol=1e-9), (again, second)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("f", [
+    lambda x: np.where(x > 0, np.exp(-1 / x), 0.0), lambda x: np.where(x > 0, np.exp(-(x + 1) / x), 0.0), lambda x: np.where(x > 0, x * np.sqrt(x), 0.0),
+    lambda x: np.where(x > 0, np.sin(np.sqrt(x)), 0.0), lambda x: np.where(x > 0, np.cbrt(x) + scipy.special.erfcinv(x / 4), 0.0)])
+def test_gradients_of_gradients_stop_where_the_gradient_did(f: Callable[[Any], Any]) -> None:
+    found: Any = partial(lambda f, x: f(x).sum(), f)
+    for _ in range(3):
+        step = tg.value_and_grad(found, warmup=1)
+        for dx in (tg.gradient(found, X)[0], *(step(X)[1] for _ in range(4))):
+            assert dx[0] == 0.0
+            assert np.allclose(dx[1:], tg.gradient(found, X[1:])[0])
+        found = partial(lambda f, x: np.sum(tg.gradient(f, x)[0]), found)
 
 
 SPECIAL = {"gamma": 0.0, "loggamma": 0.0, "erfinv": 1.0, "ndtri": 0.0, "ellipk": 1.0, "k0": 0.0, "k1": 0.0, "y0": 0.0, "expi": 0.0, "exp1": 0.0, "spence": 0.0}

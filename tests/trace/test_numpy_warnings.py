@@ -167,3 +167,22 @@ def test_what_the_program_silences_is_not_said_by_replays_and_sweeps() -> None:
         assert not said(lambda tape=tape: tape.play(X - 0.5)) and not said(lambda fn=fn: tg.grad(fn, X))  # type: ignore[misc]
     tape = tg.trace(quiet, X)[1]
     assert len(said(lambda: tape.play(X - 2.0))) == 1  # of the square root, which stands outside
+
+
+@pytest.mark.parametrize("backend", ["numpy", None])
+def test_nor_by_compiled_calls(backend: str | None) -> None:
+    def quiet(x: Any) -> Any:
+        s = 0.0
+        for i in range(100):  # a loop, in which a call of Python's is
+            with np.errstate(divide="ignore", invalid="ignore"):
+                s = s + np.sum(np.where(x > 0, np.sort(np.log(x)) * i, 0.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return s + np.sum(np.where(x > 0, np.sin(x) / x, 1.0))
+    step = tg.value_and_grad(quiet, backend=backend, warmup=1)
+    assert not said(lambda: step(X), times=4)
+    assert step.stats.hits
+    loud = tg.value_and_grad(lambda x: quiet(x) + np.sum(np.log(x) * 0.0), backend=backend, warmup=1)
+    for _ in range(3):
+        found = said(lambda: loud(X))
+        assert found and not {line for _, _, line in found} & set(range(quiet.__code__.co_firstlineno, quiet.__code__.co_firstlineno + 8))

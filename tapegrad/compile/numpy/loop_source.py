@@ -20,6 +20,7 @@ def write_loop(writer: Writer, op: Call) -> None:
     body = _Body(writer, op)
     before, *lines = body.before + body.write_runs()
     writer.statement(op, before)
+    writer.silent = frozenset()  # the lines of a loop have blocks of their own
     writer.body += lines
     writer.loops[op] = [*body.now, *body.collected]
 

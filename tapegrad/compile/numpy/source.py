@@ -37,8 +37,10 @@ from tapegrad.show.line import Places
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
+from tapegrad.trace.numpy_warnings import silenced
 from tapegrad.tree.signature import ValueAndGradients
 
+_errstate = np.errstate  # a trace replaces it
 INTEGRAL = frozenset(["int", "floor", "ceil", "trunc", "round"])
 
 
@@ -99,6 +101,7 @@ class Writer:
         self.given: set[Operation] = set()  # what is in the result already
         self.arrays: dict[Operation, str] = {}  # those that have a name of their own
         self.where: Location | None = None
+        self.silent: frozenset[str] = frozenset()  # which warnings the block ignores that is open
 
     def write(self) -> Source:
         result = ""
@@ -136,13 +139,23 @@ class Writer:
         return self.names.bind(value)
 
     def statement(self, op: Operation, text: str) -> None:
-        """Append a statement, below the user's line that it comes from."""
-        where = self.shared.places.line(op)
+        """Append a statement, below the user's line that it comes from, and where the program silences NumPy."""
+        silent, where = silenced(op), self.shared.places.line(op)
+        if silent != self.silent:
+            self.silent = frozenset()
         if where is not None and where is not self.where:
             self.where, line = where, comment(where)
             self.shared.wheres[line] = where
-            self.body.append(line)
-        self.body.append(text)
+            self.line(line)
+        if silent != self.silent:
+            ignored = ", ".join(f"{kind}='ignore'" for kind in sorted(silent))
+            self.line(f"with {self.names.bind(_errstate)}({ignored}):")
+            self.silent = silent
+        self.line(text)
+
+    def line(self, text: str) -> None:
+        """Append a line to the block that is open."""
+        self.body.append(f"    {text}" if self.silent else text)
 
     def operand(self, arg: Any) -> str:
         """Return the text of an argument beside an operator."""
@@ -166,7 +179,7 @@ class Writer:
         gone = [self.arrays.pop(x) for number in self.ownership.dead[op.id]
                 if (x := self.tape.ops[number - 1]) in self.arrays]
         if gone:
-            self.body.append(f"del {', '.join(gone)}")
+            self.line(f"del {', '.join(gone)}")
 
     # -- operations
 

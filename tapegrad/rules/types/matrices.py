@@ -73,10 +73,10 @@ def square(x: Any, *_: Any, **__: Any) -> Spec:
     return array(_typed(spec), spec.shape, () if spec.ndim == 2 else None)
 
 
-def cofactors(x: Any) -> Spec:
-    """Return the type of the cofactors of a matrix."""
-    spec = _square(x)
-    return array(_typed(spec), spec.shape, None)
+def cofactors(x: Any, *along: Any) -> Spec:
+    """Return the type of the cofactors of a matrix, or of their derivative along others."""
+    specs = [_square(x), *map(_matrix, along)]
+    return array(_typed(*specs), np.broadcast_shapes(*[spec.shape for spec in specs]), None)
 
 
 def determinant(x: Any) -> Spec:
