@@ -35,8 +35,9 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     What `fn` returns is the cotangent from there on, of the same shape; None leaves it as it is. In a batch it is
     called for each member, in a gradient of a gradient by the innermost sweep. An array comes back in memory of its
     own. Outside of traces nothing is called. Forward mode has no cotangents, and refuses it. What calls functions that
-    may print or draw random numbers is not compiled. A list that the program has captured is its copy in the trace, as
-    everywhere: append to a global, or to an attribute of `fn`. Raises ArgumentError for what is no number or array.
+    may print or draw random numbers is not compiled. A list that the program has captured is its copy in the trace: a
+    hook that appends to it raises MutationError; append to a global, or to an attribute of a function. Raises
+    ArgumentError for what is no number or array.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: tg.hook(lambda dx: -dx, x) * x, 3.0)
@@ -48,8 +49,10 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     leaves: list[Any] = []
     structure = flatten(fn, "", leaves, [])
     captures = any(isinstance(leaf, Traced) for leaf in leaves)  # they are no more when the sweep comes
+    copied = captures or any(id(new) in structure.seen for tracer in running.tracers if tracer.rerouting is not None
+                             for new, _ in tracer.rerouting.pairs)
     return ops.hook(x, *leaves if captures else (), fn=structure if captures else fn,
-                    **{"tensors": True} if is_tensor(plain(x)) else {})
+                    **{"tensors": True} if is_tensor(plain(x)) else {}, **{"copied": True} if copied else {})
 
 
 def nestlevel() -> int:
