@@ -35,8 +35,9 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     `fn` returns the cotangent to continue with, of the same shape, or None to leave it as it is. In a batch it is
     called for each member, in a gradient of a gradient by the innermost sweep. An array is returned as a copy. Outside
     of traces `fn` is not called. Forward mode has no cotangents and refuses a hook. If `fn` may print or draw random
-    numbers, the path is not compiled. A trace sees a copy of a list that the program captured: append to a global or to
-    an attribute of `fn` instead. Raises ArgumentError if `x` is neither a number nor an array.
+    numbers, the path is not compiled. A trace sees a copy of a list that the program captured, and a hook that appends to
+    it raises MutationError: append to a global or to an attribute of a function instead. Raises ArgumentError if `x` is
+    neither a number nor an array.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: tg.hook(lambda dx: -dx, x) * x, 3.0)
@@ -48,8 +49,10 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     leaves: list[Any] = []
     structure = flatten(fn, "", leaves, [])
     captures = any(isinstance(leaf, Traced) for leaf in leaves)  # these proxies have expired when the sweep runs
+    copied = captures or any(id(new) in structure.seen for tracer in running.tracers if tracer.rerouting is not None
+                             for new, _ in tracer.rerouting.pairs)
     return ops.hook(x, *leaves if captures else (), fn=structure if captures else fn,
-                    **{"tensors": True} if is_tensor(plain(x)) else {})
+                    **{"tensors": True} if is_tensor(plain(x)) else {}, **{"copied": True} if copied else {})
 
 
 def nestlevel() -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
-from tapegrad.errors import ArgumentError, user_location
+from tapegrad.errors import ArgumentError, MutationError, user_location
 from tapegrad.numbers.cotangents import ZERO, dense, shape_of
 from tapegrad.numbers.formatting import brief
 from tapegrad.numbers.kinds import Array
@@ -17,7 +18,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.rules.readonly import apart, reading
 from tapegrad.rules.registry import define
 from tapegrad.tape.tape import Operation, value_of
-from tapegrad.tree.flatten import Structure, is_leaf
+from tapegrad.tree.flatten import Structure, flatten, is_leaf
 
 
 def hooked(op: Operation) -> Callable[[Any], Any]:
@@ -30,19 +31,25 @@ def hook_function(fn: Callable[..., Any], captured: list[Any]) -> Callable[[Any]
     return fn.build(captured) if isinstance(fn, Structure) else fn  # type: ignore[no-any-return]
 
 
-def _value(x: Array, *captured: Any, fn: Callable[..., Any], tensors: bool = False) -> Any:
+def _value(x: Array, *captured: Any, fn: Callable[..., Any], tensors: bool = False, copied: bool = False) -> Any:
     """Return the value in memory of its own, since the program may write to either."""
     known = x.tensor if type(x) is TensorArray else x
     made = duplicate(known) if is_memory(known) and not isinstance(known, Traced) else known
     return wrap(made) if known is not x else made
 
 
-def _rule(x: Any, *captured: Any, fn: Any, tensors: bool = False) -> tuple[Any, Callable[[Any], Any]]:
+def _rule(x: Any, *captured: Any, fn: Any, tensors: bool = False,
+          copied: bool = False) -> tuple[Any, Callable[[Any], Any]]:
     def hook_pullback(dy: Any) -> tuple[Any, ...]:
         dy = dense(dy)
         given = TensorArray(dy.tensor.clone()) if type(dy) is TensorArray else dy
         call = hook_function(fn, [unwrap(part) if tensors else part for part in captured])
+        before = _captured(call) if copied else None
         dx = reading(lambda dy: wrap(call(unwrap(dy))) if tensors else call(dy), "the function of a hook")(given)
+        if before is not None and not _is_same(before, _captured(call)):
+            raise MutationError("the function of a hook writes to what the program captured: the trace's copy, of "
+                                "which the write would be lost", user_location(),
+                                "a global list, or an attribute of a function; or a tensor's or an array's element")
         if dx is None or dx is given:
             dx = dy
         if not is_leaf(unwrap(dx)) or shape_of(dx) != shape_of(dy):
@@ -51,6 +58,15 @@ def _rule(x: Any, *captured: Any, fn: Any, tensors: bool = False) -> tuple[Any, 
                                 user_location(), "return a cotangent of that shape, or None to leave it as it is")
         return (*apart((dx,), dy), *[ZERO] * len(captured))
     return _value(x, fn=fn), hook_pullback
+
+
+def _captured(fn: Any) -> tuple[Structure, list[Any]]:
+    leaves: list[Any] = []
+    return flatten(fn, "", leaves, []), leaves
+
+
+def _is_same(then: tuple[Structure, list[Any]], now: tuple[Structure, list[Any]]) -> bool:
+    return then[0] == now[0] and len(then[1]) == len(now[1]) and all(map(is_, then[1], now[1]))
 
 
 def _tangent(*args: Any, **kwargs: Any) -> Any:

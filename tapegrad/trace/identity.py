@@ -103,6 +103,14 @@ def join(first: Any, second: Any) -> None:
                 set_class(x, _joined(cls))  # type: ignore[arg-type]
 
 
+def check_copied_once(memo: dict[Any, Any]) -> None:
+    """Refuse copy.deepcopy of two copies of one object: Python makes one copy of it, and would make one of each."""
+    for second, first in _first.items():
+        if second in memo and id(first) in memo:
+            raise MutationError(f"copy.deepcopy of two arguments that are one {class_of(first).__name__}, which makes "
+                                "one copy of both", user_location(), "pass it once; or copy each for itself")
+
+
 def part(first: Any, second: Any) -> None:
     """Undo `join`."""
     _first.pop(id(second), None)

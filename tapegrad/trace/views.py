@@ -28,6 +28,7 @@ from tapegrad.numbers.view_path import Path, Step, follow
 from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, squeeze
 from tapegrad.rules.op import Op, Slotted, Traced
 from tapegrad.tape.tape import NO_KWARGS, Call, Input, Operation, value_of
+from tapegrad.trace import identity
 from tapegrad.trace.value_retention import is_large
 
 
@@ -383,7 +384,10 @@ def _shares(a: Any, b: Any) -> bool:
 
 
 def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
-    """Refuse copy.deepcopy of two arguments that are one array: Python makes one copy, a tape would make two."""
+    """Refuse copy.deepcopy of two arguments that are one array or object: Python makes one copy, a tape would make two."""
+    identity.check_copied_once(memo)
+    if not isinstance(plain(x._val), np.ndarray):
+        return
     others = memo.setdefault("arrays of a trace", [])
     if others:
         x._tracer.guard_apart()

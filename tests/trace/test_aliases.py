@@ -6,6 +6,7 @@ import copy
 import itertools
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,16 @@ def test_what_is_held_as_a_plain_copy_keeps_an_array_from_being_written_to() -> 
     with pytest.raises(tg.MutationError, match="still held"):
         tg.grad(stale, 2.0)
     assert tg.grad(let_go, 2.0)[1][1] == 3.0
+
+
+@pytest.mark.parametrize("given", [SimpleNamespace(w=1.3), [1.3], {"w": 1.3}])
+def test_two_arguments_that_are_one_object_are_not_copied_apart(given: Any) -> None:
+    def f(a: Any, b: Any) -> Any:
+        (first,), second = copy.deepcopy([[a], b])
+        return (first.w if hasattr(first, "w") else first["w"] if "w" in first else first[0]) * (2.0 if first is second else 3.0)
+    with pytest.raises(tg.MutationError, match="one copy of both"):
+        tg.grad(f, given, given)
+    assert tg.grad(f, given, copy.copy(given))[0] == 1.3 * 3.0
 
 
 def test_two_arguments_that_are_one_array_are_not_copied_apart() -> None:

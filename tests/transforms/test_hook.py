@@ -208,3 +208,16 @@ def test_what_asks_for_the_level_holds_for_that_level(backend: str) -> None:
         tg.gradient(lambda x: tape.play(3.0) * x, 1.0)
     text = tg.gradtape(by_level, 2.0).to_python()  # the program's lines are comments of it
     assert not [line for line in text.splitlines() if "nestlevel" in line and not line.strip().startswith("#")]
+
+
+def test_a_hook_that_writes_to_what_was_captured_is_refused() -> None:
+    seen: list[Any] = []
+    numbers, count = [2.0], 0.0
+
+    def counting(dy: Any) -> None:
+        nonlocal count
+        count += 1.0
+    for fn in (lambda dy: seen.append(dy), seen.append, numbers.append, lambda dy: numbers.__setitem__(0, dy), counting):
+        with pytest.raises(tg.MutationError, match=r"writes to what the program captured[\s\S]*a global list"):
+            tg.grad(lambda x: tg.hook(fn, x * x) * numbers[0] + len(seen) + count, 2.0)  # noqa: B023
+    assert (seen, numbers, count) == ([], [2.0], 0.0)
