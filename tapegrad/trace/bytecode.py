@@ -129,13 +129,20 @@ def called_with(code: CodeType, place: int) -> int | None:
     """Return the number of arguments with which the callable that an instruction pushes, with its NULL, is called: -1
     if they are unpacked or named. None if it may be used otherwise, as in `type.mro(*x)`.
     """
+    end = _call(code, place)
+    if end is None:
+        return None
+    opcode, arg = code.co_code[2 * end:2 * end + 2]
+    return -1 if opcode == _CALL_EX or code.co_code[2 * end - 2] == _KEYWORDS else arg
+
+
+def _call(code: CodeType, place: int) -> int | None:
+    """Return the place of the instruction that calls the callable that an instruction pushes, if that is known."""
     depth = 0  # stack depth above the callable
     for at in range(2 * place + 2, len(code.co_code), 2):
         opcode, arg = code.co_code[at:at + 2]
-        if opcode == _CALL and arg == depth:
-            return -1 if code.co_code[at - 2] == _KEYWORDS else arg
-        if opcode == _CALL_EX and 1 + (arg & 1) == depth:
-            return -1
+        if (opcode == _CALL and arg == depth) or (opcode == _CALL_EX and 1 + (arg & 1) == depth):
+            return at // 2
         depth += dis.stack_effect(opcode, arg if opcode >= dis.HAVE_ARGUMENT else None)
         if opcode in _UNCLEAR or (depth < 1 and opcode != _CACHE):
             return None
@@ -147,6 +154,66 @@ _UNCLEAR = frozenset([_EXTENDED, *dis.hasjrel, *dis.hasjabs, *(
 _CALL = dis.opmap.get("PRECALL", dis.opmap.get("CALL"))
 _KEYWORDS = dis.opmap.get("KW_NAMES", -1)
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
+
+
+def has_docstring(code: CodeType) -> bool:
+    """Return whether the first constant is a string that no instruction loads."""
+    units, consts = code.co_code, code.co_consts
+    return bool(consts) and type(consts[0]) is str and not any(
+        units[at] in _CONST and not units[at + 1] for at in range(0, len(units), 2))
+
+
+_CONST = frozenset(dis.hasconst)
+
+
+def asked_for(code: CodeType) -> set[str]:
+    """Return the names of classes that code uses only as the second argument of `isinstance` or `issubclass`."""
+    opcodes, asked = code.co_code[::2], set[int]()
+    for place in (place for name in ASKING for place in places_of(code, name)):
+        end = _call(code, place) if opcodes[place] == _LOAD_GLOBAL else None
+        at, left = (place, 0) if end is None else (before(opcodes, end), 1)
+        while left:
+            if opcodes[at] == _TUPLE:
+                left += argument(code, at) - 1
+            elif opcodes[at] in ATTRIBUTES or opcodes[at] == _LOAD_GLOBAL:
+                asked.add(at)
+                while opcodes[at] in ATTRIBUTES:
+                    at = before(opcodes, at)
+                left -= 1 if opcodes[at] in _LOADS else left
+            else:
+                left -= 1 if opcodes[at] in _LOADS else left
+            at = before(opcodes, at)
+    used = {match.start() for match in _NAMED.finditer(opcodes)} - asked if asked else ()
+    return {name_in(code, at) for at in asked}.difference(name_in(code, at) for at in used)
+
+
+def taken_of(code: CodeType, name: str) -> set[str] | None:
+    """Return the attributes that code and its nested code read of a global, `a` and `b` of `name.a.b`; None if they
+    use the global in any other way.
+    """
+    opcodes, found = code.co_code[::2], set[str]()
+    for place in places_of(code, name):
+        if opcodes[place] in _READS:
+            at = after(opcodes, place)
+            if opcodes[at] not in ATTRIBUTES:
+                return None
+            while opcodes[at] in ATTRIBUTES:
+                found.add(name_in(code, at))
+                at = after(opcodes, at)
+    for part in code.co_consts:
+        if type(part) is CodeType:
+            more = taken_of(part, name)
+            if more is None:
+                return None
+            found |= more
+    return found
+
+
+ASKING = ("isinstance", "issubclass")
+_READS = frozenset(dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+                   if name in dis.opmap)
+_TUPLE = dis.opmap["BUILD_TUPLE"]
+_LOADS = frozenset(dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "LOAD_CONST"))
 
 
 def is_attribute_of(code: CodeType, name: str, owner: str) -> bool:
@@ -165,6 +232,14 @@ def before(opcodes: bytes, place: int) -> int:
     place -= 1
     while place > 0 and opcodes[place] in (_CACHE, _EXTENDED):
         place -= 1
+    return place
+
+
+def after(opcodes: bytes, place: int) -> int:
+    """Return the place of the instruction after one."""
+    place += 1
+    while opcodes[place] in (_CACHE, _EXTENDED):
+        place += 1
     return place
 
 

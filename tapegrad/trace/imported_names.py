@@ -17,6 +17,8 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from itertools import repeat
+from operator import itemgetter
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -27,7 +29,7 @@ from types import (
     GenericAlias,
     ModuleType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +37,7 @@ from tapegrad.numbers.object_state import attributes
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
-from tapegrad.trace.bytecode import follows, places_of
+from tapegrad.trace.bytecode import ASKING, follows, places_of, taken_of
 from tapegrad.trace.conversions import Conversion, Conversions, check_waiting, conversion, merged
 from tapegrad.trace.holders import FEW, forget, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
@@ -68,7 +70,8 @@ def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
     roots = {id(root): root for root in _roots(fn, args, near)}  # many objects share a class
-    near.update((id(holder), holder) for root in roots.values() for holder in _of(root))
+    ways: dict[int, tuple[Any, _Way]] = {}  # roots of one package lead to the same
+    near.update((id(holder), holder) for root in roots.values() for holder in _of(root, ways))
     near.pop(id(own), None)
     converted = [near.pop(id(holder)) for holder in [*near.values()]
                  if type(holder) is Conversions and len(holder.all) > 1]
@@ -98,8 +101,10 @@ def _is_closed_name(module: str) -> bool:
     return is_foreign(module) and not f"{module}.".startswith(FOLLOWED)
 
 
-def _of(root: Any) -> tuple[Any, ...]:
-    """Return the holders that a function or class leads to, without its captures, which may differ in the next call."""
+def _of(root: Any, ways: dict[int, tuple[Any, _Way]] | None = None) -> tuple[Any, ...]:
+    """Return the holders that a function or class leads to, without its captures, which may differ in the next call.
+    `ways` holds, by id, the objects that other roots led to.
+    """
     key: Any = root
     state = [loaded(), len(GIVEN)]
     if type(root) is FunctionType:
@@ -113,7 +118,7 @@ def _of(root: Any) -> tuple[Any, ...]:
                 id(value := names.get(name)) != then and callable(value)
                 for name, then in zip(root.__code__.co_names, known[3:])):
             forget(names)
-        found = [*_reached(root)]
+        found = [*_reached(root, {} if ways is None else ways)]
         converted = [x for x in found if type(x) is Conversion]
         reached = *(x for x in found if type(x) is not Conversion), *([Conversions(converted)] if converted else ())
         converts = type(root) is FunctionType and conversion(root) is not None
@@ -229,75 +234,88 @@ def replaced_few(x: Any) -> bool:
     return _is_small(x) and bool(replaced(x))
 
 
-def _reached(root: Any) -> Iterator[Any]:
+class _Way(NamedTuple):
+    """Where an object leads: holders that hold something to replace, functions' conversions, objects to follow."""
+
+    holders: list[Any]
+    parts: list[Any]
+
+
+def _reached(root: Any, ways: dict[int, tuple[Any, _Way]]) -> Iterator[Any]:
     """Yield the holders that code leads to and that hold something to replace, and the functions' conversions."""
     stack: deque[Any] = deque([root])  # nearest first: these are most likely called
-    seen: set[int] = set(_interposed())
+    seen, given = set(_interposed()), set[int]()
     classes, below = list[Any](), False  # the classes found, and whether code looks up their subclasses
     while stack and len(seen) < MOST:
         x = stack.popleft()
-        if type(x) in _PLAIN or id(x) in seen:
+        if id(x) in seen:
             continue
         x = original(x)
         kind = type(x)  # objects of the user are not accessed
         if id(x) in seen or kind in _PLAIN:
             continue
         seen.add(id(x))
-        if kind is FunctionType:
-            closed = _is_closed(x.__globals__.get("__name__"))
-            if id(x.__globals__) not in seen and (not closed or x in THROUGH
-                                                  or x.__qualname__.partition(".")[0] in _names_of_classes()):
-                seen.add(id(x.__globals__))
-                if replaced(x.__globals__):
-                    yield x.__globals__
-            if closed:  # it uses only its own names, except for functions it was given
-                stack += [*_given(x), x.__dict__.get("__wrapped__")]
-            if closed or (x in FOREIGN and x is not root):  # it is replaced as a whole
-                continue
-            if x is not root and (converts := conversion(x)) is not None:
-                yield converts
-            captured = captured_by(x)
-            stack += _named(code_of(x), x.__globals__, captured)
-            if not below and "__subclasses__" in mentioned(code_of(x)).attributes:
-                below = True
-                stack += [each for cls in classes for each in type.__subclasses__(cls)]
-            stack += [value for value in captured.values() if not issubclass(type(value), ModuleType)]
-            stack += _by_computed_names(code_of(x), x.__globals__)
-            if x is not root:
-                stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, *x.__dict__.values()]
-                if replaced(x):
-                    yield x
-        elif is_compiled(kind):
-            stack.append(given_function(x))
-        elif issubclass(kind, ModuleType):  # stored in an object, so any code may get it
-            stack += [] if is_installed(file_of(x)) else _of_module(x, frozenset(vars(x)))
-        elif issubclass(kind, type):
-            stack += [] if kind is type else [kind]
+        known = ways.get(id(x))
+        if x is root:
+            known = x, _way(x, True)
+        elif known is None:
+            known = ways[id(x)] = x, _way(x, False)
+        for holder in known[1].holders:
+            if id(holder) not in given:
+                given.add(id(holder))
+                yield holder
+        stack += known[1].parts
+        if issubclass(kind, type):
             classes.append(x)
             stack += type.__subclasses__(x) if below else []
-            if x in THROUGH:
-                stack += [part for part in vars(x).values() if type(part) is FunctionType]
-            elif not _is_closed(x.__module__):
-                for base in x.__mro__:
-                    if base is x or (base.__flags__ & HEAP and not _is_closed(base.__module__)
-                                     and id(base) not in seen):
-                        seen.add(id(base))
-                        stack += vars(base).values()
-                        if base.__flags__ & HEAP and replaced(base):
-                            yield base
-        elif kind is Op:
-            stack += functions_of(x)
-        elif kind is dict and _is_namespace(x):
-            if replaced(x):
-                yield x
-        elif kind is GeneratorType and not x.gi_running and x.gi_frame is not None:
-            check_waiting(x, x.gi_frame.f_globals)
-            stack += [*_held(x), *_named(x.gi_code, x.gi_frame.f_globals, {})]
-        else:
-            if not issubclass(kind, tuple) and replaced_few(x):
-                yield x
-            stack += [] if _is_closed(kind.__module__) else [kind]
-            stack += _held(x)
+        elif kind is FunctionType and not below and "__subclasses__" in mentioned(code_of(x)).attributes:
+            below = True
+            stack += [each for cls in classes for each in type.__subclasses__(cls)]
+
+
+def _way(x: Any, is_root: bool) -> _Way:
+    """Return where an object leads; `is_root` leaves out what a function has captured, its defaults and attributes."""
+    found, parts = list[Any](), list[Any]()
+    kind = type(x)
+    if kind is FunctionType:
+        closed = _is_closed(x.__globals__.get("__name__"))
+        if (not closed or x in THROUGH or x.__qualname__.partition(".")[0] in _names_of_classes()) \
+                and replaced(x.__globals__):
+            found.append(x.__globals__)
+        if closed:  # it uses only its own names, except for functions it was given
+            parts += [*_given(x), x.__dict__.get("__wrapped__")]
+        elif x not in FOREIGN or is_root:  # else it is replaced as a whole
+            captured = captured_by(x)
+            parts += [*_named(code_of(x), x.__globals__, captured),
+                      *(value for value in captured.values() if not issubclass(type(value), ModuleType)),
+                      *_by_computed_names(code_of(x), x.__globals__)]
+            if not is_root:
+                found += filter(None, [conversion(x), x if replaced(x) else None])
+                parts += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, *x.__dict__.values()]
+    elif is_compiled(kind):
+        parts.append(given_function(x))
+    elif issubclass(kind, ModuleType):  # stored in an object, so any code may get it
+        parts += [] if is_installed(file_of(x)) else _of_module(x, frozenset(vars(x)))
+    elif issubclass(kind, type):
+        parts += [] if kind is type else [kind]
+        if x in THROUGH:
+            parts += [part for part in vars(x).values() if type(part) is FunctionType]
+        elif not _is_closed(x.__module__):
+            parts += vars(x).values()
+            parts += [base for base in x.__mro__[1:] if base.__flags__ & HEAP and not _is_closed(base.__module__)]
+            found += [x] if x.__flags__ & HEAP and replaced(x) else []
+    elif kind is Op:
+        parts += functions_of(x)
+    elif kind is dict and _is_namespace(x):
+        found += [x] if replaced(x) else []
+    elif kind is GeneratorType and not x.gi_running and x.gi_frame is not None:
+        check_waiting(x, x.gi_frame.f_globals)
+        parts += [*_held(x), *_named(x.gi_code, x.gi_frame.f_globals, {})]
+    else:
+        found += [x] if not issubclass(kind, tuple) and replaced_few(x) else []
+        parts += [] if _is_closed(kind.__module__) else [kind]
+        parts += _held(x)
+    return _Way(found, [*{id(part): part for part in parts if type(part) not in _PLAIN}.values()])
 
 
 @functools.cache
@@ -328,20 +346,33 @@ def _named(code: CodeType, scope: dict[str, Any], captured: dict[str, Any]) -> I
     of the program's modules if the code computes names.
     """
     mention, names = mentioned(code), _names(code)
-    values: list[Any] = [*map(scope.get, names), *modules_of(mention.modules, scope), *captured.values()]
-    names = names.union(*[_asked(value) for value in values if type(value) in _ASKING])
-    whole = not _COMPUTING.isdisjoint(names) and not is_installed(code.co_filename)
+    # a class that code only tests for makes no object there; its metaclass may answer the test
+    asked = mention.kinds if scope.keys().isdisjoint(ASKING) else frozenset()
+    names -= asked
+    scoped: list[tuple[str, Any]] = [*zip(names, map(scope.get, names))]
+    values = [*modules_of(mention.modules, scope), *captured.values()]
+    names = names.union(*[_asked(value) for value in (*map(itemgetter(1), scoped), *values) if type(value) in _ASKING])
+    computes = not _COMPUTING.isdisjoint(names)
+    whole = computes and not is_installed(code.co_filename)
     if whole:
         values += [*scope.values(), *(_of_package(scope) if "modules" in names or "__import__" in names else ())]
-    for value in values:
+    yield from map(_metaclass, map(scope.get, asked))
+    for name, value in (*scoped, *zip(repeat(""), values)):
         if type(value) is FunctionType:
             yield value
         elif type(value) not in _PLAIN:
             for module in _modules(value):
+                taken = taken_of(code, name) if name and not (computes or module is not value or _is_closed(
+                    getattr(module, "__name__", ""))) else None
                 yield from _of_module(module, frozenset(vars(module)) if whole and not is_installed(file_of(module))
-                                      else names)
+                                      else names if taken is None else names & taken)
+                yield from map(_metaclass, _of_module(module, asked) if asked else ())
             if not issubclass(type(value), ModuleType):
                 yield value
+
+
+def _metaclass(x: Any) -> Any:
+    return type(x) if issubclass(type(x), type) else None
 
 
 _COMPUTING = frozenset(["globals", "vars", "__dict__", "eval", "exec", "modules", "__import__"])
@@ -409,5 +440,5 @@ _LAZY = frozenset(["__getattr__"])  # a module's hook for lazy attributes
 
 def _names(code: CodeType) -> frozenset[str]:
     """Return the names of globals, attributes and captured variables in code, and its strings that may be names."""
-    names, attributes, _, _ = mentioned(code)
-    return names | attributes
+    mention = mentioned(code)
+    return mention.names | mention.attributes

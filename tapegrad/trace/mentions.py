@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from tapegrad.trace.bytecode import named
+from tapegrad.trace.bytecode import ASKING, asked_for, has_docstring, named
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.installed import library_of
 
@@ -21,12 +21,14 @@ _ASSIGNING = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
 
 
 class Mentioned(NamedTuple):
-    """The names in a function's code: of globals, of attributes, of imported modules; and whether it assigns globals.
+    """The names in a function's code: of globals, of attributes, of imported modules, of classes that it only tests for
+    (`isinstance`); and whether it assigns globals.
     """
 
     names: frozenset[str]
     attributes: frozenset[str]
     modules: frozenset[str]
+    kinds: frozenset[str]
     assigns: bool
 
 
@@ -44,7 +46,7 @@ def mentioned(code: CodeType) -> Mentioned:
     """
     known = _mentioned.get(id(code))  # by id: a code object's hash reads all its contents
     if known is None:
-        if len(_mentioned) > 4096:
+        if len(_mentioned) > 32768:
             _mentioned.clear()
         known = _mentioned[id(code)] = code, _mention(code)
     return known[1]
@@ -54,6 +56,8 @@ def _mention(code: CodeType) -> Mentioned:
     names: set[str] = set()
     modules: set[str] = set()
     attributes, assigns = set(code.co_names), False
+    kinds = set() if attributes.isdisjoint(ASKING) else asked_for(code)
+    used = attributes - kinds
     for opname, name in named(code, _READING | _ASSIGNING | {"IMPORT_NAME"}):
         if opname in _READING:
             names.add(name)
@@ -64,18 +68,22 @@ def _mention(code: CodeType) -> Mentioned:
     if modules:
         modules |= attributes  # `from package import module`
     if not _BY_NAME.isdisjoint(code.co_names):
-        texts = {name for part in code.co_consts if type(part) is str for name in (part, *re.findall(r"\w+", part))}
+        texts = {name for part in code.co_consts[has_docstring(code):]
+                 if type(part) is str for name in (part, *re.findall(r"\w+", part))}
         names |= texts
         attributes |= texts
         modules |= texts
+        used |= texts
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             more = mentioned(inner)
             names |= more.names
             attributes |= more.attributes
             modules |= more.modules
+            used |= (more.names | more.attributes) - more.kinds
+            kinds |= more.kinds
             assigns = assigns or more.assigns
-    return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), assigns)
+    return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), frozenset(kinds - used), assigns)
 
 
 def modules_of(names: Iterable[str], scope: dict[str, Any]) -> Iterator[ModuleType]:

@@ -319,7 +319,7 @@ class Routes:
         if fn in REGISTERED:  # a rule defined by the program
             yield FOREIGN.get(fn), ""
         code, namespace = code_of(fn), fn.__globals__
-        names, attributes, modules, _ = mentioned(code)
+        names, attributes, modules, _, _ = mentioned(code)
         for name in names:
             if name in namespace:
                 value = namespace[name]

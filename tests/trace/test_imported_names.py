@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.trace.conversions import Conversions
 from tapegrad.trace.imported_names import holders
 
 HELPER = '''
@@ -247,3 +248,47 @@ def test_what_imported_a_captured_module_is_not_followed(monkeypatch: pytest.Mon
     found = holders(f, ())
     assert any(x is vars(module) for x in found) and not any(x is module.__loader__.table for x in found)
     assert tg.gradient(f, 0.7) == (math.cos(0.7),)
+
+
+class Asking(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return type(x) is str
+
+
+class Asked(metaclass=Asking):
+    def kind(self, x: Any) -> Any:
+        return type(x)
+
+
+class Made:
+    def kind(self, x: Any) -> Any:
+        return type(x)
+
+
+def of_kind(x: Any) -> Any:
+    """Return a power of x: an array."""
+    if isinstance(x, (Asked, tests_of_kinds.Table)) or issubclass(int, Asked):
+        return x
+    return tests_of_kinds.power(x, np.array([2.0])) * getattr(Made, "kind", None)(Made(), x)(1)
+
+
+KINDS = """
+class Table:
+    def kind(self, x):
+        return type(x)
+
+def array(x):
+    return type(x)
+
+def power(x, y):
+    return (x ** y).sum() if type(x) is float else 0.0
+"""
+tests_of_kinds: Any = types.ModuleType("tests_of_kinds")
+exec(KINDS, vars(tests_of_kinds))
+
+
+def test_of_classes_that_code_only_asks_for_and_of_names_of_other_modules_nothing_is_followed() -> None:
+    found = [x for x in holders(of_kind, []) if type(x) is Conversions]
+    assert {fn.__qualname__ for x in found for fn in x.functions} == {
+        "of_kind", "Made.kind", "power", "Asking.__instancecheck__"}
+    assert tg.gradient(of_kind, 3.0)[0] == pytest.approx(6.0)
