@@ -1,1 +1,1 @@
-"""Compilation: functions that keep tapes, what these depend on, and the code that runs them."""
+"""Compilation: functions that keep tapes, the dependencies of these tapes, and the code that runs them."""

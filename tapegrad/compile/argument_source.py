@@ -1,8 +1,8 @@
-"""argument_source: the source that takes a call's arguments apart and checks them, and that nests what it returns.
+"""argument_source: the source that takes a call's arguments apart and checks them, and that nests its results.
 
-Everything that a tape was specialised to is checked here: how the arguments are nested, the type of each number, the
-dtype and shape of each array. What has no short source (objects that refer to each other, the user's kinds of dict) is
-left to `tree.flatten`, which takes microseconds.
+The checks cover everything that a tape is specialised to: the nesting of the arguments, the type of each number, the
+dtype and shape of each array. Arguments without a short source (objects that refer to each other, the user's own dict
+classes) are left to `tree.flatten`, which takes microseconds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tapegrad.tree.flatten import Structure, flatten
 from tapegrad.tree.nodes import Bound, Closure, Container, Function, Instance, Leaf, Static, is_hollow
 from tapegrad.tree.signature import Signature, ValueAndGradients
 
-Name = Callable[..., str]  # a thing, and a hint -> the name by which the source knows it
+Name = Callable[..., str]  # (object, hint) -> its name in the source
 
 
 class Unpacked:
-    """The parameters of a function, and the lines that check them and name their leaves; `miss` is what
-    a check that fails does.
+    """The parameters of a function, and the lines that check them and name their leaves; a failed check executes
+    `miss`.
     """
 
     def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, standalone: bool = False) -> None:
-        self.standalone = standalone  # what the function captured becomes a keyword argument
+        self.standalone = standalone  # captured values become keyword arguments
         self.captures: list[str] = []
         self.tape, self.leaves, self.name, self.miss = tape, leaves, name, miss
         self.lines: list[str] = []
@@ -52,13 +52,13 @@ class Unpacked:
             self.parameters = self.intricate()
 
     def flat(self) -> str:
-        """Write the parameters of a function of leaves."""
+        """Write the parameters of a function whose arguments are leaves."""
         for number, leaf in enumerate(self.leaves):
             self.leaf(number, leaf)
         return ", ".join([*self.leaves, "/"]) if self.leaves else ""
 
     def intricate(self) -> str:
-        """Leave it to a function of Python's to take the arguments apart."""
+        """Have a Python function take the arguments apart."""
         self.lines.clear()
         text = f"[_, {', '.join(self.leaves)}]" if self.leaves else "[_]"
         self.lines.append(f"{text} = {self.name(LeavesOfCalls(self.tape), 'leaves_of_call')}(args, kwargs, miss)")
@@ -66,7 +66,7 @@ class Unpacked:
         return "*args, **kwargs"
 
     def signature(self, structure: Signature) -> str:
-        """Write the parameters, and take each apart."""
+        """Write the parameters, and take each argument apart."""
         if structure.function.spec.leafy or not isinstance(structure.function.spec, Static):
             self.captured(structure)
         if structure.shared:
@@ -78,7 +78,7 @@ class Unpacked:
         return parameters
 
     def arguments(self, structure: Signature) -> str:
-        """Write the parameters for the arguments of a call, and take each apart."""
+        """Write the parameters, and take each argument apart."""
         names = argument_names(structure.fn, len(structure.args))
         taken = set(self.leaves)
         given = []
@@ -99,7 +99,7 @@ class Unpacked:
         return name
 
     def captured(self, structure: Signature) -> None:
-        """Read what the function captured, anew at each call."""
+        """Read the captured values, anew at each call."""
         spec = structure.function.spec
         if isinstance(spec, (Instance, Bound)) and not self.standalone:
             owner = self.name(structure.fn, "bound")
@@ -113,7 +113,7 @@ class Unpacked:
             self.cells += [self.name(cells[label], f"cell_{label}") for label in spec.names]
         for label, child in zip(spec.names, spec.children):
             if self.standalone:
-                if child is not spec:  # the function itself, which calls itself: those calls are on the tape
+                if child is not spec:  # a recursive function: its own calls are on the tape
                     self.capture(child)
                 continue
             content = self.attribute(self.name(cells[label], f"cell_{label}"), "cell_contents")
@@ -123,7 +123,7 @@ class Unpacked:
                 self.node(child, content)
 
     def capture(self, child: Any) -> None:
-        """Make a captured number or array a keyword argument, with the value it had."""
+        """Make a captured number or array a keyword argument with its value as default."""
         if isinstance(child, Leaf):
             name, val = self.leaves[child.index], self.tape.inputs[child.index + 1].val
             literal = type(val) in (int, float) and math.isfinite(val)
@@ -135,10 +135,10 @@ class Unpacked:
     # -- one part
 
     def node(self, node: Any, text: str) -> None:
-        """Check a part, and name the leaves in it."""
+        """Check a part, and name its leaves."""
         if isinstance(node, Leaf):
             if self.seen.setdefault(id(node), text) != text:
-                raise _Intricate  # a variable of two functions
+                raise _Intricate  # a variable that two functions share
             self.take(node.index, text)
         elif type(node) in (Static, Function):
             self.static(node.value, text)
@@ -160,19 +160,19 @@ class Unpacked:
         self.leaf(number, name)
 
     def attribute(self, text: str, name: str) -> str:
-        """Return what reads an attribute that a method, or a variable, has for good."""
+        """Return the text that reads an attribute."""
         return f"{text}.{name}"
 
     def identical(self, text: str, other: str) -> None:
-        """Check that two parts are one object."""
+        """Check that two parts are the same object."""
         self.check(f"{text} is not {other}")
 
     def distinct(self, texts: list[str]) -> None:
-        """Check that no two parts are one object."""
+        """Check that all parts are different objects."""
         self.check(f"len({{{', '.join(f'id({text})' for text in texts)}}}) != {len(texts)}")
 
     def instance(self, node: Instance, text: str) -> None:
-        """Check an object that keeps its attributes in a `__dict__`: its class, the names in their order, each part."""
+        """Check an object with a `__dict__`: its class, its attribute names in order, and each attribute."""
         if self.again(node, text):
             return
         owner, held = self.seen[id(node)], self.part("")
@@ -184,7 +184,7 @@ class Unpacked:
             self.node(child, f"{held}[{name!r}]")
 
     def closure(self, node: Closure, text: str) -> None:
-        """Check a function that captured variables: its code, and what is in each of them."""
+        """Check a function with captured variables: its code, and the content of each variable."""
         code = plain_code(node)
         if self.again(node, text):
             return
@@ -198,7 +198,7 @@ class Unpacked:
             self.node(child, f"{cell}.cell_contents")
 
     def again(self, node: Any, text: str) -> bool:
-        """Give a part a name; where it has one already, check that it is the same object, and return True."""
+        """Name a part; if it is named already, check that it is the same object, and return True."""
         known = self.seen.get(id(node))
         if known is None:
             self.seen[id(node)] = self.part(text)
@@ -207,7 +207,7 @@ class Unpacked:
         return known is not None
 
     def part(self, text: str) -> str:
-        """Return a name for a part of the arguments, which the text gives it unless it has one."""
+        """Return a name for a part of the arguments: its text, or a new name."""
         if text.isidentifier():
             return text
         self.count += 1
@@ -219,14 +219,14 @@ class Unpacked:
         if self.again(node, text):
             return
         text = self.seen[id(node)]
-        metadata: Any = node.metadata  # of a dict, the keys as its children are ordered
+        metadata: Any = node.metadata  # for a dict, the keys in the order of its children
         keys = metadata if node.type is dict else list(range(len(node.children)))
         self.check(f"type({text}) is not {self.name(node.type)} or len({text}) != {len(keys)}")
         if node.volatile:
             self.mutable.append(text)
         if node.type is dict:
             self.check(f"[*{text}] != {keys_of(node)!r}")
-            # True and 1.0 are as good as 1 for ==, and a text of a class of the program's
+            # == does not distinguish 1 from True and 1.0, or str from its subclasses
             kinds = [type(key) for key in node.order()]
             self.check(f"[*{self.name(map)}({self.name(type)}, {text})] != {self.name(kinds, 'kinds')}")
         for key, child in zip(keys, node.children):
@@ -237,7 +237,7 @@ class Unpacked:
             self.check(f"{text} is not {value!r}")
         elif type(value) is str:
             self.check(f"type({text}) is not str or {text} != {value!r}")
-        elif self.standalone and type(value) in (slice, range, bytes):  # whose texts tell 1 from True
+        elif self.standalone and type(value) in (slice, range, bytes):  # their reprs distinguish 1 from True
             kind = self.name(type(value))
             self.check(f"type({text}) is not {kind} or {self.name(repr)}({text}) != {repr(value)!r}")
         else:
@@ -245,7 +245,7 @@ class Unpacked:
             self.check(f"{text} is not {name} and {self.name(differs)}({text}, {name})")
 
     def leaf(self, number: int, name: str) -> None:
-        """Check the type of a leaf, and of an array its dtype and shape."""
+        """Check the type of a leaf, and the dtype and shape of an array."""
         val = self.tape.inputs[number + 1].val
         self.check(f"type({name}) is not {self.name(type(val))}")
         if isinstance(val, np.ndarray):
@@ -257,7 +257,7 @@ class Unpacked:
 
 
 def plain_code(node: Closure) -> Any:
-    """Return the code of a function without defaults whose variables are all bound."""
+    """Return the code of a function without defaults whose variables are all bound. Raises _Intricate for others."""
     code, *defaults = node.defaults
     if defaults != [None, None] or len(node.names) < len(code.co_freevars):
         raise _Intricate
@@ -265,41 +265,41 @@ def plain_code(node: Closure) -> Any:
 
 
 def keys_of(node: Container) -> list[Any]:
-    """Return the keys of a dict in its order: texts and integers."""
+    """Return the keys of a dict in their order. Raises _Intricate unless they are strings and integers."""
     if not all(type(key) in (str, int) for key in node.metadata):  # type: ignore[attr-defined]
         raise _Intricate
     return node.order()
 
 
 def is_named(node: Container) -> bool:
-    """True for a named tuple, whose parts stand where they stand in a tuple."""
+    """Return whether a container is a named tuple with the items of a plain tuple."""
     kind = node.type
     return (node.metadata is kind and hasattr(kind, "_fields") and kind.__getitem__ is tuple.__getitem__
             and kind.__len__ is tuple.__len__)
 
 
 def is_open(cls: type) -> bool:
-    """True for a class whose objects keep all that they have in a `__dict__`, which is theirs to show."""
+    """Return whether the objects of a class hold all their state in a readable `__dict__`."""
     slotted = any(vars(base).get("__slots__") for base in cls.__mro__)
     plain: Any = object.__getattribute__
     return cls is not SimpleNamespace and "__dict__" in dir(cls) and not slotted and cls.__getattribute__ is plain
 
 
 class _Intricate(Exception):
-    """There is no short source for this nesting."""
+    """A nesting has no short source."""
 
 
 def differs(a: Any, b: Any) -> bool:
-    """Return whether a static argument is another than the one recorded."""
+    """Return whether a static argument differs from the recorded one."""
     return a is not b and flatten(a, "", [], [], given=True) != flatten(b, "", [], [], given=True)
 
 
-# -- the way back: how results are nested
+# -- nesting of results
 
 
 class Nested(NamedTuple):
-    """A nest of parts, each a number of a leaf, None, or a nest: what makes it, which is `tuple`, `list`, `dict` with
-    its keys, a class of named tuples, of which no code runs, or a function of the parts.
+    """A nest of parts: each is a leaf's number, None, or a nest. `make` is `tuple`, `list`, `dict` with its `keys`, a
+    class of named tuples, whose code does not run, or a function of the parts.
     """
 
     make: Any
@@ -311,7 +311,7 @@ Nest = int | Nested | None
 
 
 def nest_of_result(into: Any, count: int) -> Nest:
-    """Return how the parts of a tape's result are nested."""
+    """Return the nesting of a tape's result."""
     if not isinstance(into, ValueAndGradients):
         return nest_of(into, range(count), mirror=False)
     signature = into.signature
@@ -322,7 +322,7 @@ def nest_of_result(into: Any, count: int) -> Nest:
 
 
 def nest_of(structure: Structure, leaves: Sequence[int], mirror: bool) -> Nest:
-    """Return the nest of a structure around some leaves: of the gradients, if `mirror`, else of the values."""
+    """Return the nest of a structure around leaves: of its gradients if `mirror`, else of its values."""
     try:
         return _nest(structure.spec, leaves, mirror, set())
     except _Intricate:
@@ -330,7 +330,7 @@ def nest_of(structure: Structure, leaves: Sequence[int], mirror: bool) -> Nest:
 
 
 class Opened(NamedTuple):
-    """Makes an object of a class with these attributes; no `__init__` runs."""
+    """Makes an object of a class from its attributes, without calling `__init__`."""
 
     cls: type
     names: tuple[str, ...]
@@ -354,7 +354,7 @@ class Built:
 
 
 def nested_result(into: Any, texts: Sequence[str], name: Name) -> str:
-    """Write the nesting of a result around the texts of its parts."""
+    """Return the source of a result, from the texts of its parts."""
     return _text(nest_of_result(into, len(texts)), texts, name)
 
 
@@ -378,7 +378,7 @@ def _nest(node: Any, leaves: Sequence[int], mirror: bool, seen: set[int]) -> Nes
     if mirror and not node.leafy and not is_hollow(node):
         return None
     if id(node) in seen:
-        raise _Intricate  # one list in two places
+        raise _Intricate  # the same object in two places
     seen.add(id(node))
     if type(node) is Static and node.value is None:
         return None

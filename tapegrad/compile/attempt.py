@@ -1,4 +1,4 @@
-"""attempt: one call of a compiled function that traces: which path it takes, and whether its tape is kept."""
+"""attempt: one traced call of a compiled function: the path it takes, and whether its tape is kept."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tapegrad.trace.guards import FIXED
 from tapegrad.trace.random_state import Found, unrecorded
 from tapegrad.trace.write_back import Pending
 
-AT_ONCE = 0.05  # seconds: what is expected to compile in less time is compiled from a path's third call on
-NEW = 2  # traced calls in a row that took new paths, after which the next is not observed: its path may be new too
-LOST = 64  # traced calls in a row that took new paths, or refused ones, after which most record what `grad` does
-SWEPT = 2  # times as long is it compiled as the function alone: a gradient
-SPARSE = 16  # one in so many of these is still compared with the known paths
-# bytes that are compared in a second, half of that at least: to look whether what is read is the same
-# may take half of a trace
+AT_ONCE = 0.05  # seconds: a path expected to compile faster is compiled at its third call
+NEW = 2  # traced calls in a row on new paths, after which the next call is not observed: its path may be new too
+LOST = 64  # traced calls in a row on new or refused paths, after which most calls are not compared
+SWEPT = 2  # a gradient takes this many times as long to compile as the function
+SPARSE = 16  # after LOST, one in so many calls is still compared with the known paths
+# bytes compared in a second, or at least half as many: comparing the values that a run reads may
+# take half as long as a trace
 COMPARED = 2e9
 LITTLE = 1 << 17  # bytes that may be compared in any case
-MANY = 2000  # places: fewer take less than anything that reads them
+MANY = 2000  # places: checking fewer takes less time than the code that reads them
 
 
 class Attempt:
-    """One call of `compiled` that traces. It is observed where a path is known whose tape may be kept after this call.
+    """One traced call of `compiled`. It is observed if it may take a known path whose tape may be kept afterwards.
 
-    A call that is not `compared` with the known paths records what `grad` does, no guards: while the last path waits
-    until its calls have cost what compiling will, and where comparing has been of no use for long.
+    A call that is not `compared` with the known paths is recorded as by `grad`, without guards: while the last path
+    waits until its traced calls have cost as much as compiling, and when comparing has long been useless.
     """
 
     __slots__ = ("call", "changed", "choice", "compared", "compiled", "effects", "fresh", "key", "loses", "observer",
@@ -46,7 +46,7 @@ class Attempt:
 
     def __init__(self, compiled: Any, key: Any) -> None:
         self.compiled, self.key, self.start = compiled, key, compiled.backend.clock()
-        self.paths: list[Path] = compiled.paths.setdefault(key, [])  # that which was taken last is the first
+        self.paths: list[Path] = compiled.paths.setdefault(key, [])  # most recently taken first
         due = list(filter(self.is_due, self.paths))
         waits = compiled.warmup is None and self.paths and self.paths[0].is_candidate and self.paths[0] not in due
         self.waiting = self.paths[0] if waits else None
@@ -56,16 +56,16 @@ class Attempt:
         self.fresh: Freshness | None = None
         self.choice: Choice | None = None
         self.loses, self.stale = False, list[Path]()
-        self.effects: Pending | None = None  # what the program writes once the call has ended well
+        self.effects: Pending | None = None  # writes applied once the call has succeeded
         self.call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
-        self.changed: tuple[str, str, str] | None = None  # a place that was read and has changed, what it was, and is
-        self.stored: Effects | None = None  # the same for the calls of a tape, whose results have what is stored then
+        self.changed: tuple[str, str, str] | None = None  # a changed read: its label, old and new value
+        self.stored: Effects | None = None  # the writes as results of a kept tape
         if not self.compared:
             return
-        # what has changed that paths read, before the program runs, and may change it itself
+        # check the known paths' reads before the program runs, which may change them itself
         looks = {id(look): look for path in self.paths for look in path.looks}
         changed = {key for key, look in looks.items() if not look()}
-        if changed and compiled.log.room:  # of the path that was taken last
+        if changed and compiled.log.room:  # for the most recent path
             self.changed = next((look.changed() for look in self.paths[0].looks if id(look) in changed), None)
         self.stale = [path for path in self.paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
         if due and (compiled.warmup is not None or compiled.new < NEW):
@@ -76,8 +76,8 @@ class Attempt:
         return path.is_candidate and is_due(self.compiled, path, self.paths)
 
     def find(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | None:
-        """Return the random generators that the program can reach, with their states if its tape may be kept; None
-        where the call is not compared.
+        """Return the random generators that the program can reach, with their states if its tape may be kept; None if
+        the call is not compared.
         """
         if not self.compared:
             return None
@@ -88,12 +88,12 @@ class Attempt:
         return found
 
     def keeps(self, tape: Tape) -> bool:
-        """Find the path that was taken, and return whether its tape is to be kept, and compiled: what it stores is a
-        result of it then.
+        """Find the path taken; return whether its tape is kept and compiled. If so, the program's writes become results
+        of the tape.
         """
         self.effects, tape.structure.effects = tape.structure.effects, None
         call, self.call = self.call, None
-        if call is None or has_others(tape.ops):  # there is no faster code for numbers of other systems
+        if call is None or has_others(tape.ops):  # other number systems have no faster code
             self.compiled.vain += self.waiting is None
             return False
         stored, before = None, tape.result
@@ -131,7 +131,7 @@ class Attempt:
         return not compiled.join(self, path, tape)
 
     def _unrepeatable(self, tape: Tape, stored: Effects | None, fresh: Freshness) -> tuple[str, Location | None]:
-        """Return why a tape cannot stand for the program, besides what was observed, and where; "" where it can."""
+        """Return why a tape cannot replace the program, apart from the observed reasons, and where; "" if it can."""
         assert self.path is not None
         if self.effects is not None and stored is not None:
             if stored.unfit is not None:
@@ -149,7 +149,7 @@ class Attempt:
         return ("" if lacking is None else f"it {lacking.expected[0]}"), None
 
     def _seconds_of(self, fresh: Freshness) -> float:
-        """Return how long it takes to look at all places again."""
+        """Return the time for a freshness check."""
         clock = self.compiled.backend.clock
         times: list[float] = []
         for _ in range(2):
@@ -159,13 +159,13 @@ class Attempt:
         return min(times)
 
     def general(self, tape: Tape) -> Tape:
-        """Return the tape that is compiled of one that is kept: where others differ from it in constants that follow
-        from integers, for those too.
+        """Return the tape to compile for a kept tape: if other paths differ from it only in constants that follow from
+        integers, one that serves them too.
         """
         compiled, path = self.compiled, self.path
         assert path is not None
         others = [other.skeleton for other in self.paths if other is not path and other.state == "traced"]
-        whole = not any(map(is_checkpoint, tape.ops))  # the operations of a skeleton are those of the tape
+        whole = not any(map(is_checkpoint, tape.ops))  # the skeleton's operations are those of the tape
         choice = choice_of(path.skeleton, others) if compiled.backend.looks_up and whole else None
         made = None if choice is None else chosen(tape, path.skeleton, choice)
         if made is None:
@@ -174,8 +174,7 @@ class Attempt:
         return made
 
     def end(self) -> None:
-        """Count the call, and what it took, once it has written what the program writes: the program's own changes are
-        none that a probe is to find.
+        """Count the call and its time, after the program's writes, so that the probe does not report those as changes.
         """
         path = self.path or self.waiting
         if path is not None:
@@ -185,13 +184,13 @@ class Attempt:
 
 
 def seconds_to_compile(compiled: Any, path: Path) -> float:
-    """Return how long it is expected to take to compile the tape of a path."""
+    """Return the expected time to compile the tape of a path."""
     return float(compiled.backend.seconds_to_compile(path.length * (SWEPT if compiled.sweeps else 1)))
 
 
 def is_due(compiled: Any, path: Path, paths: Iterable[Path]) -> bool:
-    """Return whether a path was traced as often as it is to be: once, or, if compiling is expected to take long, for as
-    long as that. Paths of the same length, which one tape may serve, count together.
+    """Return whether a path has been traced often enough: once, or, if compiling is expected to take long, for as long
+    as compiling. Paths of the same length, which one tape may serve, count together.
     """
     if compiled.warmup is not None:
         return bool(path.calls >= compiled.warmup)
@@ -200,14 +199,12 @@ def is_due(compiled: Any, path: Path, paths: Iterable[Path]) -> bool:
 
 
 def draws(tape: Tape) -> bool:
-    """Return whether a call of a tape draws random numbers from a generator that it did not
-    make: it must not be made twice.
-    """
+    """Return whether a tape draws from a generator that it did not make: such a call must not be repeated."""
     return any((op.fn is draw and not _is_made(op.args[0])) or (is_checkpoint(op) and op.fn.drawing) for op in tape.ops)
 
 
 def _branch_after(tape: Tape) -> Guard | None:
-    """Return a guard by which a replay may end after a call for which other processes wait, if there is one."""
+    """Return a guard at which a replay may end after an exchange with other processes, if there is one."""
     ops = iter(tape.ops)
     if not any(map(exchanges, ops)):
         return None

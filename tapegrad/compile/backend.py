@@ -1,4 +1,4 @@
-"""backend: what a compiled function does with its tapes, in NumPy; torch's derives from it."""
+"""backend: how a compiled function compiles and runs its tapes, for NumPy; the torch backend derives from it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from tapegrad.tree.signature import ValueAndGradients
 
 
 class First(NamedTuple):
-    """What a call that traced gives: the tape to compile, None where none is kept, and what the call returns.
+    """The outcome of a traced call: the tape to compile, None if none is kept, and the call's result.
 
-    `untold` says why, where and with what cure tapes are not kept, once they were not several times.
+    `untold` is the reason, the line and the cure to report, once tapes were repeatedly not kept.
     """
 
     tape: Tape | None
@@ -46,33 +46,32 @@ class First(NamedTuple):
 
 
 Make = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
-"""Calls a function, and says what is kept of it."""
+"""Calls a function; returns its result and the tape to keep."""
 
-KEPT = 256  # bytes of an array that stays on a tape once it is compiled, to be shown
+KEPT = 256  # bytes of an array that a compiled tape keeps, for display
 
 MODES = ("auto", "native", "numpy")
-"""Machine code, and NumPy's code; "auto" is "native" where llvmlite is installed, and "numpy" elsewhere."""
+""""native" is machine code, "numpy" NumPy code; "auto" is "native" if llvmlite is installed, else "numpy"."""
 
 
 class Backend:
-    """What a compiled function does with its tapes: how one is made a function, and what the first call
-    returns. This one: NumPy.
+    """How a compiled function compiles and runs its tapes, and makes its traced calls: the NumPy backend.
 
-    `rolls` says whether it runs loops, `looks_up` whether it has `choose`. It was `asked` for by name, or took over
-    calls that meet tensors. Where it `refuses_tensors` not, a tape with a tensor among its constants is not kept, and
-    `met_tensor` is set: the caller traces, or, where it `leaves_tensors`, has another backend make such calls.
+    `rolls`: it runs loops. `looks_up`: it has the op `choose`. `asked`: it was requested by name, rather than used for
+    calls with tensors. `refuses_tensors`: it raises for tensors; otherwise no tape with a tensor among its constants is
+    kept, and `met_tensor` is set: the caller traces, or, if `leaves_tensors`, passes such calls to another backend.
     """
 
     rolls = looks_up = refuses_tensors = asked = True
     leaves_tensors = met_tensor = False
-    clock = staticmethod(thread_time)  # what other processes do at the same time does not count
+    clock = staticmethod(thread_time)  # does not count other processes
     price = (2e-3, 6e-5)
 
     def seconds_to_compile(self, length: int) -> float:
-        """Return how long it is expected to take to compile a tape of so many operations, the same as `price` says once
-        and for each of them.
+        """Return the expected time to compile a tape of `length` operations; `price` is the time per tape and per
+        operation.
         """
-        # Measured: milliseconds from the second call of a path on, besides traces and hits, of chains of six functions
+        # Measured: milliseconds from the second call of a path on, without traces and hits, for chains of six functions
         # of arrays, on two cores of an AMD EPYC; a gradient counts twice the operations of its function.
         #              44 operations   339   1630    formula: gradient
         # numpy                  7.7    43    197    7.3    43    198
@@ -84,7 +83,7 @@ class Backend:
         self.finish, self.mode = finish, mode
 
     def build(self, tape: Tape, fresh: Callable[[], bool] | None) -> tuple[Tape, Callable[..., Any]]:
-        """Return the tape that is kept, and the function that it is compiled to."""
+        """Return the tape to keep, and its compiled function."""
         best = self.finish(tape)
         run = self.function(best, fresh)
         forget(best)
@@ -95,26 +94,25 @@ class Backend:
         return compile_tape(tape, fresh=fresh)
 
     def runs(self, run: Callable[..., Any]) -> str:
-        """Return what a function that this backend made consists of."""
+        """Return a description of the compiled code."""
         return "NumPy's code"
 
     def left(self, run: Callable[..., Any]) -> int:
-        """Return how many calls such a function had made in another way."""
+        """Return how many calls a compiled function passed to slower code."""
         return 0
 
     def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
-        """Return what a dispatcher calls for a function, which asks for conditions besides; None where there is none.
-        """
+        """Return a compiled function for a dispatcher, with further conditions; None if there is none."""
         return None
 
     def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
-        """Return what is called in place of `call`, None for that: it tries the functions in the list `tapes` before,
-        and counts how many calls these answered and how many of them did not fit.
+        """Return a replacement for `call` that first tries the functions in the list `tapes`, and counts its hits and
+        misses in `counts`; None if there is none.
         """
         return None
 
     def fits(self, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether a tape was made for arguments like these."""
+        """Return whether a tape was recorded for arguments of these kinds."""
         try:
             leaves = bind(tape, args, kwargs)
         except (ArgumentError, GuardError):
@@ -122,17 +120,17 @@ class Backend:
         return all(kind_of_leaf(leaf) == kind_of_leaf(x.val) for leaf, x in zip(leaves[1:], tape.inputs[1:]))
 
     def stores(self, samples: Sequence[Any]) -> bool:
-        """Return whether what a program stores may be a result of its tape, of kinds like these."""
+        """Return whether values of these kinds that a program stores may be results of its tape."""
         return True
 
     def returns(self, samples: Sequence[Any]) -> bool:
-        """Return whether what a program returns may be a result of its tape, of kinds like these: not a tensor, which
-        it has made of numbers.
+        """Return whether values of these kinds that a program returns may be results of its tape: not tensors that it
+        makes from numbers.
         """
         return not (self.refuses_tensors and any(map(is_tensor, samples)))
 
     def compile(self, tape: Tape) -> Callable[..., Any]:
-        """Return a tape as a function."""
+        """Return a tape as a compiled function."""
         start = perf_counter()
         with Work("compiling", count=tape.__len__):
             best = self.finished(tape)
@@ -144,15 +142,15 @@ class Backend:
         return run
 
     def finished(self, tape: Tape) -> Tape:
-        """Return a tape as it is compiled."""
+        """Return the tape that is compiled."""
         flat = flattened(tape)
         return self.finish(roll(flat) if self.rolls else flat)
 
-    lowered = finished  # the tape of what runs
+    lowered = finished  # the tape of the code that runs
 
     def record(self, make: Make, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                leaves: list[Any]) -> First:
-        """Make a first call."""
+        """Make a traced call."""
         _refuse_tensors(f, leaves)
         first = make(f, args, kwargs)
         held = [op.val for op in first.tape.ops if type(op) is Constant] if first.tape is not None else []
@@ -170,7 +168,7 @@ def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
 
 
 def recorded_result(tape: Tape) -> Any:
-    """Return what a tape returned while it was recorded, in memory of its own and of the types that a gradient has."""
+    """Return the recorded result of a tape, in fresh memory, with the types of gradients."""
     result = tape.result
     if result.fn is pack and isinstance(into := result.kwargs["into"], ValueAndGradients):
         given = zip(result.args[1:], tape.inputs[1:])
@@ -179,21 +177,19 @@ def recorded_result(tape: Tape) -> Any:
 
 
 def _in_own_memory(part: Any) -> Any:
-    """Return the value of a result, or of a nest in it (the pair of a value and what is returned besides)."""
+    """Return a copy of a result, or of a nest in it (the pair of a value and an auxiliary result)."""
     if getattr(part, "fn", None) is pack:
         return part.kwargs["into"].build(list(map(_in_own_memory, part.args)))
     return own(value_of(part))
 
 
 def forget(tape: Tape, kinds: tuple[type, ...] = (Call,)) -> None:
-    """Drop the arrays that a tape's calls gave while it was recorded, and those of the bodies of its
-    loops; their types stay.
-    """
+    """Drop the recorded arrays of a tape's calls, and those of its loop bodies; their types stay."""
     for op in tape.ops:
         if type(op) in kinds and _is_forgotten(op.spec):
             drop(op)
         if is_loop(op):
-            body = copy_tape(op.fn.body)  # which the tape that was compiled may have too
+            body = copy_tape(op.fn.body)  # the compiled tape may share it
             forget(body, (Call, Input))
             op.fn = op.fn.with_body(body)
 
@@ -204,13 +200,13 @@ def _is_forgotten(x: Spec) -> bool:
 
 
 def own(x: Any) -> Any:
-    """Return a copy of an array or a tensor, and other values as they are."""
+    """Return a copy of an array or tensor, other values unchanged."""
     return x.copy(order="K") if isinstance(x, np.ndarray) else x.clone() if is_tensor(x) else x
 
 
 def unfolded(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
-    """Return an optimised tape of plain calls and loops. What checkpoints compute is put there last: no pass joins it
-    with what the sweep repeats.
+    """Return an optimised tape of plain calls and loops. Checkpoints are inlined last, so that no pass merges their
+    calls with the repetition in the sweep.
     """
     best = optimise(tape, passes)
     flat = inline(best)
@@ -218,8 +214,7 @@ def unfolded(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
 
 
 def last_uses_told(tape: Tape) -> Tape:
-    """Return a tape whose sweeps over long loops, where they alone ask for the states that these have kept, may write
-    to them.
+    """Return a tape on which the sweep over a long loop may overwrite the loop's kept states, if it is their only user.
     """
     if not any(hasattr(op.fn, "last") for op in tape.ops):
         return tape
@@ -235,8 +230,8 @@ def last_uses_told(tape: Tape) -> Tape:
 
 
 def choose(backend: str | None, device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
-    """Return the backend of a name, in a mode; without a name torch for a device, and otherwise NumPy, which leaves
-    calls with tensors to torch where the mode is "auto".
+    """Return the backend of a name, in a mode. Without a name: torch for a device, otherwise NumPy, which in the mode
+    "auto" passes calls with tensors to torch.
     """
     if backend is None:
         found = choose("numpy" if device is None else "torch", device, mode, passes)
@@ -254,7 +249,7 @@ def choose(backend: str | None, device: Any, mode: str, passes: Sequence[Pass]) 
 
 
 def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
-    """Return the backend that runs tapes as Python that calls NumPy."""
+    """Return the backend that runs tapes as Python code that calls NumPy, or as machine code."""
     if device is not None:
         raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
     if mode == "native" or (mode == "auto" and _is_llvm_there()):
@@ -266,18 +261,18 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
 
 @cache
 def _is_llvm_there() -> bool:
-    """Return whether llvmlite is installed; looking for it takes longer than making a compiled function."""
+    """Return whether llvmlite is installed; cached, since the search takes longer than creating a compiled function."""
     return find_spec("llvmlite") is not None
 
 
 BACKENDS: dict[str, Callable[[Any, str, Sequence[Pass]], Backend]] = {"numpy": _numpy}
-"""What makes the backend of a name, of a device, a mode and passes. A backend is a folder beside this
-file that puts itself here.
+"""By name, functions from a device, a mode and passes to a backend. Each backend is a folder beside this file and
+registers itself here.
 """
 LATER = {"torch": "tapegrad.compile.torch.backend", "mesh": "tapegrad.compile.torch.mesh",
          "native": "tapegrad.compile.native.backend"}
-"""Backends, and modes of NumPy's, that are imported when they are asked for: what they need need not be installed, or
-takes long to import.
+"""Modules of backends, and of modes of NumPy, that are imported at first use: their dependencies are optional or slow
+to import.
 """
 PACKAGES = frozenset(["torch"])
-"""Backends that need the package of their name."""
+"""Backends that need the package of the same name."""

@@ -1,5 +1,5 @@
-"""by_name: what a function that is made of another has of that: its name, by which it is pickled where a module has it
-under that, how it is bound where it stands in a class, and what a compiled one says of its calls.
+"""by_name: functions derived from another function. They take its name, by which they are pickled if their module binds
+them to it, they bind like it in a class, and they report on their compiled calls.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Remade = str | tuple[Callable[..., Any], tuple[()]]
 
 
 class ByName:
-    """A function made of another, with its name: where that was decorated, the module has this one in its place."""
+    """A function derived from another, with its name; as a decorator's result it replaces that in the module."""
 
     def named(self, f: Any, again: Callable[..., Any]) -> None:
-        """Take the name of `f`; `again` makes this function of it. Raise CallError for what is no function."""
+        """Take the name of `f`; `again` derives this function from it anew. Raises CallError if `f` is not callable."""
         if not callable(f) and not isinstance(f, Tape):
             raise CallError(f"{brief(f)} is no function", user_location(),
                             "the function alone: its arguments go to the function that is returned, "
@@ -38,9 +38,9 @@ class ByName:
         return MethodType(self, bound.__self__) if type(bound) is MethodType and bound is not f else self
 
     def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Any:
-        """Return a report of what a call takes, compiled, and what the program itself and a traced call take.
+        """Measure a compiled call, the program itself and a traced call, and return a report.
 
-        The function and the program are called as often as that needs, with all that they do besides.
+        The function and the program are called as often as that needs, with all their side effects.
         """
         from tapegrad.compile.call_profile import profile_calls
         return profile_calls(self, self._made_of, args, kwargs, repeats)
@@ -53,18 +53,18 @@ class ByName:
 
 
 class OfCompiled(ByName):
-    """A function that a compiled one, `_compiled`, makes most calls of."""
+    """A function that passes most calls to a compiled function, `_compiled`."""
 
     _compiled: Any
 
     @property
     def stats(self) -> Any:
-        """How many calls ran compiled (`hits`), and how many were traced or computed directly (`traces`)."""
+        """The number of compiled calls (`hits`), and of calls traced or computed directly (`traces`)."""
         return self._compiled.stats
 
     @property
     def tapes(self) -> list[Any]:
-        """The tapes that are kept."""
+        """The kept tapes."""
         return self._compiled.tapes  # type: ignore[no-any-return]
 
     def explain(self) -> Any:
@@ -72,16 +72,16 @@ class OfCompiled(ByName):
         return self._compiled.explain()
 
     def how(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
-        """Return what runs a call that is compiled, and of how many operations."""
+        """Return a description of the code that runs a compiled call, and its number of operations."""
         return self._compiled.how(args, kwargs)  # type: ignore[no-any-return]
 
     def trace_once(self, *args: Any, **kwargs: Any) -> Any:
-        """Make a call without what is compiled."""
+        """Make a call without the compiled code."""
         return self._compiled.trace_once(*args, **kwargs)
 
 
 class Combined(OfCompiled):
-    """A function of what a derivative of `f` returns, and of the arguments."""
+    """A function of the result of a derivative of `f` and of the arguments."""
 
     def __init__(self, f: Callable[..., Any], derivative: Callable[..., Any], combine: Callable[..., Any]) -> None:
         self.named(f, partial(Combined, f, derivative, combine))

@@ -1,4 +1,4 @@
-"""cache: compiled functions. Each keeps several tapes, one per path through the program and per kind of arguments."""
+"""cache: compiled functions. Each keeps several tapes, one for each path through the program and kind of arguments."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tapegrad.transforms.watched import WATCHES, context, watch
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Walk, leaves_of
 
-WARMUP: int | None = None  # of functions that were not told
-SEEN = 4  # paths that are remembered, for each tape that is kept
-CHANGING = 3  # calls that change what tapes are told apart by, after which that is said
+WARMUP: int | None = None  # default for functions without `warmup`
+SEEN = 4  # remembered paths for each kept tape
+CHANGING = 3  # calls that change what tapes are specialised to, before a warning
 NONE: Any = object()  # no result: no tape fits
 
 P = ParamSpec("P")
@@ -50,10 +50,10 @@ Make = Callable[[Attempt, Callable[..., Any], tuple[Any, ...], dict[str, Any]], 
 
 
 class Compiled(ByName, Generic[P, R]):
-    """A function that is traced where its tapes do not fit, and runs one of them where it does. `Path` says when a path
-    is compiled.
+    """A function that runs the tape that fits a call, or is traced if none fits. `Path` defines when a path is
+    compiled.
 
-    Thread-safe: the tapes are kept in tuples that are replaced, never changed; each call has buffers of its own.
+    Thread-safe: tapes are kept in tuples that are replaced, never changed; each call has its own buffers.
     """
 
     def __init__(self, f: Callable[..., Any], make: Make, plainly: Callable[..., Any], max_tapes: int, backend: Backend,
@@ -61,17 +61,17 @@ class Compiled(ByName, Generic[P, R]):
         self.named(f, again)
         self.__wrapped__, self._make, self._plainly, self.backend = f, make, plainly, backend
         self.max_tapes, self.stats = max_tapes, Stats()
-        self.of_tensors: Compiled[P, R] | None = None  # for torch, made by the first call with tensors; it counts here
+        self.of_tensors: Compiled[P, R] | None = None  # for torch, made at the first call with tensors; shares stats
         self._warmup, self.sweeps = warmup, sweeps
         self._entries: dict[Any, tuple[Entry, ...]] = {}
         self.paths: dict[Any, list[Path]] = {}
-        self.new = self.vain = 0  # compared calls in a row that took a new path; traced calls since one was of use
-        self.missed = ""  # why the last tape that was tried did not answer
-        self._changing = 0  # calls that changed what tapes are told apart by
+        self.new = self.vain = 0  # compared calls in a row on new paths; useless traced calls in a row
+        self.missed = ""  # why the last tape tried did not fit
+        self._changing = 0  # calls that changed what tapes are specialised to
         self._lock = threading.RLock()
         self._warned: set[str] = set()
         self.log = Log()
-        self._tapes: list[Any] = []  # the machine code of the tapes that were used last, by which a call begins
+        self._tapes: list[Any] = []  # machine code of the most recently used tapes, tried first
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._called(*args, **kwargs)  # type: ignore[no-any-return]
@@ -83,8 +83,8 @@ class Compiled(ByName, Generic[P, R]):
         return self.traced(args, kwargs) if found is NONE else found
 
     def kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a tape that fits a call makes of it, NONE where there is no such tape."""
-        key: Any = (len(args), *kwargs) if kwargs else len(args)  # in the order that `**kwargs` has
+        """Return the result of a tape that fits a call, NONE if there is none."""
+        key: Any = (len(args), *kwargs) if kwargs else len(args)  # in the order of `**kwargs`
         if SURROUNDINGS:
             key = surrounded(key)
         if WATCHES and watch() is not None:
@@ -108,7 +108,7 @@ class Compiled(ByName, Generic[P, R]):
                 result = (entry.run.straight if tried else entry.run)(*args, **kwargs)  # type: ignore[attr-defined]
             except Miss as miss:
                 if miss.tape is not tape and miss.tape is not entry.tape:
-                    raise  # of another compiled tape, in a function of the user's
+                    raise  # raised by another compiled function that the program calls
                 self._missed(miss.describe(), partial(self._failed, miss, entry, args, kwargs))
                 if running.exchanged > exchanged:
                     raise GuardError(f"{self.__name__}: a compiled call has exchanged numbers with other processes, "
@@ -117,7 +117,7 @@ class Compiled(ByName, Generic[P, R]):
                 continue
             except Unfit:
                 raise
-            except Exception as err:  # the program may catch it: only the program itself can tell
+            except Exception as err:  # the program might catch it, so the program itself must run
                 if running.exchanged > exchanged:
                     raise
                 self._missed(f"whether it raises {type(err).__name__}")
@@ -139,12 +139,12 @@ class Compiled(ByName, Generic[P, R]):
 
     @property
     def warmup(self) -> int | None:
-        """How many calls of a path are traced before it is compiled; None for what `Attempt.is_due` says."""
+        """The number of traced calls of a path before it is compiled; None for the rule of `Attempt.is_due`."""
         return WARMUP if self._warmup is None else self._warmup
 
     def explain(self) -> Reasons:
-        """Return why calls were traced (which argument, read or branch differed, what it was and is), and how far each
-        path is from being compiled; to be printed.
+        """Return why calls were traced (which argument, read or branch differed, its old and new value), and how far
+        each path is from being compiled; to be printed.
         """
         paths = [state_of(self, path, known) for known in self.paths.values() for path in known]
         if self.of_tensors is not None:
@@ -152,7 +152,7 @@ class Compiled(ByName, Generic[P, R]):
         return Reasons(self.__name__, self.stats.hits, self.stats.traces, self.log, paths)
 
     def how(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
-        """Return what ran the last call of so many arguments, and of how many operations."""
+        """Return a description of the last call's code, for this many arguments, and its number of operations."""
         if self.of_tensors is not None:
             return self.of_tensors.how(args, kwargs)
         key = surrounded((len(args), *kwargs) if kwargs else len(args))
@@ -160,18 +160,18 @@ class Compiled(ByName, Generic[P, R]):
         return self.backend.runs(entry.run), len(entry.tape)
 
     def directly(self, why: str) -> None:
-        """Count a call that was made without this function, of which it was no use to ask."""
+        """Count a call that was made directly, without this function, and log the reason."""
         next(self.stats._traces)
         self._note(Reason("direct", why))
 
     @property
     def tapes(self) -> list[Tape]:
-        """The tapes that are kept, the most recently used first among those of as many arguments."""
+        """The kept tapes, by number of arguments, most recently used first."""
         found = [entry.tape for entries in self._entries.values() for entry in self._by_use(entries)]
         return found if self.of_tensors is None else found + self.of_tensors.tapes
 
     def _by_use(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return entries in the order in which they were used, the last first."""
+        """Return entries by last use, most recent first."""
         places = {id(first): place for place, first in enumerate(self._tapes)}
         return sorted(entries, key=lambda entry: places.get(id(entry.first), FIRST))
 
@@ -179,15 +179,15 @@ class Compiled(ByName, Generic[P, R]):
         return f"<compiled {self.__name__}: {count_of(len(self.tapes), 'tape')}, {self.stats!r}>"
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Trace a call that no tape fits, and return its result; the tape is kept, or compiled and run."""
+        """Trace a call that no tape fits, and return its result; the tape may be kept, or compiled and run."""
         key = surrounded((len(args), *kwargs) if kwargs else len(args))
         leaves = leaves_of((args, kwargs))
         if not (type(self.__wrapped__) is FunctionType and self.__wrapped__.__closure__ is None):
             leaves += leaves_of(self.__wrapped__)
         if any(isinstance(leaf, Traced) for leaf in leaves):
-            return self._plainly(*args, **kwargs)  # inside another trace: what it computes goes on that tape
+            return self._plainly(*args, **kwargs)  # inside another trace: record on that tape
         if watch() is not None:
-            next(self.stats._traces)  # each value of the program is looked at
+            next(self.stats._traces)  # a watch inspects each value of the program
             return self._fresh(args, kwargs)
         if self.backend.leaves_tensors and any(map(is_tensor, leaves)):
             return self._on_tensors()(*args, **kwargs)
@@ -200,7 +200,7 @@ class Compiled(ByName, Generic[P, R]):
             fold(err)
             raise
         if self.backend.met_tensor and self.backend.leaves_tensors:
-            self._on_tensors()  # which has the next calls
+            self._on_tensors()  # it takes the next calls
         if first.untold:
             self._warn("refused", describe(self.__name__, *first.untold))
         entry = None if first.tape is None else self._keep(attempt, first.tape)
@@ -223,11 +223,11 @@ class Compiled(ByName, Generic[P, R]):
         return first.result
 
     def trace_once(self, *args: Any, **kwargs: Any) -> Any:
-        """Make a call by a trace of which no tape is kept."""
+        """Make a call by a trace whose tape is not kept."""
         return self._fresh(args, kwargs)
 
     def _fresh(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a call gives in a trace of which no tape is kept."""
+        """Return the result of a call traced without keeping the tape."""
         if self.sweeps:
             return self._plainly(*args, **kwargs)
         tape = record(self.__wrapped__, args, kwargs, context(), replays=False)
@@ -244,10 +244,10 @@ class Compiled(ByName, Generic[P, R]):
             return self.of_tensors
 
     def find(self, attempt: Attempt, tape: Tape, stored: tuple[Any, ...]) -> Path:
-        """Return the path that a trace took. Refuse those of which it shows that something
-        steers them which is no input.
+        """Return the path that a trace took. Refuse known paths that differ from it without an explanation: a hidden
+        input decides between them.
 
-        A stale one may differ: what it read was another thing when this trace began.
+        A stale path may differ: its reads had changed before this trace began.
         """
         skeleton, paths = Skeleton(tape, stored), attempt.paths
         with self._lock:
@@ -260,7 +260,7 @@ class Compiled(ByName, Generic[P, R]):
                     paths.remove(path)
                     paths.insert(0, path)
                     self.new = 0
-                    if path in attempt.stale:  # what it read has changed, and led the same way
+                    if path in attempt.stale:  # its reads have changed but the path is the same
                         self._drop(path.entry)
                     return path
                 if apart is not True and path not in attempt.stale:
@@ -279,7 +279,7 @@ class Compiled(ByName, Generic[P, R]):
             path = Path(skeleton, codes_of(self.__wrapped__, skeleton))
             paths.insert(0, path)
             if sum(map(len, self.paths.values())) > SEEN * self.max_tapes:
-                max(self.paths.values(), key=len).pop()  # its tape may serve on
+                max(self.paths.values(), key=len).pop()  # its tape may stay in use
             return path
 
     def _keep(self, attempt: Attempt, tape: Tape) -> Entry | None:
@@ -299,8 +299,8 @@ class Compiled(ByName, Generic[P, R]):
         return entry
 
     def join(self, attempt: Attempt, path: Path, tape: Tape) -> bool:
-        """Let a tape serve another path too that differs in nothing but what the tape looks up, where the same code
-        ran; return whether one does.
+        """Let a tape with a lookup table serve another path too that differs only in constants looked up, if the same
+        code ran; return whether one does.
         """
         observer = attempt.observer
         with self._lock:
@@ -316,14 +316,14 @@ class Compiled(ByName, Generic[P, R]):
         return False
 
     def probe(self, path: Path, paths: Sequence[Path]) -> Freshness | None:
-        """Return what tells whether what the code of a path reads has changed since."""
+        """Return a freshness check of the reads of a path's code."""
         known = dict.fromkeys(other.probe for other in paths if other.codes == path.codes)
         return (next((look for look in known if look is not None and look()), None)
                 or probe(self.__wrapped__, path.codes, path.skeleton.structure))
 
     @staticmethod
     def _shared(fresh: Freshness | None, known: Iterable[Freshness | None]) -> Freshness | None:
-        """Return one that is known and looks at the same places and finds the same there, or what is given."""
+        """Return a known freshness check with the same places and values, else the given one."""
         if fresh is None:
             return None
         keys = fresh.keys
@@ -331,21 +331,21 @@ class Compiled(ByName, Generic[P, R]):
                     fresh)
 
     def refuse(self, path: Path, why: str, where: Any, cure: str = "") -> None:
-        """Never compile a path, and say why, once."""
+        """Refuse to compile a path from now on, and warn once."""
         self._drop(path.entry)
         path.refuse(why)
         self._warn("refused", describe(self.__name__, why, where, cure))
 
     def told_apart(self, what: str, where: Any) -> None:
-        """Say, once, that each call changes what tapes are told apart by, where several did: no path comes again."""
+        """Warn, once, that each call changes what tapes are specialised to, so that no path recurs."""
         self._changing += 1
         if self._changing == CHANGING:
             self._warn("refused", describe(self.__name__, f"{what}, by which its tapes are told apart", where,
                                            "return what is to be kept, and store it outside; count in a buffer"))
 
     def _reaches(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether the same objects among the arguments have names of their own in the program as
-        when a tape was recorded.
+        """Return whether the program reaches the same parts of the arguments by its own names as when the tape was
+        recorded.
         """
         if entry.earlier.leaves_of(args, kwargs) is not None:
             return True
@@ -358,7 +358,7 @@ class Compiled(ByName, Generic[P, R]):
         return False
 
     def _evict(self) -> None:
-        """Give up the tape that was used least recently."""
+        """Drop the least recently used tape."""
         self._drop(self._by_use(max(self._entries.values(), key=len))[-1])
         often = self.stats.guards.most_common(1)
         because = f": what keeps changing is {often[0][0]}" if often else ""
@@ -367,7 +367,7 @@ class Compiled(ByName, Generic[P, R]):
                    "Pass it as an array or a float if it is data, or raise max_tapes")
 
     def _drop(self, entry: Entry | None) -> None:
-        """Give up a tape, on all paths that it serves."""
+        """Drop a tape, on all paths that it serves."""
         if entry is None:
             return
         with self._lock:
@@ -384,7 +384,7 @@ class Compiled(ByName, Generic[P, R]):
             warn(message)
 
     def _note(self, reason: Reason) -> None:
-        """Keep why a call was traced; warn once of a function that never runs compiled."""
+        """Log why a call was traced; warn once if a function never runs compiled."""
         log, stats = self.log, self.stats
         log.note(self.__name__, reason, stats.calls)
         if (not stats.hits and not self._warned and not stats.guards[STRICT] and (most := log.most) is not None
@@ -401,7 +401,7 @@ class Compiled(ByName, Generic[P, R]):
             self._say(f"a guard failed: {told() if told is not None else what}")
 
     def _failed(self, miss: Miss, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Say which guard failed of a tape, and its old and new value."""
+        """Describe the guard of a tape that failed, with its old and new value."""
         path = next((path for path in chain.from_iterable(self.paths.values()) if path.entry is entry), None)
         return failed(miss, entry.fresh, None if path is None else path.skeleton, args, kwargs)
 
@@ -423,6 +423,6 @@ class Compiled(ByName, Generic[P, R]):
                     self._tapes[:] = [entry.first, *(x for x in self._tapes if x is not entry.first)][:FIRST]
 
     def _dispatch(self) -> None:
-        """Begin calls with the machine code of the tapes that were used last."""
+        """Start calls in machine code that tries the most recently used tapes."""
         if (dispatcher := self.backend.dispatcher(self._called, self._tapes, self.stats.dispatched)) and not CHECKED:
             self.__class__ = type(type(self).__name__, (type(self),), {"__call__": dispatcher, "__module__": __name__})

@@ -1,4 +1,4 @@
-"""call_profile: what a call of a compiled function takes, beside the program that it was made of."""
+"""call_profile: the time of a call of a compiled function, compared with the program itself."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tapegrad.numbers.formatting import count_of
 from tapegrad.progress import Work
 from tapegrad.show.display import Told
 
-SETTLED = 40  # calls after which a function that still traces is taken to go on so
-SPAN = 0.02  # seconds that one measurement lasts at least
+SETTLED = 40  # calls after which a function that still traces is assumed to go on
+SPAN = 0.02  # minimal duration of one measurement in seconds
 
 
 class CallProfile(Told):
-    """What `profile` of a compiled function returns: nanoseconds of a call (`call`), of the program itself (`program`)
-    and of a call that is traced (`traced`), the fastest of several measurements each.
+    """The report of `profile`: nanoseconds of a call (`call`), of the program itself (`program`) and of a traced call
+    (`traced`), each the fastest of several measurements.
 
-    `how` says what ran ("machine code", "NumPy's code", "torch", "a trace"), `why` the last reason of a call that was
-    traced where they all were.
+    `how` names the code that ran ("machine code", "NumPy's code", "torch", "a trace"), `why` the reason of the last
+    traced call if all were traced.
     """
 
     def __init__(self, name: str, how: str, why: str, operations: int, call: float, program: float,
@@ -40,12 +40,12 @@ class CallProfile(Told):
 
 def profile_calls(compiled: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                   repeats: int) -> CallProfile:
-    """Call a compiled function until it runs compiled, and measure it, the program `f`, and a traced call."""
+    """Call a compiled function until it runs compiled, then measure it, the program `f`, and a traced call."""
     if repeats < 1:
         raise ArgumentError(f"profile: {repeats} repeats", try_="at least 1")
     hits, start = compiled.stats.hits, perf_counter()
     with Work("measuring"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the program, and of what this shows anyway
+        warnings.simplefilter("ignore")  # the program's, and those about retracing, which the report shows
         for number in range(SETTLED):
             compiled(*args, **kwargs)
             if compiled.stats.hits > hits + 1 or (number > 3 and perf_counter() - start > 2):
@@ -57,7 +57,7 @@ def profile_calls(compiled: Any, f: Callable[..., Any], args: tuple[Any, ...], k
 
 
 def _fastest(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], repeats: int) -> float:
-    """Return the nanoseconds of a call, of as many calls at once as make the clock's own time no matter."""
+    """Return the nanoseconds of a call, measured in batches large enough to make the clock's overhead negligible."""
     count, found = 1, list[float]()
     while len(found) < repeats:
         start = perf_counter_ns()

@@ -1,9 +1,9 @@
-"""choice: one tape for calls that differ only in integers that steered them, and in the
-constants that follow from these.
+"""choice: one tape for calls that differ only in integers that decide branches and in the constants that follow from
+these.
 
-A minibatch is such a constant: `X[it * 20: (it + 1) * 20]` of an array that is no input. Where traces differ in nothing
-else, the tape looks its constants up by the integers, so that it is compiled once, and another minibatch is another row
-of its table. The guards on these integers are gone: what has no row fits no more than a guard that does not hold.
+A minibatch is such a constant: `X[it * 20: (it + 1) * 20]` of an array that is not an input. If traces differ in
+nothing else, the tape looks its constants up by the integers: it is compiled once, and another minibatch is another row
+of its table. The guards on these integers are dropped, since a key without a row is a miss like a failed guard.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tapegrad.tape.spec import part_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 from tapegrad.transforms.walk import Walk, pure
 
-ROWS = 1024  # of a table
+ROWS = 1024  # of a table, at most
 
 
 class Choice(NamedTuple):
-    """Which guards of a tape's, by position, say which of its constants: an operation, or one of its arguments."""
+    """The guards whose integers select constants, and these constants, by position: operations or arguments of them."""
 
     guards: tuple[int, ...]
     constants: tuple[Spot, ...]
     table: Table
 
     def serves(self, spots: Iterable[Spot]) -> bool:
-        """Return whether a trace that differs there differs in nothing else, and there is room for it."""
+        """Return whether all differing spots are among these, and the table has room."""
         return {*self.constants, *((at, -1) for at in self.guards)}.issuperset(spots) and len(self.table.rows) < ROWS
 
     def add(self, tape: Tape, skeleton: Skeleton) -> bool:
-        """Take in the constants of a trace, if they lie in memory as the others do; return whether they do."""
+        """Add a trace's constants to the table if their memory layout matches the others; return whether it does."""
         key = tuple([guard.expected for at in self.guards if type(guard := tape.ops[skeleton.places[at]]) is Guard])
         row = tuple([_constant(tape.ops[skeleton.places[at]], part) for at, part in self.constants])
         known = next(iter(self.table.rows.values()), row)
@@ -44,9 +44,7 @@ class Choice(NamedTuple):
 
 
 def choice_of(skeleton: Skeleton, others: Iterable[Skeleton]) -> Choice | None:
-    """Return what a tape would have to look up so that it serves other traces too; None where none of
-    them differs in that alone.
-    """
+    """Return the lookup by which a tape would serve other traces too; None if no other trace differs in that alone."""
     spots: set[Spot] = set()
     for other in others:
         spots.update(skeleton.variation(other) or ())
@@ -56,10 +54,10 @@ def choice_of(skeleton: Skeleton, others: Iterable[Skeleton]) -> Choice | None:
 
 
 def chosen(tape: Tape, skeleton: Skeleton, choice: Choice) -> Tape | None:
-    """Return a tape that looks constants up; None where what steers it cannot be computed first.
+    """Return a tape that looks constants up; None if the integers cannot be computed first.
 
-    The tape's values are needed. What the integers are computed from moves to the front: numbers only, no chance,
-    nothing that is looked up.
+    The tape's values are needed. The computation of the integers moves to the front: it must consist of numbers only,
+    without random draws or looked-up constants.
     """
     guards = [guard for at in choice.guards if type(guard := tape.ops[skeleton.places[at]]) is Guard]
     spots = [(tape.ops[skeleton.places[at]], part) for at, part in choice.constants]

@@ -1,4 +1,4 @@
-"""compiling: the functions that compile one."""
+"""compiling: the functions `compile` and `value_and_grad`."""
 
 from __future__ import annotations
 
@@ -43,24 +43,23 @@ def compile(f: Callable[P, R], *, backend: BackendName | None = None, device: An
 @memoised
 def compile(f: Any, *, backend: BackendName | None = None, device: Any = None, mode: Mode = "auto",
             passes: Sequence[Pass] = PASSES, max_tapes: int = 16, warmup: int | None = None) -> Any:
-    """Return a fast version of a function, traced at its first call, or of a tape, for arguments like
-    those it was recorded with.
+    """Return a fast version of a function, traced at its first call, or of a tape, for arguments of the recorded kinds.
 
     A function keeps a tape for each kind of arguments (nesting, types, dtypes, shapes, static values) and each path
-    through its branches; at most `max_tapes`, the least recently used leaves first. What it reads besides its arguments
-    is looked at again at every call. A path is compiled when its traces agree: something that steers it and is no input
-    (a counter, a clock, a file) keeps it traced, with a RetraceWarning. It is compiled after `warmup` traced calls; by
-    default after two, or, if compiling is expected to take over 50 ms, once its traced calls have taken as long.
-    Results are fresh arrays. A tape's function raises GuardError where a guard does not hold.
+    through its branches; beyond `max_tapes` it drops the least recently used one. Every call checks whether the values
+    that the function reads besides its arguments have changed. A path is compiled when its traces agree. If anything
+    but its inputs decides what it computes (a counter, a clock, a file), it stays traced, with a RetraceWarning. It is
+    compiled after `warmup` traced calls; by default after two, or, if compiling is expected to take over 50 ms, once
+    its traced calls have taken as long. Results are fresh arrays. The function of a tape raises GuardError if a guard
+    fails.
 
-    `mode` is "native" for machine code ("auto" too, where llvmlite is installed and most of a tape has machine code) or
+    `mode` is "native" for machine code ("auto" too, if llvmlite is installed and most of a tape has machine code) or
     "numpy" for straight-line NumPy. Raises ArgumentError for another mode.
 
-    `backend` is "numpy" or "torch"; without one calls that meet tensors run on torch, and others on NumPy.
-    With `backend="torch"` it runs on tensors: arrays and tensors may be given, and tensors of `device` are returned (of
-    the arguments' device where that is None). Program and tape may be NumPy's, or torch's. `mode` is "eager" ("auto"
-    too: torch's calls, one after the other), "graph" (one CUDA graph; Python's numbers are fixed) or "inductor"
-    (torch's compiler).
+    `backend` is "numpy" or "torch"; by default calls with tensors run on torch, others on NumPy. With `backend="torch"`
+    the arguments may be arrays and tensors, and results are tensors on `device` (by default the arguments' device).
+    Program and tape may use NumPy or torch. `mode` is "eager" ("auto" too: one torch call after the other), "graph"
+    (one CUDA graph; Python numbers are fixed) or "inductor" (torch's compiler).
 
     >>> import tapegrad as tg
     >>> fast = tg.compile(lambda a, b: a / (a + b * b), warmup=1)
@@ -94,21 +93,21 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
                    passes: Sequence[Pass] = PASSES, max_tapes: int = 16,
                    warmup: int | None = None, mesh: Any = None,
                    placements: Mapping[str, Any] | None = None) -> Compiled[P, tuple[R, Any]]:
-    """Return a function of f's arguments that returns `(value, dx)`, from compiled gradient tapes, as JAX and autograd
-    have it and `scipy.optimize` takes it.
+    """Return a function of f's arguments that returns `(value, dx)`, from compiled gradient tapes, as in JAX and
+    autograd, and as `scipy.optimize` accepts it.
 
-    `argnums` is the number of the argument to differentiate by, on a method 0 for the object itself; several give a
-    tuple of gradients, in their order. What `f` captured is constant. With `argnums=None` it returns what
-    `grad(f, *args)` does, `(value, (df, *dargs))`; then `captured` is that of `grad`. With `has_aux` the function
-    returns a pair, of which the first is differentiated, and the second only returned: `((value, aux), dx)`.
+    `argnums` is the position of the argument to differentiate by, for a method 0 is the object itself; several give a
+    tuple of gradients in their order. Values that `f` captured are constant. With `argnums=None` the function returns
+    the same as `grad(f, *args)`, `(value, (df, *dargs))`; then `captured` is that of `grad`. With `has_aux`, `f`
+    returns a pair; the first item is differentiated, the second only returned: `((value, aux), dx)`.
 
-    As `compile` does, it traces where no tape fits, and runs one where one does: branches may change from call to call.
-    `backend`, `device` and `mode` and `warmup` are those of `compile`.
+    As with `compile`, a call runs a tape that fits, or is traced: branches may change from call to call. `backend`,
+    `device`, `mode` and `warmup` are those of `compile`.
 
-    With `backend="torch"` and a `mesh` of `torch.distributed`, a NumPy program runs on DTensors: arrays, the same in
-    all processes, or DTensors may be given, and lie as `placements` says of arguments by name, as in
-    `{"X": Shard(0)}`, the others in all processes. A gradient is a DTensor that lies as its argument does, the value a
-    tensor that all have. Each process traces with the whole arrays.
+    With `backend="torch"` and a `mesh` of `torch.distributed`, a NumPy program runs on DTensors. The arguments are
+    arrays, equal in all processes, or DTensors; `placements` maps argument names to their placements, as in `{"X":
+    Shard(0)}`, and other arguments are replicated. A gradient is a DTensor placed like its argument, the value a
+    replicated tensor. Each process traces with the whole arrays.
 
     >>> import tapegrad as tg
     >>> step = tg.value_and_grad(lambda a, b: a * b if a > 0 else b, warmup=1)
@@ -141,7 +140,7 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
             rolled = roll(general) if chosen.rolls else general
             short = None
             if rolled is not general:
-                with suppress(NoLoop):  # a loop that has no gradient
+                with suppress(NoLoop):  # a loop without gradient
                     short = flatgrad(rolled, begun, release=True, unrolls=False)
             if short is None:
                 flat = flatgrad(general, begun, release=True, unrolls=False)

@@ -1,4 +1,4 @@
-"""earlier_call: the arguments of calls whose objects are those of the call before, which are not taken apart again."""
+"""earlier_call: reuses the leaves of the previous call if the arguments are the same unchanged objects."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from tapegrad.tree.signature import Signature
 from tapegrad.tree.unchanged import Intricate, Unchanged
 
 _NUMBERS = frozenset([float, int, bool, complex, np.float64, np.float32, np.int64])
-VAIN = 4  # calls in a row with objects that had changed, after which nobody asks any more
+VAIN = 4  # calls in a row with changed objects, after which no call is kept
 
 
 class EarlierCall:
-    """What was found in a call's arguments: the leaves of its objects, and of numbers, arrays and
-    tensors of what kind they were.
+    """The flattened arguments of a call: the leaves of its objects, and the kinds of its numbers, arrays and tensors.
 
-    Raises Intricate where another call's objects have to be taken apart to see whether they are the same.
+    Raises Intricate if only flattening shows whether the objects of another call are unchanged.
     """
 
     __slots__ = ("given", "leaves", "names", "things", "unchanged")
@@ -41,12 +40,12 @@ class EarlierCall:
         for arg, part in zip([*args, *kwargs.values()], parts):
             if isinstance(part.spec, Leaf):
                 self.given.append((None, kind_of(arg), part.start))
-                self.leaves[part.start] = None  # another one each time
+                self.leaves[part.start] = None  # differs from call to call
             else:
                 self.given.append((arg, None, 0))
 
     def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """Return the leaves of another call, None where it must be taken apart."""
+        """Return the leaves of another call, None if its arguments must be flattened."""
         given = self.given
         if len(args) + len(kwargs) != len(given) or [*kwargs] != self.names:
             return None
@@ -63,8 +62,8 @@ class EarlierCall:
 
 
 def kind_of(x: Any) -> Any:
-    """Return of a leaf all that decides how a tape takes it: what its numbers are is told later. Raises
-    Intricate for a leaf of another class.
+    """Return the properties of a leaf that decide how a tape takes it; guards check its numbers later. Raises Intricate
+    for a leaf of another class.
     """
     kind = type(x)
     if kind in _NUMBERS:
@@ -77,8 +76,8 @@ def kind_of(x: Any) -> Any:
 
 
 class EarlierCalls:
-    """The last call of a function, for calls to come with the same objects; None where there is none, or it is of no
-    use.
+    """The last call of a function, for later calls with the same objects; None if there is none, or keeping it is
+    useless.
     """
 
     __slots__ = ("last", "signature", "vain")
@@ -89,7 +88,7 @@ class EarlierCalls:
         self.vain = 0
 
     def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """Return the leaves of a call that has the objects of the last, as they were; None for another."""
+        """Return the leaves of a call with the same unchanged objects as the last, None for another call."""
         if self.last is None:
             return None
         try:
@@ -100,8 +99,8 @@ class EarlierCalls:
         return leaves
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Keep a call, unless it is of no use: what it holds is seldom the same, or is looked at in full."""
-        if self.signature is None or [*kwargs] != [*self.signature.kwargs]:  # whose leaves stand in another order
+        """Keep a call, unless its objects keep changing, or a comparison would have to flatten them."""
+        if self.signature is None or [*kwargs] != [*self.signature.kwargs]:  # its leaves would have another order
             return
         try:
             self.last = EarlierCall(self.signature.fn, args, kwargs) if self.vain < VAIN else None
@@ -110,7 +109,7 @@ class EarlierCalls:
 
 
 class LeavesOfCalls:
-    """Takes the arguments of a tape's calls apart."""
+    """Flattens the arguments of a tape's calls."""
 
     __slots__ = ("earlier", "tape")
 
@@ -118,7 +117,7 @@ class LeavesOfCalls:
         self.tape, self.earlier = tape, EarlierCalls(tape.structure)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Callable[[], Exception]) -> list[Any]:
-        """Return the function and the leaves; raise what `miss` makes for arguments that the tape was not made for."""
+        """Return the function and the leaves; raise `miss()` if the tape does not fit the arguments."""
         leaves = self.earlier.leaves_of(args, kwargs)
         if leaves is not None:
             return [self.tape.ops[0].val, *leaves]

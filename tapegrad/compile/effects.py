@@ -1,5 +1,5 @@
-"""effects: what a compiled path writes once a call has ended well. The values are results of its tape, behind the
-program's own; the things that are written to are found among the arguments of each call.
+"""effects: the writes of a compiled path, applied once a call has succeeded. The stored values are results of its tape,
+after the program's own; the objects written to are found among the arguments of each call.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Container, Leaf, Static
 from tapegrad.tree.unchanged import Intricate
 
-VAIN = 4  # calls in a row whose objects had changed, after which nobody keeps them
+VAIN = 4  # calls in a row with changed objects, after which no call is kept
 Value = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
-"""Makes what is stored of a tape's results, of a call's leaves, and of the things among its arguments."""
+"""Makes a stored value from a tape's results, a call's leaves, and the objects among its arguments."""
 
 
 class _Unfit(Exception):
-    """A write that no replay can do as the program does it."""
+    """No replay can do a write as the program does it."""
 
 
 class Target(NamedTuple):
-    """What one write does: to which of the things among the arguments, of which class (None: to the leaf of that
-    number), in which of its tables, what it stores at which keys, and what it appends.
+    """One write: the number of the object among the arguments and its class (None: the leaf of that number), the table
+    of it that is written, the values by key, and the appended values.
     """
 
     number: int
@@ -50,8 +50,8 @@ class Target(NamedTuple):
 
 
 class Effects:
-    """What the calls of a compiled path write: `result` nests the program's value and what is stored, and `key` tells
-    two traces of one path apart that store something else.
+    """The writes of a compiled path's calls. `join` makes the stored values results of the tape, and `key`
+    distinguishes two traces of one path that store different things.
     """
 
     def __init__(self, pending: Pending, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -75,14 +75,14 @@ class Effects:
         self.count = len(self.things)
         self.last: EarlierCall | None = None
         self.vain = 0
-        self.things, self.at = [], {}  # of this call alone
+        self.things, self.at = [], {}  # belong to this call only
         self.kinds = list(map(_as_kind, self.samples))
 
     def release(self) -> None:
-        """Forget the trace that this was made of."""
+        """Drop the references to the trace."""
         self.ops, self.samples = [], []
 
-    # -- what is written where
+    # -- the writes
 
     def _target(self, write: Any, stored: Stored | None) -> Target:
         if stored is None:
@@ -100,7 +100,7 @@ class Effects:
                       tuple(map(self._value, stored.appended)))
 
     def _value(self, x: Form | None) -> Value:
-        """Return what makes a stored value of a call's results."""
+        """Return a function that makes a stored value from a call's results."""
         if isinstance(x, Fixed):
             value = x.value
             self.key.append((type(value), repr(value)))
@@ -133,7 +133,7 @@ class Effects:
     # -- the result of the tape
 
     def join(self, tape: Tape) -> None:
-        """Make the program's value and what is stored the result of a tape."""
+        """Make the program's value and the stored values the result of a tape."""
         result = tape.result
         parts: list[Any] = [result]
         spec: Any = Leaf(0)
@@ -152,7 +152,7 @@ class Effects:
     # -- calls
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]] | None:
-        """Return the leaves of a call and the things among its arguments; None where they are no such arguments."""
+        """Return the leaves of a call and the objects among its arguments; None if these do not fit the writes."""
         last = self.last
         if last is not None:
             try:
@@ -178,7 +178,7 @@ class Effects:
         return leaves, things
 
     def settle(self, results: Sequence[Any], leaves: Sequence[Any], things: Sequence[Any]) -> None:
-        """Write what a call stores."""
+        """Apply the writes of a call."""
         results = [as_kind(x) for as_kind, x in zip(self.kinds, results)]
         made = [([(key, make(results, leaves, things)) for key, make in target.values],
                  [make(results, leaves, things) for make in target.appended]) for target in self.targets]
@@ -190,7 +190,7 @@ class Effects:
 
 
 def apart(result: Any, sweeps: bool) -> tuple[Any, Any]:
-    """Return what the program returns of a result, or its gradient, and what it stores."""
+    """Split a result: return the program's own result, or its gradient, and the stored values."""
     if not sweeps:
         return result  # type: ignore[no-any-return]
     (value, stored), gradients = result
@@ -214,8 +214,8 @@ def _write(x: Any, table: str | None, values: Sequence[tuple[Any, Any]], appende
 
 
 def _parts_ways(write: Any, place: Place) -> bool:
-    """Return whether the next call will be told apart from this one by what a write leaves: a container that holds
-    more, another flag or name, another number of a module's, which is no input.
+    """Return whether a write changes what the next call is specialised to: the length of a container, a flag or name,
+    or a number of a module that is not an input.
     """
     if isinstance(write, TableWrite):
         static = FIXED if is_module(place.owner) else FIXED - PYTHON | {bool}
@@ -233,14 +233,14 @@ def _key_of(key: Any) -> Any:
 
 
 def _nest(children: list[Any]) -> Container:
-    """Return the part of a tuple of parts."""
+    """Return the node of a tuple."""
     node = Container(tuple([None] * len(children)))
     node.children, node.leafy = children, True
     return node
 
 
 def _as_kind(sample: Any) -> Callable[[Any], Any]:
-    """Return what makes of a result the kind of number that the program stores: a backend may return tensors."""
+    """Return a conversion of a result to the kind of number that the program stores; a backend may return tensors."""
     kind = type(sample)
     if is_tensor(sample):
         device = sample.device

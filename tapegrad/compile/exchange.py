@@ -1,4 +1,4 @@
-"""exchange: tapes from what other libraries record."""
+"""exchange: tapes from graphs recorded by other libraries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tapegrad.tape.tape import Tape
 
 
 def from_fx(module: Any, *args: Any) -> Tape:
-    """Return the tape of a torch.fx GraphModule, from running it on `args`; see
-    compile/torch/fx.py, which imports torch.
+    """Return the tape of a torch.fx GraphModule, recorded by running it on `args`; see compile/torch/fx.py, which
+    imports torch.
 
     >>> import torch
     >>> tape = from_fx(torch.fx.symbolic_trace(lambda x, y: torch.sin(x) * y + 1), torch.ones(2), torch.ones(2))

@@ -1,4 +1,4 @@
-"""groups: calls on a tape that one loop can compute, as one call each of a subtape."""
+"""groups: groups calls on a tape that one loop can compute into single calls of subtapes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, op
 from tapegrad.transforms.walk import Walk, pure
 from tapegrad.tree.flatten import flatten
 
-MANY = 8  # values in a row that are one
-EDGES = 3  # of them that may be others, where a loop's first or last run has more to do
-SHOWN = 3  # functions that the name of a group names
+MANY = 8  # consecutive values that are joined into one call, at least
+EDGES = 3  # exceptions among them, since a loop's first or last run may do more
+SHOWN = 3  # functions shown in the name of a group
 
 
 class Batch:
-    """A group of calls as one function, of the subtape's inputs to its results."""
+    """A group of calls as one function, from the subtape's inputs to its results."""
 
     aliases = None
 
@@ -40,7 +40,7 @@ class Batch:
 
 
 class Joined:
-    """A stack of all that a loop has collected, between others, as one function: of the tuple, and of these."""
+    """A stack of all values that a loop has collected, between other values, as a function of their tuple and these."""
 
     aliases = None
     __name__ = "joined"
@@ -49,7 +49,7 @@ class Joined:
         self.before, self.count = before, count
 
     def expanded(self, walk: Walk, op: Operation) -> Operation:
-        """Put the calls it was made of on a tape."""
+        """Put the original calls on a tape."""
         whole, *others = walk.args(op)
         parts = [walk.new.push(Call(ops.getfield, (whole, k), None, absent(part)).at(op))
                  for k, part in enumerate(spec_of(whole).parts)]
@@ -58,7 +58,7 @@ class Joined:
 
 
 class Taken:
-    """Rows of an array, from one on, as one function that returns them in a tuple: what a loop is listed."""
+    """Consecutive rows of an array, as one function that returns their tuple: the input sequence of a loop."""
 
     aliases = None
     __name__ = "taken"
@@ -67,7 +67,7 @@ class Taken:
         self.start = start
 
     def expanded(self, walk: Walk, op: Operation) -> Operation:
-        """Put the calls it was made of on a tape."""
+        """Put the original calls on a tape."""
         x, = walk.args(op)
         parts = [walk.new.push(Call(ops.getitem, (x, k), None, absent(part)).at(op))
                  for k, part in enumerate(op.spec.parts, self.start)]
@@ -76,8 +76,8 @@ class Taken:
 
 
 def collected(tape: Tape) -> Tape:
-    """Return a tape on which the calls that make an array of what a loop has collected, or that take it apart for a
-    loop, one for each run, are one.
+    """Return a tape on which the calls that stack a loop's collected values, or that split an array for a loop, one for
+    each run, are joined into one call.
     """
     walk, found = Walk(tape), False
     for op in tape.ops:
@@ -95,7 +95,7 @@ def collected(tape: Tape) -> Tape:
 
 
 def _read(x: Any, fn: Op) -> tuple[Any, int] | None:
-    """Return what a call takes one element out of, and its number; None for what does something else."""
+    """Return the operand and the index of a call of `fn` that takes out one element; None for another operation."""
     if isinstance(x, Operation) and x.fn is fn and len(x.args) == 2 and not x.kwargs and type(x.args[1]) is int:
         return x.args[0], x.args[1]
     return None
@@ -114,7 +114,7 @@ def _joined(walk: Walk, op: Operation) -> Operation | None:
 
 
 def _taken(walk: Walk, op: Operation) -> Operation | None:
-    """Return the call; what is no row of the array is written to a copy of it."""
+    """Return the call; values that are not rows of the array are written to a copy of it."""
     found = [_read(x, ops.getitem) for x in op.args]
     at, first = next(((k, read) for k, read in enumerate(found) if read), (0, None))
     if first is None or not first[0].spec.is_array:
@@ -131,21 +131,21 @@ def _taken(walk: Walk, op: Operation) -> Operation | None:
 
 
 def calls_of(op: Operation) -> int:
-    """Return of how many calls that compute native code of an operation spares the interpreter."""
+    """Return the number of arithmetic calls that native code of an operation saves the interpreter."""
     fn = op.fn
     return sum(map(calls_of, fn.calls)) if isinstance(fn, Batch) else int(type(fn) is Op and not fn.memory.moved)
 
 
 class Group(NamedTuple):
-    """What may be computed together: calls on one shape that no other call stands between."""
+    """A key of calls that may be computed together: they have one shape, and no other call must come between them."""
 
     level: int
     shape: Any
 
 
 class Members(NamedTuple):
-    """Which calls may be in groups: `shapes` says over what each of them runs, `together` whether a call may use
-    another's value inside a group, `alone` whether it may be a group by itself.
+    """The calls that may be in groups: `shapes` maps them to their loop's shape, `together` tells whether a call may
+    use another's value inside a group, `alone` whether it may be a group by itself.
     """
 
     shapes: dict[Operation, Any]
@@ -156,9 +156,9 @@ class Members(NamedTuple):
 def grouped_by(tape: Tape, members: Members) -> Tape:
     """Return a tape on which calls that one loop can compute are grouped into calls of batches.
 
-    What belongs together is found by levels: a call is one level above the groups whose results it needs, and what
-    stands behind a guard, a draw or a call of a user's function is at least on its level. Level by level, first what is
-    in no group is computed, in the order of the tape, then the groups. A tape without such groups is returned as it is.
+    Groups are found by levels: a call is one level above the groups whose results it needs, and at least on the level
+    of a preceding guard, draw or call of a user's function. On each level, ungrouped calls come first, in the order of
+    the tape, then the groups. A tape without groups is returned unchanged.
     """
     shapes = members.shapes
     if not shapes:
@@ -174,7 +174,7 @@ def grouped_by(tape: Tape, members: Members) -> Tape:
 
 
 def ungrouped(tape: Tape) -> Tape:
-    """Return a tape on which groups, in loops too, are the calls they were made of: what can be written as source.
+    """Return a tape on which groups, in loops too, are replaced by their calls, which can be written as source.
 
     The values of calls within a group are absent.
     """
@@ -202,7 +202,7 @@ def ungrouped(tape: Tape) -> Tape:
 
 def _levels(tape: Tape, members: Members) -> dict[Operation, int]:
     levels: dict[Operation, int] = {}
-    floor = 0  # that of the last call or guard that must stay before what follows it
+    floor = 0  # the level of the last call or guard that must precede all later ones
     for op in tape.ops:
         at = floor
         for arg in operands(op):
@@ -214,8 +214,8 @@ def _levels(tape: Tape, members: Members) -> dict[Operation, int]:
 
 
 def _sink(tape: Tape, members: Members, levels: dict[Operation, int]) -> None:
-    """Move calls down to the group that uses them, where that keeps no more arrays between the groups:
-    their values stay in blocks.
+    """Move calls down to the level of the group that uses them, unless more arrays would have to be kept between
+    groups: their values then stay in blocks.
     """
     users: dict[Operation, list[Operation]] = defaultdict(list)
     for op in tape.ops:
@@ -234,7 +234,7 @@ def _sink(tape: Tape, members: Members, levels: dict[Operation, int]) -> None:
 
 
 def _regroup(tape: Tape, levels: dict[Operation, int], groups: dict[Group, list[Operation]]) -> Tape:
-    """Write the tape level by level; the groups of a level stand behind what is in none."""
+    """Write the tape level by level; on each level the groups come after the ungrouped calls."""
     inside = {op: key for key, calls in groups.items() for op in calls}
     used: set[Operation] = {tape.result}
     for op in tape.ops:
@@ -256,7 +256,7 @@ def _regroup(tape: Tape, levels: dict[Operation, int], groups: dict[Group, list[
 
 
 def _call(walk: Walk, calls: list[Operation], results: list[Operation]) -> None:
-    """Put the call of a group on the new tape, and its results."""
+    """Put the call of a group and its results on the new tape."""
     first, inside = calls[0], set(calls)
     given = list(dict.fromkeys(arg for op in calls for arg in operands(op) if arg not in inside))
     batch = Batch(_subtape(calls, given, results))

@@ -22,12 +22,12 @@ from tapegrad.tree.flatten import leaves_of
 
 @memoised
 def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Product:
-    """Return a function of f's arguments and a vector that returns the second derivative along it, at
-    the cost of about two gradients.
+    """Return a function of f's arguments and a vector that returns the second derivative along it, at the cost of about
+    two gradients.
 
-    The vector stands right behind the argument that it belongs to, and is nested as that is: `hvp(f)(x, v, *rest)`, as
-    `scipy.optimize` calls its `hessp`. With several `argnums` a tuple of vectors stands behind the last of them. The
-    result is nested as the vector is.
+    The vector follows the argument that it belongs to, and has its nesting: `hvp(f)(x, v, *rest)`, as `scipy.optimize`
+    calls its `hessp`. With several `argnums`, a tuple of vectors follows the last of them. The result is nested like
+    the vector.
 
     >>> import numpy as np
     >>> hvp(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
@@ -57,14 +57,14 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Product:
 
 
 class Product(OfCompiled):
-    """A Hessian's product with a vector: compiled for numbers and arrays, computed at once for tensors."""
+    """The product of a Hessian and a vector: compiled for numbers and arrays, computed directly for tensors."""
 
     def __init__(self, f: Callable[..., Any], product: Callable[..., Any], again: Callable[[], Any]) -> None:
         self.named(f, again)
         self._f, self._product, self._compiled = f, product, compiled_for_numpy(product)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # the tensors that a function captured, or a module among the arguments holds, count as well
+        # tensors that the function captured or that a module holds count as well
         if (found := self._compiled.kept(args, kwargs)) is not NONE:
             return found
         if self._compiled.backend.met_tensor or any(map(is_tensor, leaves_of((args, kwargs, self._f)))):

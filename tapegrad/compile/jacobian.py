@@ -1,7 +1,7 @@
-"""jacobian, hessian: derivatives of more than one number, all rows or columns in one sweep.
+"""jacobian, hessian: derivatives of functions with many values or inputs, all rows or columns in one sweep.
 
-A function is run once. The sweep of its tape for one row or column, which is linear, becomes a tape, and that is run
-for a batch of them. What is called often is compiled, with all of that, as a function of the arguments.
+A function is run once. The sweep of its tape for one row or column is linear; it is recorded as a tape, which runs
+batched over all of them. Frequent calls compile all of that as one function of the arguments.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from tapegrad.tree.flatten import Structure, flatten, is_leaf, leaves_of
 Sweep = Callable[..., list[Any]]
 Given = Callable[[int, int], list[Any]]
 Direction = Literal["auto", "forward", "reverse"]
-ROOM = 1 << 27  # bytes that the largest value of a function may take for all rows or columns of a chunk
-OFTEN = 3  # calls with one kind of arguments, after which it may pay to compile them
-PATIENCE = 16  # such calls in a row that were traced all the same
+ROOM = 1 << 27  # bytes of the largest intermediate value, for all rows or columns of a chunk
+OFTEN = 3  # calls with one kind of arguments, after which compiling may pay
+PATIENCE = 16  # such calls in a row that were traced nevertheless, after which compiling stops
 TENSORS = "tensors, with which derivatives are computed directly"
 
 
 @memoised
 def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",
              chunk_size: int | None = None, has_aux: bool = False) -> Derivative:
-    """Return a function of f's arguments that returns the derivative of each number of its value with respect to
-    each number of an argument.
+    """Return a function of f's arguments that returns the derivative of each number of its value with respect to each
+    number of an argument.
 
-    For arrays it has the value's shape followed by the argument's. A nested value gives that nesting of blocks, of
-    which a nested argument makes nestings again; with several `argnums` each is a tuple. By columns (`mode="forward"`),
-    by rows ("reverse"), or by what is fewer ("auto"); at most `chunk_size` of them in one sweep, None for as many as
-    128 MiB hold of the largest array on the way. What `f` captured is constant. With `has_aux` the function returns a
-    pair, of which the first is differentiated, and the result is the pair of the derivative and of the second. Raises
-    ArgumentError for complex arguments, for a value without numbers, and for another mode.
+    For arrays it has the value's shape followed by the argument's. A nested value gives that nesting of blocks, each
+    nested like the argument; with several `argnums` each is a tuple. It is computed by columns (`mode="forward"`), by
+    rows ("reverse"), or by whichever are fewer ("auto"), at most `chunk_size` in one sweep; None stands for as many as
+    let the largest intermediate array fit in 128 MiB. Values that `f` captured are constant. With `has_aux`, `f`
+    returns a pair; the first item is differentiated, and the result is the pair of the derivative and the second item.
+    Raises ArgumentError for complex arguments, for a value without numbers, and for another mode.
 
     >>> jacobian(lambda x: x ** 2)(np.array([1.0, 2.0, 3.0]))
     array([[2., 0., 0.],
@@ -73,7 +73,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "aut
 
 
 def jacfwd(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Derivative:
-    """Return `jacobian(f, argnums, mode="forward")`: column by column, for a function of few numbers.
+    """Return `jacobian(f, argnums, mode="forward")`: column by column, for a function with few inputs.
 
     >>> jacfwd(lambda t: t ** 2 * np.arange(3.0))(3.0)
     array([ 0.,  6., 12.])
@@ -93,8 +93,8 @@ def jacrev(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -
 @memoised
 def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",
                        chunk_size: int | None = None, has_aux: bool = False) -> Derivative:
-    """Return a function of f's arguments that returns its value, and what `jacobian` returns, of one run; with
-    `has_aux` `((value, aux), jacobian)`.
+    """Return a function of f's arguments that returns its value and the result of `jacobian`, from one run; with
+    `has_aux`, `((value, aux), jacobian)`.
 
     >>> value_and_jacobian(lambda x: x[:2] * x[2])(np.array([1.0, 2.0, 3.0]))
     (array([3., 6.]), array([[3., 0., 1.],
@@ -107,12 +107,12 @@ def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direct
 @memoised
 def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None,
             has_aux: bool = False) -> Derivative:
-    """Return a function of f's arguments that returns the second derivatives of its value, a real
-    number: forward over reverse.
+    """Return a function of f's arguments that returns the second derivatives of its value, a real number: forward over
+    reverse.
 
-    For an array it has that array's shape twice. With several `argnums`, or of a nested argument, it is nested as the
-    gradient is, and in each place once more. `chunk_size` and `has_aux` are those of `jacobian`. Raises ArgumentError
-    where the value is no real number.
+    For an array argument the result has its shape twice. With several `argnums`, or for a nested argument, it is nested
+    like the gradient, twice. `chunk_size` and `has_aux` are those of `jacobian`. Raises ArgumentError if the value is
+    not a real number.
 
     >>> hessian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([[ 6.,  0.],
@@ -126,7 +126,7 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
 
 
 def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
-    """Return how to sweep; raise ArgumentError for what is no way."""
+    """Return the mode and chunk size of a sweep. Raises ArgumentError for invalid ones."""
     if mode not in get_args(Direction):
         raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, get_args(Direction)))}")
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
@@ -136,7 +136,7 @@ def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
 
 
 def asked_for(argnums: Any, of: str) -> Wanted:
-    """Return what the `argnums` of a transform ask for, which is something."""
+    """Return the arguments to differentiate by, from the `argnums` of a transform; None is refused."""
     if argnums is None:
         raise ArgumentError("argnums is None", None,
                             "argnums=0 for the first positional argument, argnums=(0, 1) for the first two")
@@ -144,8 +144,8 @@ def asked_for(argnums: Any, of: str) -> Wanted:
 
 
 class Layout:
-    """How the derivative of a value by inputs is put together of columns, one for each number
-    of the inputs, or of rows.
+    """The assembly of a derivative from columns, one for each number of the inputs, or from rows, one for each number
+    of the value.
     """
 
     def __init__(self, tape: Tape, mode: str, by_complex: bool = False, has_aux: bool = False) -> None:
@@ -179,19 +179,19 @@ class Layout:
         self.count = size_in if self.by_columns else size_out
 
     def blocks(self, sweep: Callable[[int], Sweep]) -> Any:
-        """Return the derivative of each leaf of the value by each input, nested as these are; by complex inputs those
-        by z and by its conjugate.
+        """Return the derivative of each leaf of the value by each input, nested like these; by complex inputs the pair
+        of derivatives by z and by its conjugate.
 
-        `sweep(i)(x)` gives for all units of input `i` the tangents of the value's leaves, or for those of leaf `i` the
-        cotangents of the inputs.
+        For all units of input `i`, `sweep(i)(x)` returns the tangents of the value's leaves; by rows, for all units of
+        leaf `i`, the cotangents of the inputs.
         """
         if not self.by_complex:
             return self._nested(self._columns(sweep) if self.by_columns else self._rows(sweep))
-        if self.by_columns:  # along the real and along the imaginary axis
+        if self.by_columns:  # along the real and the imaginary axis
             ways = self._columns(sweep), self._columns(sweep, 1j)
             return tuple([self._nested(_combined(*ways, lambda p, q, sign=sign: (p + sign * q) / 2))  # type: ignore[misc]
                           for sign in (-1j, 1j)])
-        real, imaginary = self._rows(sweep), self._rows(sweep, 1j)  # x̄ + iȳ of both parts
+        real, imaginary = self._rows(sweep), self._rows(sweep, 1j)  # x̄ + iȳ for both parts
         return (self._nested(_combined(real, imaginary, lambda p, q: (ops.conj(p) + 1j * ops.conj(q)) / 2)),
                 self._nested(_combined(real, imaginary, lambda p, q: (p + 1j * q) / 2)))
 
@@ -213,7 +213,7 @@ class Layout:
             found: list[Any] = []
             if has_gradient(y) and (factor == 1 or ops.is_complex(y)):
                 found = sweep(i)(y, factor)
-                # seeded by 1j, the gradient of the imaginary part
+                # the seed 1j gives the gradient of the imaginary part
                 if found and ops.is_complex(y) and not self.by_complex:
                     found = [a + 1j * b for a, b in zip(found, sweep(i)(y, 1j))]
             rows.append({k: _block(part, y, x, by_columns=False)
@@ -221,7 +221,7 @@ class Layout:
         return rows
 
     def seed(self, cotangents: dict[int, Any]) -> Any:
-        """Return a cotangent of the value, of those of some of its leaves."""
+        """Return a cotangent of the value, from those of some of its leaves."""
         parts = [cotangents.get(k) for k in range(len(self.leaves))]
         seed = parts[0] if self.structure.is_leaf else self.structure.mirror(parts)
         return (seed, None) if self.has_aux else seed
@@ -232,7 +232,7 @@ class Layout:
         return [tangent] if self.structure.is_leaf else self.structure.unmirror(tangent)
 
     def of_inputs(self, gradients: Any) -> list[Any]:
-        """Return of gradients that were asked for those of the inputs."""
+        """Return the gradients of the inputs, from the nested gradients."""
         nests = [gradients] if self.signature.is_single else gradients
         leaves = {part.start + k: leaf for part, nest in zip(self.signature.asked, nests)
                   for k, leaf in enumerate(part.unmirror(nest))}
@@ -255,27 +255,26 @@ class Sweeps:
         self.chunk = None if chunk is None else plain(chunk)  # a compiled derivative captures it
 
     def ended(self, made: Callable[[Sweeps], Any]) -> Any:
-        """Return what is made of the sweeps, and let the program's writes happen."""
+        """Return `made(self)`, and apply the program's writes."""
         found = made(self)
         settle(self.tape)
         return found
 
     @property
     def value(self) -> Any:
-        """The value of the function, a pair if it returns others besides."""
+        """The value of the function; the pair with the auxiliary result if there is one."""
         return (self.layout.value, self.layout.aux) if self.layout.has_aux else self.layout.value
 
     @property
     def draws(self) -> bool:
-        """True if the function draws random numbers."""
+        """Whether the function draws random numbers."""
         return any(op.fn in (ops.draw, ops.default_rng) for op in self.tape.ops)
 
     def blocks(self) -> Any:
-        """Return the derivative."""
         return self.layout.blocks(self._sweep)
 
     def blocks_and_aux(self) -> tuple[Any, Any]:
-        """Return the derivative, and what the function returns besides its value."""
+        """Return the derivative and the auxiliary result."""
         return self.blocks(), self.layout.aux
 
     def _sweep(self, i: int) -> Sweep:
@@ -284,23 +283,23 @@ class Sweeps:
                                  else Rows(layout, self.tape, [i]))
 
     def _of_units(self, sweep: Callable[[Any], list[Any]], x: Any, factor: Any = 1) -> list[Any]:
-        """Return what a sweep makes of all units of a value, stacked."""
+        """Return the results of a sweep for all units of a value, stacked."""
         def rows(start: int, stop: int) -> list[Any]:
             return [factor * unit_rows(x, start, stop)]
         return self.of_rows(sweep, math.prod(shape_of(x)), rows, lambda: ((factor * unit,) for unit in units(x)))
 
     def of_rows(self, sweep: Callable[..., list[Any]], count: int, rows: Given,
                 each: Callable[[], Iterable[Sequence[Any]]], room: int = ROOM) -> list[Any]:
-        """Return what a sweep makes of `count` rows of arguments, stacked: `rows(start, stop)` are some of them, and
-        `each()` yields them all.
+        """Return the results of a sweep for `count` rows of arguments, stacked: `rows(start, stop)` are some of them,
+        and `each()` yields all.
 
-        At most so many are swept at once that the largest value on the way finds `room` for them.
+        A chunk has as many rows as let the largest intermediate value fit into `room` bytes.
         """
         if count > 1:
             try:
                 return self._at_once(sweep, count, rows,
                                      max(room // max(self.largest, 1), 1) if self.chunk is None else self.chunk)
-            except (TapeError, _Otherwise):  # a pullback calls C, or branches by its cotangent: it is called as it is
+            except (TapeError, _Otherwise):  # a pullback calls C, or branches by its cotangent: call it row by row
                 pass
         found = [sweep(*row) for row in each()]
         return [None if column[0] is None else ops.stack(*column, axis=0) for column in zip(*found)]
@@ -344,15 +343,14 @@ class Rows:
 
 
 class Derivative(OfCompiled):
-    """A function of f's arguments that returns the derivative of its value, or what else is
-    `made` of the sweeps of its tape.
+    """A function of f's arguments that returns the derivative of its value, or another function `made` of the sweeps.
 
-    Each call runs `f` once, and sweeps its tape. Where arguments of one kind come often, all of that is compiled as a
-    function of the arguments, unless the program draws random numbers, or changes from run to run.
+    Each call runs `f` once, and sweeps its tape. Frequent arguments of one kind have all of that compiled as a function
+    of the arguments, unless the program draws random numbers, or changes from run to run.
     """
 
     often: int = OFTEN  # calls before it pays to compile
-    warmup: int | None = None  # how many after these are traced
+    warmup: int | None = None  # traced calls after these, before compiling
 
     def __init__(self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None = None,
                  made: Callable[[Sweeps], Any] = Sweeps.blocks, by_complex: bool = False,
@@ -361,7 +359,7 @@ class Derivative(OfCompiled):
         self._how = how = mode, chunk, by_complex, has_aux
         self.named(f, functools.partial(type(self), f, asked, mode, chunk, made, *how[2:]))
         self._calls: Counter[Any] = Counter()
-        self._patience, self._why = PATIENCE, ""  # why no call is compiled any more
+        self._patience, self._why = PATIENCE, ""  # why calls are no longer compiled
 
         def whole(*args: Any) -> Any:
             return Sweeps(f, args, {}, asked.among(len(args)), *how).ended(made)
@@ -386,7 +384,7 @@ class Derivative(OfCompiled):
                 found = compiled.traced(args, kwargs)
                 if compiled.stats.hits > hits:
                     self._patience = PATIENCE
-                elif compiled.log.last[-1].kind != "waits":  # one that waits is compiled in the end
+                elif compiled.log.last[-1].kind != "waits":  # a waiting path is compiled eventually
                     self._patience -= 1
                 if compiled.backend.met_tensor or not self._patience:
                     self._why = TENSORS if compiled.backend.met_tensor else f"{PATIENCE} calls in a row were traced"
@@ -407,7 +405,7 @@ class Derivative(OfCompiled):
 
 
 def compiled_for_numpy(f: Callable[..., Any], warmup: int | None = None) -> Any:
-    """Return a function compiled for NumPy that traces the calls which meet a tensor, a global one, say."""
+    """Return a function compiled for NumPy; calls that meet a tensor, such as a global one, are traced."""
     made: Any = anew(compile, f, backend="numpy", warmup=warmup)
     made.backend.refuses_tensors = False
     return made
@@ -418,17 +416,17 @@ def _with_value(sweeps: Sweeps) -> Any:
 
 
 def _kind_of(args: tuple[Any, ...]) -> Any:
-    """Return what the derivative is put together by: how arguments are nested, their types, shapes and dtypes."""
+    """Return the properties of arguments that the derivative depends on: nesting, types, shapes and dtypes."""
     nests = [None if is_leaf(arg) else repr(flatten(arg, "", [], [])) for arg in args]
     return (*nests, *[(type(x), shape_of(x), dtype_of(x)) for x in leaves_of(args)])
 
 
 class _Otherwise(Exception):
-    """A sweep was no run of a compiled tape."""
+    """A sweep cannot run as a batched tape."""
 
 
 def units(x: Any) -> Iterator[Any]:
-    """Yield for each number of a value what is 1 there, and 0 elsewhere."""
+    """Yield, for each number of a value, the unit that is 1 there and 0 elsewhere."""
     shape, x = shape_of(x), plain(x)
     if isinstance(x, np.ndarray) or is_tensor(x):
         for k in range(math.prod(shape)):
@@ -442,7 +440,7 @@ def units(x: Any) -> Iterator[Any]:
 
 
 def unit_rows(x: Any, start: int, stop: int) -> Any:
-    """Return, stacked, what is 1 for some of the numbers of a value, and 0 elsewhere."""
+    """Return a range of the units of a value, stacked."""
     shape, x = shape_of(x), plain(x)
     dtype, count = dtype_of(x), math.prod(shape_of(x))
     if is_tensor(x):
@@ -456,7 +454,7 @@ def unit_rows(x: Any, start: int, stop: int) -> Any:
 
 
 def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
-    """Return rows or columns, which are stacked, as a block of the value's shape followed by the input's."""
+    """Return stacked rows or columns as a block of the value's shape followed by the input's."""
     if not has_gradient(y):
         return None
     out, inner = shape_of(y), shape_of(x)
@@ -472,4 +470,4 @@ def _block(found: Any, y: Any, x: Any, by_columns: bool) -> Any:
     if dtype is None or letter(dtype) not in "fc" or dtype_of(block) == dtype or (dtype.kind == "f"
                                                                                and ops.is_complex(block)):
         return block
-    return ops.astype(block, dtype=dtype)  # rows have the input's
+    return ops.astype(block, dtype=dtype)  # rows have the input's dtype

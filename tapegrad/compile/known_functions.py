@@ -1,4 +1,4 @@
-"""known_functions: which calls are of functions that are known to keep nothing, and in which values decide a shape."""
+"""known_functions: which functions are known not to keep their arguments, and in which calls values decide a shape."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tapegrad.transforms.walk import own
 
 
 def is_known(fn: Callable[..., Any]) -> bool:
-    """True for a function that keeps nothing of what it is given; a user's may."""
+    """Return whether a function is known not to keep its arguments; a user's function may."""
     return own(fn) or (type(fn) is Op and fn.effects.closed)
 
 
 def is_varying(op: Call, found: set[Operation], known: bool) -> bool:
-    """True if numbers may decide the shape of a result, or that of an array that it is computed from; those of a
-    function that is `known` do where it is dynamic.
+    """Return whether values may decide the shape of a result, or of an array that it is computed from; the shape of a
+    `known` function's result, only if it is dynamic.
     """
     if is_number(op.spec):
         return False
     if memory_of(op.fn).blank and not any(isinstance(arg, Operation) for arg in op.args):
-        return False  # torch.zeros and its kin: their arguments say how large it is
+        return False  # torch.zeros and its kin: constant arguments decide the size
     sources = op.args[:1] if op.fn is setitem else () if op.fn is scatter else operands(op)
     return (not known or getattr(op.fn, "dynamic", False)
             or any(arg in found for arg in sources if isinstance(arg, Operation)))
 
 
 def is_number(x: Spec) -> bool:
-    """True for the type of a number."""
+    """Return whether a spec is that of a number."""
     return x.is_scalar or (isinstance(x.type, type) and issubclass(x.type, (float, int, complex)))

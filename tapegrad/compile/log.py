@@ -1,4 +1,4 @@
-"""log: what compiled functions say on standard error, as TAPEGRAD_LOG asks for: "retrace", "compile", "guards"."""
+"""log: lines that compiled functions print to standard error; TAPEGRAD_LOG selects "retrace", "compile", "guards"."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ KINDS = ("retrace", "compile", "guards")
 
 
 def asked() -> list[str]:
-    """Return the kinds of lines that are asked for."""
+    """Return the selected kinds of lines."""
     return [kind.strip() for kind in os.environ.get("TAPEGRAD_LOG", "").split(",") if kind.strip()]
 
 
 def logs(kind: str) -> bool:
-    """True for a kind of line that is asked for."""
+    """Return whether a kind of line is selected."""
     return kind in asked()
 
 
@@ -39,12 +39,12 @@ for _kind in asked():
 
 
 def compiled_text(size: int, seconds: float, runs: str) -> str:
-    """Say what was compiled."""
+    """Describe a compilation."""
     return f"compiled {count_of(size, 'operation')} to {runs} in {seconds:.2g} s"
 
 
 def kind_text(kind: Any) -> str:
-    """Write the kind of a leaf: `float`, or `float64[3, 4]`."""
+    """Return the text of a leaf's kind: `float`, or `float64[3, 4]`."""
     if isinstance(kind, tuple):
         _, dtype, shape = kind
         return f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
@@ -53,8 +53,8 @@ def kind_text(kind: Any) -> str:
 
 def failed(miss: Miss, fresh: Freshness | None, skeleton: Skeleton | None, args: tuple[Any, ...],
            kwargs: dict[str, Any]) -> str:
-    """Say which guard of a tape failed in a call, what it was when the tape was recorded, and what it is. `skeleton` is
-    of a path that the tape serves.
+    """Describe the guard of a tape that failed in a call, with its recorded and its new value. `skeleton` is of a path
+    that the tape serves.
     """
     if miss.guard is not None:
         known, found = _found(miss, args, kwargs)
@@ -71,8 +71,8 @@ def failed(miss: Miss, fresh: Freshness | None, skeleton: Skeleton | None, args:
 
 
 def _found(miss: Miss, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
-    """Return whether it is known what the fact of a guard is in a call, and what. A replay that runs no code of the
-    program's, and moves no generator, goes as far as the guard.
+    """Return whether the value of a guard's fact in a call can be found, and that value. A replay that runs no user
+    code and draws no random numbers computes it up to the guard.
     """
     guard = miss.guard
     assert guard is not None

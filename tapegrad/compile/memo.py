@@ -1,6 +1,6 @@
-"""memo: a transform of the same function, with the same options, returns what it returned before.
+"""memo: a transform of the same function with the same options returns its earlier result.
 
-`tg.hessian(f)(x)` in a loop then costs what a kept `tg.hessian(f)` costs.
+`tg.hessian(f)(x)` in a loop then costs as much as a kept `tg.hessian(f)`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST = 64  # transforms that are kept
+MOST = 64  # kept transforms, at most
 
 
 class Kept:
-    """A function, what a transform made of it, and whether that was asked for again since the last full collection."""
+    """A function, a transform's result, and whether it was requested since the last full garbage collection."""
 
     __slots__ = ("f", "made", "used")
 
@@ -28,18 +28,18 @@ class Kept:
 
 
 kept: dict[Any, Kept] = {}
-"""By the transform, the parts of the function and the options. Nothing is kept that was not asked for again between two
-full garbage collections; and of functions with one code, of which none came again, only the last: each has captured
-other things.
+"""The cache, by transform, parts of the function, and options. An entry is dropped if it is not requested between two
+full garbage collections. Of functions with the same code that were not requested again, only the last is kept, since
+each has other captured variables.
 """
 
 
 def memoised(transform: F) -> F:
-    """Have a function of a function and options return what it returned before for the same ones.
+    """Make a transform of a function and options return its earlier result for the same ones.
 
     Two functions are the same if they are one object, or have the same code, globals, captured variables (the cells,
-    not what is in them) and defaults: they compute the same whatever these come to hold. The tapes of what is returned
-    have guards for what they read.
+    not their content) and defaults: they compute the same whatever these come to hold. The tapes of the results have
+    guards on the values read.
     """
     @functools.wraps(transform)
     def made(*args: Any, **kwargs: Any) -> Any:
@@ -49,11 +49,11 @@ def memoised(transform: F) -> F:
         key = transform, parts, options
         try:
             found = kept.get(key)
-        except TypeError:  # an option that cannot be hashed
+        except TypeError:  # an unhashable option
             parts = found = None
-        if parts is None:  # an error of the transform's is none beside that one
+        if parts is None:  # outside the `except`, whose error would otherwise be its context
             return transform(*args, **kwargs)
-        # what it has kept alive has the identities of the key, unless its defaults were replaced
+        # the kept function's parts have the ids of the key, unless its defaults were replaced
         if found is not None and (found.f is f or parts_of(found.f) == parts):
             found.used = True
             return found.made
@@ -64,13 +64,13 @@ def memoised(transform: F) -> F:
 
 
 def anew(transform: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what a transform makes of a function, another one at each call."""
+    """Apply a transform without the cache: each call returns a new result."""
     return transform.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
 
 
 def parts_of(f: Any) -> tuple[Any, ...] | None:
-    """Return by identity what a function computes with; None for a tape, which may be edited, and for a function of a
-    trace that is going on.
+    """Return the ids of the parts that a function computes with; None for a tape, which may be edited, and for a
+    function of a running trace.
     """
     kind = type(f)
     if kind is FunctionType:
@@ -98,7 +98,7 @@ def _content(cell: Any) -> Any:
 
 
 def _typed(x: Any) -> Any:
-    """Return options so that 1, 1.0 and True are different ones."""
+    """Return options with their types, which distinguishes 1, 1.0 and True."""
     return tuple(map(_typed, x)) if type(x) is tuple else (type(x), x)
 
 
@@ -117,7 +117,7 @@ def _keep(key: Any, f: Any, made: Any) -> None:
 
 
 def _collected(phase: str, info: dict[str, int]) -> None:
-    """Let go of what was not asked for again since the last full collection."""
+    """Drop the entries that were not requested since the last full collection."""
     if phase == "start" and info["generation"] == 2:
         for key, entry in list(kept.items()):
             if entry.used:

@@ -16,13 +16,13 @@ from tapegrad.numbers.formatting import brief, count_of
 from tapegrad.show.display import Told
 
 LAST = 32  # calls whose reasons are kept
-SHOWN = 12  # reasons, and kinds of paths, that the text has
+SHOWN = 12  # reasons, and kinds of paths, shown in the text
 IDLE = {"read": 10, "branch": 30, "arguments": 30}
-"""How many calls of a function that never ran compiled have a reason of a kind, before a warning says so."""
+"""By kind of reason: the number of such calls of a function that never ran compiled, before a warning."""
 
 
 class Reason(NamedTuple):
-    """Why one call was traced: the kind of reason, what differed, what it was and is, and the program's line."""
+    """Why one call was traced: the kind of reason, what differed, its old and new value, and the program's line."""
 
     kind: str
     what: str
@@ -39,10 +39,10 @@ class Reason(NamedTuple):
 
 
 class Reasons(Told):
-    """What a compiled function says of itself: `print(step.explain())`.
+    """The report of a compiled function: `print(step.explain())`.
 
-    `calls` are those that were made, `hits` those that ran compiled; `last` the reasons of the last traced ones, in
-    order, `counts` how many calls each had. `paths` says of each path what its calls do.
+    `calls` counts all calls, `hits` the compiled ones; `last` are the reasons of the last traced ones, in order,
+    `counts` the number of calls by reason. `paths` has one line about each path.
     """
 
     def __init__(self, name: str, hits: int, traces: int, log: Log, paths: list[str]) -> None:
@@ -61,7 +61,7 @@ class Reasons(Told):
 
 
 def _counted(counts: Mapping[Any, int], noun: str) -> Iterator[str]:
-    """Yield the first lines of what is counted, and how many more there are."""
+    """Yield the first lines with their counts, and how many more there are."""
     yield from (f"  {count:>4}  {what}" for what, count in islice(counts.items(), SHOWN))
     if len(counts) > SHOWN:
         yield f"  and {count_of(len(counts) - SHOWN, f'more {noun}')}"
@@ -75,7 +75,7 @@ class Log:
         self.counts: Counter[tuple[str, str]] = Counter()
 
     def note(self, name: str, reason: Reason, call: int) -> None:
-        """Keep the reason of a call, and print it where TAPEGRAD_LOG asks for that."""
+        """Keep the reason of a call, and print it if TAPEGRAD_LOG selects "retrace"."""
         self.last.append(reason)
         self.counts[reason.kind, reason.what] += 1
         if logs("retrace"):
@@ -83,12 +83,12 @@ class Log:
 
     @property
     def room(self) -> bool:
-        """True while reasons are worked out in full: of the first calls, and while they are printed."""
+        """True while reasons are worked out in full: for the first calls, and while they are printed."""
         return sum(self.counts.values()) < LAST or logs("retrace")
 
     @property
     def most(self) -> Reason | None:
-        """The most frequent of the reasons that a program can do something about, as it was last."""
+        """The most frequent reason that a program can avoid, in its latest form."""
         found = next((key for key, _ in self.counts.most_common() if key[0] in CURES), None)
         return next((reason for reason in reversed(self.last) if (reason.kind, reason.what) == found), None)
 
@@ -126,7 +126,7 @@ def reason_of(attempt: Any) -> Reason:
 
 
 def _of_new_path(last: Skeleton, new: Skeleton) -> Reason:
-    """Return what parts a path from that which was used before."""
+    """Return how a new path differs from the last one."""
     if not new.is_like(last):
         for label, was, now in zip(new.labels, last.leaves, new.leaves):
             if was != now:
@@ -139,7 +139,7 @@ def _of_new_path(last: Skeleton, new: Skeleton) -> Reason:
 
 
 def _progress(compiled: Any, path: Path, paths: list[Path]) -> str:
-    """Say what has to be before a path that is traced is compiled."""
+    """Return the condition under which a traced path is compiled."""
     if compiled.warmup is not None:
         return f"{compiled.warmup} of its calls were traced ({path.calls} so far)"
     return (f"its traced calls have taken {seconds_to_compile(compiled, path):.2g} s, as compiling will "
@@ -147,7 +147,7 @@ def _progress(compiled: Any, path: Path, paths: list[Path]) -> str:
 
 
 def state_of(compiled: Any, path: Path, paths: list[Path]) -> str:
-    """Say in one line how the calls of a path are answered."""
+    """Return one line about the state of a path."""
     kinds = [f"{label}: {kind_text(kind)}" for label, kind in zip(path.skeleton.labels, path.skeleton.leaves)]
     fitting = max(sum(end < 80 for end in accumulate(len(kind) + 2 for kind in kinds)), 1)
     head = f"({', '.join(kinds if fitting >= len(kinds) else [*kinds[:fitting], '...'])})"

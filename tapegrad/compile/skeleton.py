@@ -1,8 +1,8 @@
-"""skeleton: the operations of one trace without their values, to be compared with those of another trace.
+"""skeleton: the operations of one trace without their values, for comparison with another trace.
 
-Two runs on the same path make the same calls on the same operands, with the same constants. Where they differ and no
-guard says why, the program depends on something that is no input: a counter, a clock, a file, a generator that is not
-recorded.
+Two runs on the same path make the same calls on the same operands, with the same constants. If they differ and no guard
+explains it, the program depends on something other than its inputs: a counter, a clock, a file, an unrecorded random
+generator.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _EXACT = frozenset([int, bool])
 
 
 Spot = tuple[int, int]
-"""An operation of a skeleton, by its position from 0, or one of its arguments; -1 for the operation itself."""
+"""An operation of a skeleton, by its position from 0, and the number of an argument, -1 for the operation itself."""
 
 
 class Difference(NamedTuple):
-    """The first difference of two traces: the line, the operation in each, and whether both are guards."""
+    """The first difference between two traces: the line, the operation in each, and whether both are guards."""
 
     where: Location | None
     was: str
@@ -48,9 +48,9 @@ class Difference(NamedTuple):
 
 
 class Skeleton:
-    """The operations of a tape, each as the number of its kind: its function, its operands, its constants and options.
+    """The operations of a tape, each as the number of its kind: its function, operands, constants and options.
 
-    Kinds are few in a long tape, and are kept once; only they hold on to anything of the program's.
+    A long tape has few kinds, and each is kept once; only kinds hold references to the program's objects.
     """
 
     __slots__ = ("digest", "kinds", "labels", "leaves", "length", "memory", "places", "reached", "steps", "stored",
@@ -58,26 +58,26 @@ class Skeleton:
 
     def __init__(self, tape: Tape, stored: tuple[Any, ...] = ()) -> None:
         self.structure: Signature = tape.structure
-        self.stored = stored  # what the program writes once it has ended, and is no operation
-        tape = inline(tape)  # so that guards in a checkpoint part two paths as others do; `places` are on that tape
+        self.stored = stored  # the key of the program's writes, which are not operations
+        tape = inline(tape)  # so that guards in checkpoints count too; `places` refers to this tape
         reached = self.structure.reached
-        # which of the arguments the program reaches by other names too
+        # the arguments' parts that the program also reaches by name
         self.reached = [] if reached is None else reached.places
         self.leaves = tuple(kind_of_leaf(x.val) for x in tape.inputs[1:])
         self.labels = [x.label or x.name for x in tape.inputs[1:]]
         numbers: dict[Any, int] = {}
         self.steps = array("q")
-        self.where: list[tuple[Any, int]] = []  # the line of each kind, where it was met first
-        # how arguments lie in memory, where that is guarded: what it decides may come before the guard
+        self.where: list[tuple[Any, int]] = []  # the line where each kind first occurred
+        # guarded memory layouts of arguments: operations that depend on them may precede the guard
         self.memory: dict[Any, Any] = {}
         add = self.steps.append
-        self.places = array("q")  # of the operations on the tape, from 0
-        at = array("q", [0]) * (len(tape.ops) + 1)  # by an operation's number on the tape, its number here
+        self.places = array("q")  # positions of the operations on the tape, from 0
+        at = array("q", [0]) * (len(tape.ops) + 1)  # from an operation's number on the tape to its number here
         for place, op in enumerate(tape.ops):
             if type(op) is Guard and type(op.args[0]) is Input and op.fact in FIXED:
-                continue  # where it is asked for may depend on what an array holds
+                continue  # its position may depend on an array's content
             if type(op) is Guard and op.fact == "recorded":
-                continue  # a draw is found by a trace that is observed alone; equal numbers have a guard beside it
+                continue  # only observed traces find draws; numbers compared by `is` have their own guard
             if type(op) is Guard and type(op.args[0]) is Input and op.fact in _OF_MEMORY:
                 self.memory[at[op.args[0].id], op.fact] = op.expected
             self.places.append(place)
@@ -92,20 +92,20 @@ class Skeleton:
         add(-1 if result is None else at[result.id])
         self.kinds = list(numbers)
         self.digest = hash((tuple(self.kinds), self.steps.tobytes()))
-        self.length = len(self.steps) - saved_by_loops(tape)  # what is compiled: runs of a loop are one
+        self.length = len(self.steps) - saved_by_loops(tape)  # operations to compile: the runs of a loop count once
 
     def is_like(self, other: Skeleton) -> bool:
-        """Return whether two were traced for the same kinds of arguments."""
+        """Return whether two traces had arguments of the same kinds."""
         if self.structure is other.structure:
             return True
         if self.leaves != other.leaves or self.structure != other.structure or self.reached != other.reached:
             return False
-        self.structure = other.structure  # as good, and soon told
+        self.structure = other.structure  # equal, and faster to compare next time
         return True
 
     def difference(self, other: Skeleton) -> Difference | bool:
-        """Return False for the same path, True where a guard or the type of a value parts the two, or what is
-        another though nothing says so.
+        """Return False if both took the same path, True if a guard or the type of a value explains their difference,
+        else the first, unexplained difference.
         """
         if self.digest == other.digest and self.steps == other.steps and self.kinds == other.kinds:
             return False if self.stored == other.stored else self._stored_apart(other)
@@ -118,27 +118,27 @@ class Skeleton:
         return self.first_difference(other)
 
     def differing(self, other: Skeleton) -> Iterator[tuple[int, Any, Any]]:
-        """Yield the positions at which two traces differ, with the kinds of the operations there."""
+        """Yield the positions at which two traces differ, with the kinds of operation in each."""
         known, found = self.kinds, other.kinds
         for at, (a, b) in enumerate(zip(self.steps[:-1], other.steps[:-1])):
             if known[a] != found[b]:
                 yield at, known[a], found[b]
 
     def first_difference(self, other: Skeleton) -> Difference:
-        """Return the first difference, of a guard or another operation."""
+        """Return the first difference, in a guard or another operation."""
         for at, one, two in self.differing(other):
             return Difference(_place(other.where[other.steps[at]]), _text(one), _text(two),
                               self.is_guard(at) and other.is_guard(at))
         return Difference(None, count_of(len(self.steps), "operation"), count_of(len(other.steps), "operation"))
 
     def _stored_apart(self, other: Skeleton) -> Difference:
-        """Return the difference in what is stored, for two traces that compute the same."""
+        """Return the difference in the stored values, for two traces with the same operations."""
         was, now = next(((a, b) for a, b in zip(self.stored, other.stored) if a != b), (self.stored, other.stored))
         return Difference(None, f"{_shown(was)} was stored", f"{_shown(now)} is")
 
     def variation(self, other: Skeleton) -> list[Spot] | None:
-        """Return where two traces differ, if that is in guards on integers and in constants of one type alone, and a
-        guard is the first of them.
+        """Return the spots at which two traces differ, if these are only guards on integers and constants of one type,
+        and a guard comes first; else None.
         """
         if len(self.steps) != len(other.steps) or self.steps[-1] != other.steps[-1] or self.stored != other.stored \
                 or not self.is_like(other):
@@ -152,11 +152,11 @@ class Skeleton:
         return spots
 
     def is_guard(self, at: int) -> bool:
-        """Return whether a guard stands there."""
+        """Return whether the operation at a position is a guard."""
         return self.kinds[self.steps[at]][0] is Guard
 
     def raises(self, at: int) -> bool:
-        """Return whether a guard stands there that a call raised: what it was given, and the guard."""
+        """Return whether the operation at a position, or the one after it, is the guard of a call that raised."""
         kinds = self.kinds
         steps = self.steps[at:min(at + 2, len(self.steps) - 1)]
         return any(kinds[step][0] is Guard and kinds[step][2] == "raises" for step in steps)
@@ -166,30 +166,30 @@ _OF_MEMORY = frozenset(["layout", "strides", "writeable"])
 
 
 def _of_shape(kind: Any) -> bool:
-    """True for a guard on a shape, which rules and composites ask for: one that was asked for by values that decide a
-    shape came by another way.
+    """Return whether a kind is a guard on a shape, which rules and composites add: values that decide a shape explain a
+    difference there.
     """
     return kind[0] is Guard and kind[2] == "shape"
 
 
 def kind_of_leaf(x: Any) -> Any:
-    """Return what a compiled tape is specialised to of a leaf."""
+    """Return the properties of a leaf to which a compiled tape is specialised."""
     return (type(x), x.dtype, tuple(x.shape)) if isinstance(x, np.ndarray) or is_tensor(x) else type(x)
 
 
 def _kind(op: Operation, at: Sequence[int]) -> Any:
-    """Return what tells one operation from others, apart from its value; `at` numbers them."""
+    """Return a key of an operation without its value; `at` numbers the operations."""
     here = at[op.id]
     if type(op) is Call:
         args = tuple([_operand(here, arg, at) if isinstance(arg, Operation) else _fixed(arg) for arg in op.args])
         fn = _operand(here, op.fn, at) if isinstance(op.fn, Operation) else op.fn
-        if type(fn) is Steps:  # a trace makes it anew
+        if type(fn) is Steps:  # each trace makes a new one
             here_too = range(len(fn.body.ops) + 1)
             fn = (Steps, fn.loop.count, fn.slots, *[_kind(inner, here_too) for inner in fn.body.ops])
         kwargs, absent = op.kwargs, op.kwargs.get("absent")
-        if absent is not None:  # numbers decide which parts of a result are None
+        if absent is not None:  # values decide which parts of a result are None
             kwargs = {key: value for key, value in kwargs.items() if key != "absent"}
-        # a power may turn complex
+        # a power may become complex
         found = getattr(op.val, "dtype", type(op.val)) if absent is None else absent
         return (fn, args, _fixed(kwargs) if kwargs else None, found)
     if type(op) is Guard:
@@ -200,15 +200,15 @@ def _kind(op: Operation, at: Sequence[int]) -> Any:
 
 
 def _operand(here: int, arg: Any, at: Sequence[int]) -> int:
-    """Return where an operand stands: how far back, so that the runs of a loop have the same kinds; of what
-    stays, its place, negative.
+    """Return the distance back to an operand, so that all runs of a loop have the same kinds; for an input or a
+    constant, its negative position.
     """
     return -at[arg.id] if type(arg) is Input or type(arg) is Constant else here - at[arg.id]
 
 
 def _apart(one: Any, two: Any) -> list[int] | None:
-    """Return which arguments of two kinds of operations differ, -1 for the operation itself, if they do
-    in what can be looked up alone.
+    """Return which arguments of two operations differ, -1 for the operation itself, if a table can supply them; else
+    None.
     """
     if one[0] is not two[0]:
         return None
@@ -231,7 +231,7 @@ def _is_looked_up(one: Any, two: Any) -> bool:
 
 
 class _Same(NamedTuple):
-    """A constant that is compared by what it is, and shown as it was."""
+    """A constant that is compared by its key, and shown by its text."""
 
     key: Any
     text: str
@@ -244,7 +244,7 @@ class _Same(NamedTuple):
 
 
 class _Nest:
-    """How values are nested; functions in it are compared as others are, which a trace makes anew."""
+    """A nesting of values; functions in it are compared by content, since each trace makes new ones."""
 
     __slots__ = ("structure",)
 
@@ -262,8 +262,8 @@ class _Nest:
 
 
 def _fixed(x: Any) -> Any:
-    """Return a key under which only what no program can tell from `x` is found; 1, 1.0 and
-    True differ, 0.0 and -0.0.
+    """Return a key that only values equal in every observable way share; it distinguishes 1, 1.0 and True, and 0.0 and
+    -0.0.
     """
     kind = type(x)
     if kind is float:
@@ -291,7 +291,7 @@ def _fixed(x: Any) -> Any:
         return (kind, id(x))
     if isinstance(x, tuple):
         return (kind, *map(_fixed, x))
-    if kind is FunctionType:  # made anew in each run
+    if kind is FunctionType:  # each run makes a new one
         cells = [_fixed(cell.cell_contents) for cell in x.__closure__ or () if not is_empty(cell)]
         return (FunctionType, x.__code__, space_of(x), _fixed(x.__defaults__), _fixed(x.__kwdefaults__), *cells)
     if kind is partial:
@@ -304,7 +304,7 @@ def _fixed(x: Any) -> Any:
 
 
 def _content(x: Any) -> Any:
-    """Return what stands for the numbers of a tensor."""
+    """Return a key for the numbers of a tensor."""
     x = x.detach().cpu()
     try:
         return hash(x.contiguous().flatten().view(torch.uint8).numpy().tobytes())
@@ -317,7 +317,7 @@ def _place(where: tuple[Any, int]) -> Location | None:
 
 
 def _text(kind: Any) -> str:
-    """Show one kind of operation: its function, its constants."""
+    """Return the text of a kind: its function and constants."""
     if kind[0] is Constant:
         return _shown(kind[1])
     if kind[0] is Guard:

@@ -1,4 +1,4 @@
-"""source_names: the names of a source, each for one thing."""
+"""source_names: unique names in generated source."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 RESERVED = {"np", "math", "miss", "fresh", "compiled", "_", "args", "kwargs", "hold", "give_back"}
-"""What is around a body."""
+"""Names that surround a generated body."""
 
 Spelled = Callable[[Any], "str | None"]
 
 
 class Names:
-    """The names of a source, each for one thing."""
+    """The names in one generated source, each for one object."""
 
     def __init__(self, spelled: Spelled) -> None:
         self.spelled = spelled
         self.objects: dict[str, Any] = {}
         self.taken: set[str] = set(dir(builtins)) | set(keyword.kwlist) | RESERVED
         self._of: dict[Any, str] = {}
-        self._functions: dict[int, tuple[Any, str]] = {}  # by id, which is theirs as long as they are held here
+        self._functions: dict[int, tuple[Any, str]] = {}  # by id; held here so that ids are not reused
 
     def fresh(self, hint: str) -> str:
-        """Return a new name like the hint."""
+        """Return an unused name similar to the hint."""
         if not hint.isidentifier() or "_" in hint:
             hint = re.sub(r"\W+", "_", hint).strip("_") or "x"
             hint = f"x{hint}" if hint[0].isdigit() else hint
@@ -39,7 +39,7 @@ class Names:
         return name
 
     def bind(self, value: Any, hint: str = "") -> str:
-        """Return the name of a thing, the same for the same one."""
+        """Return the name of an object, always the same one."""
         known = self._functions.get(id(value))
         if known is not None:
             return known[1]

@@ -1,8 +1,8 @@
-"""sparse_jacobian, sparse_hessian: derivatives most numbers of which are 0, many columns in one sweep.
+"""sparse_jacobian, sparse_hessian: derivatives with mostly zero entries, many columns in one sweep.
 
-Columns without a row in common are of one colour, and swept together: their sum holds all of their numbers. What is
-made of a run of the function is the numbers, and where they stand: compiled, both are of the path that the function
-took.
+Columns without a common row get one colour and are swept together: the sum of such columns holds all their entries. The
+entries and their positions are computed from a run of the function; a compiled function has both for the path that was
+taken.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def sparse_jacobian(
     """Return a function of f's arguments that returns the derivative of its value by an argument, as a
     `scipy.sparse.csr_array`.
 
-    It has a row for each number of the value and a column for each of the argument, nested ones one after the other, as
-    several `argnums`. Where the numbers stand is found on the tape, as `jacobian_sparsity` says; columns without a row
-    in common are swept together, forwards, or rows backwards: whichever have less to say at most ("auto"), or as `mode`
-    says. What is called often is compiled, with places and colours; a call that takes another path finds its own.
-    `chunk_size` is that of `jacobian`. Raises ImportError without SciPy, ArgumentError for complex arguments, for
-    another mode, and where the pattern is too large.
+    It has a row for each number of the value and a column for each number of the argument; nested ones and several
+    `argnums` are concatenated. The sparsity pattern is found on the tape, as by `jacobian_sparsity`. Columns without a
+    common row are swept together, forwards, or rows backwards, as `mode` says; "auto" compares the most entries of a
+    row and of a column. Frequent calls are compiled, with pattern and colours; a call that takes another path finds its
+    own. `chunk_size` is that of `jacobian`. Raises ImportError without SciPy, ArgumentError for complex arguments, for
+    another mode, and if the pattern is too large.
 
     >>> sparse_jacobian(lambda x: x[1:] * x[:-1])(np.array([1.0, 2.0, 3.0])).toarray()
     array([[2., 1., 0.],
@@ -61,8 +61,8 @@ def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int 
     """Return a function of f's arguments that returns the second derivatives of its value, a real number, as a
     `scipy.sparse.csr_array`.
 
-    Forward over reverse, as `hessian`; columns are swept together as a star colouring allows, which takes half of the
-    numbers from their mirror images. Rows and columns, and what is raised, are those of `sparse_jacobian`.
+    It is computed forward over reverse, as by `hessian`. Columns are swept together by a star colouring, which takes
+    half of the entries from their mirror images. Rows, columns and errors are those of `sparse_jacobian`.
 
     >>> sparse_hessian(lambda x: (x[1:] * x[:-1] ** 2).sum())(np.array([1.0, 2.0, 3.0])).toarray()
     array([[4., 2., 0.],
@@ -76,9 +76,9 @@ def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int 
 
 
 class SparseDerivative(Derivative):
-    """A function of f's arguments that returns a sparse array of the derivative."""
+    """A function of f's arguments that returns the derivative as a sparse array."""
 
-    often, warmup = 1, 1  # to find a pattern and its colours takes longer than most compiling
+    often, warmup = 1, 1  # finding a pattern and its colours mostly takes longer than compiling
 
     def __init__(
         self, f: Callable[..., Any], asked: Wanted, mode: str, chunk: int | None, made: Callable[[Sweeps], Any],
@@ -100,7 +100,7 @@ class SparseDerivative(Derivative):
         )
 
 
-# -- the numbers, and where they stand: what a `csr_array` is made of
+# -- the entries and their positions, the parts of a `csr_array`
 
 
 def _numbers(sweeps: Sweeps) -> tuple[Any, Any, Any, tuple[int, int]]:
@@ -129,7 +129,7 @@ def _symmetric(sweeps: Sweeps) -> tuple[Any, Any, Any, tuple[int, int]]:
 
 
 def _places(pattern: Any) -> tuple[Any, Any]:
-    """Return the row and the column of each number, in their order in memory."""
+    """Return the rows and the columns of the entries, in memory order."""
     return np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), pattern.indices
 
 
@@ -138,11 +138,11 @@ def _by_columns(sweeps: Sweeps, pattern: Any) -> bool:
     if mode != "auto" or any(map(ops.is_complex, sweeps.layout.leaves)):
         return mode != "reverse"
     along_rows, along_columns = (np.diff(each.indptr).max(initial=0) for each in (pattern, pattern.tocsc()))
-    return bool(along_rows <= 2 * along_columns)  # a sweep backwards takes longer
+    return bool(along_rows <= 2 * along_columns)  # a backward sweep takes longer
 
 
 def _pushed(sweeps: Sweeps, colours: Any) -> Any:
-    """Return for each colour the sum of its columns."""
+    """Return the sum of the columns of each colour."""
     layout = sweeps.layout
     found = _swept(sweeps, Columns(layout, Push(sweeps.tape), layout.places), list(layout.inputs.values()), colours)
     kept = [k for k, y in enumerate(layout.leaves) if has_gradient(y)]
@@ -150,7 +150,7 @@ def _pushed(sweeps: Sweeps, colours: Any) -> Any:
 
 
 def _pulled(sweeps: Sweeps, colours: Any) -> Any:
-    """Return for each colour the sum of its rows."""
+    """Return the sum of the rows of each colour."""
     layout = sweeps.layout
     kept = [k for k, y in enumerate(layout.leaves) if has_gradient(y)]
     found = _swept(sweeps, Rows(layout, sweeps.tape, kept), [layout.leaves[k] for k in kept], colours)
@@ -158,7 +158,7 @@ def _pulled(sweeps: Sweeps, colours: Any) -> Any:
 
 
 def _swept(sweeps: Sweeps, sweep: Callable[..., list[Any]], xs: Sequence[Any], colours: Any) -> list[Any]:
-    """Return what a sweep makes of what is 1 for the numbers of a colour, for all colours, stacked."""
+    """Return the results of a sweep for the seed of each colour, 1 at its numbers and 0 elsewhere, stacked."""
     starts = np.cumsum([0, *map(size_of, xs)])
 
     def rows(start: int, stop: int) -> list[Any]:
@@ -172,7 +172,7 @@ def _swept(sweeps: Sweeps, sweep: Callable[..., list[Any]], xs: Sequence[Any], c
 
 
 def _like(rows: Any, x: Any) -> Any:
-    """Return rows of 0 and 1 as numbers of the kind of a value's."""
+    """Return rows of 0 and 1 in the kind of number of `x`."""
     dtype = dtype_of(x)
     if is_tensor(x):
         return torch.as_tensor(rows, dtype=x.dtype if dtype.kind in "fc" else torch.float64, device=x.device)
@@ -180,7 +180,7 @@ def _like(rows: Any, x: Any) -> Any:
 
 
 def _side_by_side(found: Sequence[Any], ys: Sequence[Any], colours: Any) -> Any:
-    """Return what a sweep made of each colour in one row: zeros where nothing flows."""
+    """Return the sweep results of each colour concatenated to one row, with zeros for absent derivatives."""
     count = int(colours.max(initial=-1)) + 1
     flat = [
         _like(np.zeros((count, size_of(y))), plain(y)) if part is None else ops.reshape(part, (count, size_of(y)))
@@ -190,6 +190,6 @@ def _side_by_side(found: Sequence[Any], ys: Sequence[Any], colours: Any) -> Any:
 
 
 def _read(found: Any, rows: Any, columns: Any) -> Any:
-    """Return the numbers in some rows and columns, by one index: NumPy takes half the time."""
+    """Return the entries at some rows and columns, by one flat index, which takes NumPy half the time."""
     count, width = shape_of(found)
     return ops.take(ops.reshape(found, (count * width,)), rows * width + columns)

@@ -1,6 +1,4 @@
-"""steps: one step of a long loop, and the sweep over one, as compiled functions: the same calls
-of NumPy, to the last bit.
-"""
+"""steps: compiled functions of one step of a long loop and of the sweep over it, bit for bit equal to NumPy's calls."""
 
 from __future__ import annotations
 
@@ -19,16 +17,14 @@ from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.checkpoint import pulled
 
-LONG = 256  # steps, below which it does not pay to compile one
-MISSES = 3  # calls that did not fit, after which all are interpreted
-MOST = 4  # kinds of numbers: a first state of Python's, and those after it
+LONG = 256  # steps, below which compiling does not pay
+MISSES = 3  # failed calls, after which all are interpreted
+MOST = 4  # kinds of numbers: an initial state of Python numbers, and later states
 Kinds = tuple[type, ...]
 
 
 class Fast:
-    """The compiled functions of a loop's step, for each kind of numbers that it meets; what
-    they do not fit is interpreted.
-    """
+    """The compiled functions of a loop's step, by kind of numbers; None tells the caller to interpret the step."""
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -37,7 +33,7 @@ class Fast:
         self.left = MISSES
 
     def step(self, given: Sequence[Any]) -> Any:
-        """Return the state after a step, None where it is to be interpreted."""
+        """Return the state after a step, None if it must be interpreted."""
         run = self.runs.get(kinds := tuple(map(type, given)))
         try:
             if run is None:
@@ -50,7 +46,7 @@ class Fast:
             return None
 
     def sweep(self, given: Sequence[Any], dys: Sequence[Any]) -> list[Any] | None:
-        """Return the cotangents of what a step is given, None where it is to be interpreted."""
+        """Return the cotangents of a step's inputs, None if it must be interpreted."""
         found = self.sweeps.get(kinds := (*map(type, given), *map(type, dys)))
         try:
             if found is None:
@@ -78,8 +74,7 @@ class Fast:
 
 
 class _Pull:
-    """The sweep over a step as a function of what that is given and the cotangents of what it returns;
-    of what nothing flows to None.
+    """The sweep over a step as a function of its inputs and the cotangents of its results; None for absent cotangents.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -92,7 +87,7 @@ class _Pull:
 
 
 def fast(steps: Steps, values: Sequence[Any]) -> Fast | None:
-    """Return the compiled functions of a loop that is long enough, and is of NumPy's and Python's numbers."""
+    """Return the compiled functions of a loop that is long enough, with NumPy and Python numbers only."""
     if steps.loop.count < LONG or not all(type(x) in ORDINARY for x in values) or has_others(steps.body.ops):
         return None
     return Fast(steps)

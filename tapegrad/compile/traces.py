@@ -1,4 +1,4 @@
-"""divergence, laplacian and the Gauss-Newton product: what is made of Jacobians and Hessians."""
+"""divergence, laplacian and the Gauss-Newton product: functions of Jacobians and Hessians."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def _trace(block: Any, x: Any, *_: Any) -> Any:
 def gauss_newton_product(f: Callable[..., Any], loss: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Return a function of x, a vector v and f's other arguments that returns Jᵀ H J v, without computing a matrix.
 
-    J is f's Jacobian by x, H the Hessian of `loss` at f's value; without a loss H is the identity, as of half the
-    sum of squares. `scipy.optimize` takes it as `hessp`; it is positive where the loss is convex:
+    J is f's Jacobian by x, H the Hessian of `loss` at f's value; without a loss H is the identity, the Hessian of half
+    the sum of squares. `scipy.optimize` accepts it as `hessp`. It is positive semidefinite if the loss is convex:
     Schraudolph (2002), Fast curvature matrix-vector products for second-order gradient descent.
 
     >>> import numpy as np

@@ -1,7 +1,7 @@
 """wirtinger: derivatives of functions of complex numbers, by z and by its conjugate.
 
-df/dz = (df/dx - i df/dy) / 2 and df/dz̄ = (df/dx + i df/dy) / 2, Wirtinger (1927), Math. Ann. 97; a function is
-holomorphic where the second is 0, which are the Cauchy-Riemann equations.
+df/dz = (df/dx - i df/dy) / 2 and df/dz̄ = (df/dx + i df/dy) / 2, Wirtinger (1927), Math. Ann. 97. A function is
+holomorphic where the second is 0: these are the Cauchy-Riemann equations.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tapegrad.numbers.formatting import brief, name_of, plain
 from tapegrad.tree.argnums import Argnums
 from tapegrad.tree.flatten import leaves_of
 
-ROUNDING = 256  # units in the last place of the largest number of a block by which one may miss 0
+ROUNDING = 256  # tolerance for 0, in units in the last place of a block's largest number
 
 
 @memoised
 def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",
               chunk_size: int | None = None) -> Derivative:
-    """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value
-    by z and by its conjugate.
+    """Return a function of f's arguments that returns `(df/dz, df/dz̄)`, the derivatives of its value by z and by its
+    conjugate.
 
-    Each has the shapes and the nesting that `jacobian` has, whose `argnums`, `mode` and `chunk_size` these are. Raises
-    ArgumentError for real arguments, and for a value without numbers.
+    Each has the shape and the nesting of `jacobian`'s result; `argnums`, `mode` and `chunk_size` are those of
+    `jacobian`. Raises ArgumentError for real arguments, and for a value without numbers.
 
     >>> wirtinger(lambda z: z * z.conjugate())(1 + 2j)
     (np.complex128(1-2j), np.complex128(1+2j))
@@ -43,8 +43,8 @@ def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: Di
                            chunk_size: int | None = None) -> Combined:
     """Return a function of f's arguments that returns df/dz, the complex derivative of a holomorphic function.
 
-    For arrays it has the value's shape followed by the argument's, as `jacobian` has. Raises ArgumentError, with df/dz
-    and df/dz̄, where the Cauchy-Riemann equations fail: where df/dz̄ is no 0, but for half of the digits.
+    For arrays it has the value's shape followed by the argument's, as by `jacobian`. Raises ArgumentError, showing
+    df/dz and df/dz̄, where the Cauchy-Riemann equations fail: where df/dz̄ is nonzero to half of the digits.
 
     >>> holomorphic_derivative(np.exp)(1j * np.pi).round(12)
     np.complex128(-1+0j)
@@ -53,7 +53,7 @@ def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: Di
 
 
 def _checked(name: str, pair: tuple[Any, Any], *_: Any) -> Any:
-    """Return df/dz of the pair with df/dz̄."""
+    """Return df/dz from the pair with df/dz̄."""
     by_z, by_conjugate = pair
     for a, b in zip(leaves_of(by_z), leaves_of(by_conjugate)):
         _check(name, a, b)
@@ -61,7 +61,7 @@ def _checked(name: str, pair: tuple[Any, Any], *_: Any) -> Any:
 
 
 def _check(name: str, a: Any, b: Any) -> None:
-    """Raise ArgumentError unless `b` is 0 beside `a`; of traced numbers that is guarded."""
+    """Raise ArgumentError unless `b` is 0 compared with `a`; for traced numbers the check is guarded."""
     dtype = dtype_of(a)
     eps = float(np.finfo(dtype if dtype is not None and dtype.kind in "fc" else float).eps)
     size, off = abs(a) + abs(b), abs(b)

@@ -104,8 +104,7 @@ class Entry:
         self.undo = found.owner, Rest(self.tape, draws, made)
 
     def hold(self) -> None:
-        """Save the states of the generators drawn from. `undo` becomes their slot and the function that restores them.
-        """
+        """Save the states of the generators drawn from. `undo` becomes their slot and their restoring function."""
         f, sources = self.f, sources_of(self.tape)
         if sources:
             found = f.invoked(held, [f.boxed(x).ir if isinstance(x, Operation) else f.object(x) for x in sources])

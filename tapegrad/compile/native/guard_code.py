@@ -5,18 +5,18 @@ from __future__ import annotations
 from tapegrad.compile.native.layouts import LAYOUT
 
 WORD, BOUND, ABSENT, LIST, DICT, KEYS, APART, ARRAY, ATTRIBUTE, ASKED = range(10)
-"""Kinds of records; of each the three operands follow.
+"""Kinds of records, with their three operands.
 
 WORD    address, -, word: a word of memory
-BOUND   dict, key, value: a name is bound to an object
-ABSENT  dict, key, -: a name is not bound
+BOUND   dict, key, value: a key is bound to an object
+ABSENT  dict, key, -: a key is not bound
 LIST    list, items, count: the items of a list
-DICT    dict, keys and values by turns, count: the items of a dict, in order
-KEYS    dict, keys twice each, count: the keys of a dict, in order
-APART   dict, [count, frozenset, keys], type str: no key of a dict is in the set, and none of the known keys is
-ARRAY   array, [what its structure holds, its shape and strides, a copy of its memory], -: the numbers of an array
-ATTRIBUTE  object, name, value: an attribute is an object
-ASKED   -, -, -: only the Python check tells
+DICT    dict, alternating keys and values, count: the items of a dict, in order
+KEYS    dict, each key twice, count: the keys of a dict, in order
+APART   dict, [count, frozenset, known keys], type str: no key of a dict is in the set; the known keys are not looked up
+ARRAY   array, [its structure fields, shape and strides, a copy of its memory], -: the content of an array
+ATTRIBUTE  object, name, value: an attribute is this object
+ASKED   -, -, -: only the Python check can decide
 """
 SIZE = 5  # words of a record: kind, three operands, number of its Python check
 
