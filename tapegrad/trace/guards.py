@@ -16,6 +16,8 @@ from tapegrad.numbers.tensors import overlap
 
 SURROUNDINGS: list[Callable[[], Any]] = []
 """What a library computes by, besides its arguments; a tape holds where each is None."""
+DEFAULTS: list[Callable[[], Any]] = []
+"""What a library makes numbers by where a program does not say; the tapes for each are kept apart."""
 UNLIKE: list[Callable[[], Any]] = []
 """What says that machine code may not begin a call, by anything but None: those surroundings, and what looks at each
 value (`raise_on_nan`).
@@ -67,7 +69,7 @@ def check_surroundings() -> None:
 
 def surrounded(key: Any) -> Any:
     """Return by what the tapes for a call are kept, with what libraries compute by."""
-    for around in SURROUNDINGS:
+    for around in (*SURROUNDINGS, *DEFAULTS):
         key = key if (found := around()) is None else (key, found)
     return key
 

@@ -48,11 +48,12 @@ def vmap(f: Callable[P, Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable
 
     `f` runs once on one member, and each operation of its tape is made one for the whole batch. Members that take
     another branch, or run a loop more often, are traced and run apart: `f` is any program. What has no rule for a batch
-    is called once for each member, on a tape by one loop. Random numbers are drawn for each member. What cannot be
-    traced, or asks for plain numbers, is called for each member. What `f` writes to what all members share (a captured
-    list, a counter, a module's buffers, a global) and what it prints is done as by a loop over the members: such an
-    `f` is traced for each of them, and so is one that asks what may not be the same for each. Arrays that are arguments
-    are never written to. Raises ArgumentError where the arguments have no such axis, or not equally many members;
+    is called once for each member, on a tape by one loop. Random numbers are drawn for each member, by each draw for
+    all members: where `f` draws twice, they are others than in a loop over the members. What cannot be traced, or
+    asks for plain numbers, is called for each member. What `f` writes to what all members share (a captured list, a
+    counter, a module's buffers, a global) and what it prints is done as by a loop over the members: such an `f` is
+    traced for each of them, and so is one that asks what may not be the same for each. Arrays that are arguments are
+    never written to. Raises ArgumentError where the arguments have no such axis, or not equally many members;
     MutationError inside a trace for an `f` that writes to what cannot be set back after the first member's run.
 
     >>> vmap(lambda x, a: a * x if x > 0 else -x, in_axes=(0, None))(np.array([1.0, -2.0, 3.0]), 10.0)
